@@ -107,7 +107,7 @@ def test_offsets_and_times(cluster: LocalCluster, topic: str) -> None:
         assert [len(p.replicas) for p in described.partitions] == [3, 3]
         hint = client.bootstrap_hint()
     config = {"bootstrap.servers": cluster.bootstrap_servers}
-    with Consumer(config, _metadata_hint=hint) as other:
+    with Consumer(config, bootstrap_hint=hint) as other:
         other.assign([first])
         other.seek(first, 40)
         assert read(other, 10)[0].offset == 40

@@ -21,7 +21,7 @@ def test_the_same_key_goes_where_librdkafka_puts_it(cluster: LocalCluster, topic
     keys = [f"ключ {n}".encode() if n % 5 == 0 else b"k" * (n % 9) + b"%d" % n for n in range(200)]
     for name in NAMES:
         ours = f"ours {name}".encode()
-        with Producer(bootstrap_servers=servers, partitioner=name) as producer:
+        with Producer({"bootstrap.servers": servers, "partitioner": name}) as producer:
             for key in keys[:100]:
                 producer.send(topic, ours, key)
             producer.send_arrow(topic, pa.table({"key": keys[100:], "value": [ours] * 100}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClusterIdMismatchError, KafkaError
@@ -51,7 +52,7 @@ def test_no_record_goes_to_another_cluster(
     for seed in range(25):
         world, cluster = clusters(seed, versions)
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
-        producer = Producer(settings, _host=world.host("producer"))
+        producer = on_host(world.host("producer"), Producer, settings)
         for n in range(6):
             producer.send("t", b"%d" % n, partition=n % PARTITIONS)
         producer.flush(timeout=5)
@@ -76,7 +77,7 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
     for seed in range(25):
         world, cluster = clusters(seed, versions)
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
-        producer = Producer(settings, _host=world.host("producer"))
+        producer = on_host(world.host("producer"), Producer, settings)
         producer.partitions_for("t", timeout=5)
         world.advance(5 + seed)
         foreign = cluster.replace_with_foreign(recycle_addresses=True)
@@ -98,16 +99,19 @@ def test_no_record_comes_from_another_cluster(
 ) -> None:
     for seed in range(25):
         world, cluster = clusters(seed, versions)
-        consumer = Consumer(
+        consumer = on_host(
+            world.host("consumer"),
+            Consumer,
             {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"},
-            _host=world.host("consumer"),
         )
         consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])
         consumer.poll(timeout=1)
         foreign = replace(cluster, seed, recycled=recycled)
         world.advance(1)
-        other = Producer(
-            {"bootstrap.servers": foreign.bootstrap_servers}, _host=world.host("another's producer")
+        other = on_host(
+            world.host("another's producer"),
+            Producer,
+            {"bootstrap.servers": foreign.bootstrap_servers},
         )
         for p in range(PARTITIONS):
             other.send("t", b"theirs", partition=p).result(timeout=10)

@@ -35,6 +35,7 @@ from odradek import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import ArrowFuture, RecordFuture
@@ -325,7 +326,7 @@ class Scene:
         return {"bootstrap.servers": self.cluster.bootstrap_servers, **more}
 
     def _producer(self, name: str, **more: Any) -> Producer:
-        return Producer(self._config(**more), _host=self.world.host(name))
+        return on_host(self.world.host(name), Producer, self._config(**more))
 
     def _writer(self) -> Producer:
         more: dict[str, Any] = {"linger.ms": 500, "max.block.ms": 1000, "batch.size": 4096}
@@ -340,13 +341,13 @@ class Scene:
 
     def _reader(self) -> Any:
         if self.kind == "admin":
-            return Admin(self._config(), _host=self.world.host("admin"))
+            return on_host(self.world.host("admin"), Admin, self._config())
         more: dict[str, Any] = {"auto.offset.reset": "earliest"}
         if self.kind != "reader":
             more |= {"group.id": "g", "enable.auto.commit": False}
         if self.kind == "consumer":
             more["group.protocol"] = "consumer"
-        consumer = Consumer(self._config(**more), _host=self.world.host("consumer"))
+        consumer = on_host(self.world.host("consumer"), Consumer, self._config(**more))
         if self.kind in ("classic", "consumer"):
             consumer.subscribe(["t"])
             assert consumer.poll(30.0, 1)

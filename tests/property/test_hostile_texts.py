@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
-from odradek.api.base import Client
+from odradek.api.base import Client, on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_text
@@ -123,7 +123,7 @@ def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
         "bootstrap_servers": cluster.bootstrap_servers,
         "default_api_timeout_ms": 4000,
     }
-    admin = Admin(_host=world.host("admin"), **given)
+    admin = on_host(world.host("admin"), Admin, **given)
     admin.listen(heard)
     tried(
         texts,
@@ -136,8 +136,9 @@ def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
         lambda: texts.extend(as_text(one) for one in admin.describe_api_versions()),
         lambda: texts.extend(reach_in_words(admin)),
     )
-    producer = Producer(
-        _host=world.host("producer"),
+    producer = on_host(
+        world.host("producer"),
+        Producer,
         bootstrap_servers=cluster.bootstrap_servers,
         max_block_ms=3000,
         delivery_timeout_ms=4000,
@@ -146,8 +147,8 @@ def test_no_text_of_a_broker_steers_a_terminal_or_forges_a_line(
     producer.listen(heard)
     tried(texts, producer, lambda: producer.send("t", b"v").result(5.0))
     for protocol in ("classic", "consumer"):
-        consumer = Consumer(
-            _host=world.host(protocol), group_id=protocol, group_protocol=protocol, **given
+        consumer = on_host(
+            world.host(protocol), Consumer, group_id=protocol, group_protocol=protocol, **given
         )
         consumer.listen(heard)
         consumer.subscribe(["t"])

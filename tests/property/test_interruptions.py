@@ -135,7 +135,9 @@ def waits(producer: Producer) -> None:
 
 def test_a_wait_for_room_leaves_nothing_behind(servers: str) -> None:
     options: dict[str, Any] = {"buffer_memory": 40_000, "max_request_size": 40_000}
-    with Producer(bootstrap_servers=servers, max_block_ms=PATIENCE * 1000, **options) as producer:
+    with Producer(
+        bootstrap_servers=servers, max_block_ms=int(PATIENCE * 1000), **options
+    ) as producer:
         producer.partitions_for("t")
         accumulator = producer._engine.accumulator
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.config import OPTIONS, Config
@@ -53,8 +54,8 @@ def reading(protocol: str, how: str) -> Use:
         group = {} if how == "alone" else {"group.id": "g", "group.protocol": protocol}
         if protocol == "consumer":
             config = {k: v for k, v in config.items() if k not in NOT_WITH_THE_NEW_PROTOCOL}
-        client = Consumer(
-            {**config, **group, "auto.offset.reset": "earliest"}, _host=world.host("c")
+        client = on_host(
+            world.host("c"), Consumer, {**config, **group, "auto.offset.reset": "earliest"}
         )
         if how == "pattern":
             client.subscribe(pattern="t.*")
@@ -77,7 +78,7 @@ def reading(protocol: str, how: str) -> Use:
 
 def writing(**more: Any) -> Use:
     def use(world: World, config: dict[str, Any]) -> Iterator[Callable[[], object]]:
-        client = Producer({**config, **more}, _host=world.host("p"))
+        client = on_host(world.host("p"), Producer, {**config, **more})
         if more:
             yield lambda: client.init_transactions(10)
             yield client.begin_transaction
@@ -94,7 +95,7 @@ def writing(**more: Any) -> Use:
 
 
 def administering(world: World, config: dict[str, Any]) -> Iterator[Callable[[], object]]:
-    client = Admin(config, _host=world.host("a"))
+    client = on_host(world.host("a"), Admin, config)
     for _ in range(3):
         yield client.list_topics
         yield lambda: client.describe_topics(["t"], 5)
@@ -126,7 +127,7 @@ def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
     config = least(client, names, {**servers, **base})
     if config is None:
         return -1
-    with Producer(servers, _host=world.host("filler")) as filler:
+    with on_host(world.host("filler"), Producer, servers) as filler:
         for n in range(6):
             filler.send("t", b"%d" % n, partition=n % 2)
     good = 0
@@ -168,7 +169,7 @@ def test_calls_without_time_keep_no_records_back(use: str) -> None:
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=2)
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
-    with Producer(servers, _host=world.host("filler")) as filler:
+    with on_host(world.host("filler"), Producer, servers) as filler:
         for n in range(6):
             filler.send("t", b"%d" % n, partition=n % 2)
     read: list[bytes] = []

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import ArrowFuture, RecordFuture
@@ -132,7 +133,7 @@ def client_of(
         config["group.id"] = "group"
     if name == "send_arrow" or owner is ArrowFuture:  # that call has no timeout of its own
         config["max.block.ms"] = round(timeout * 1000)
-    return kind(config, _host=host)
+    return on_host(host, kind, config)
 
 
 def warm_up(client: Any, name: str) -> None:

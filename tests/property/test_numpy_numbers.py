@@ -25,6 +25,7 @@ from tests.property.test_hostile_arguments import (
 )
 
 from odradek import Admin, ConsumerRecord, NewTopic, OffsetAndMetadata, TopicPartition
+from odradek.api.base import on_host
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.simulation import SimulatedCluster, World
@@ -132,7 +133,7 @@ def test_topics_are_made_with_them(number: Any) -> None:
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     servers = cluster.bootstrap_servers
-    with Admin(bootstrap_servers=servers, _host=world.host("admin")) as admin:
+    with on_host(world.host("admin"), Admin, bootstrap_servers=servers) as admin:
         made = admin.create_topics([NewTopic("u", number(3), number(1))])
         assert len(made["u"].partitions) == 3
         for bad in NO_NUMBERS:

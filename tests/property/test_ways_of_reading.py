@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
@@ -36,8 +37,8 @@ def write(
     Returns what a reader of each isolation level finds.
     """
     servers = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
-    plain = Producer(servers, _host=world.host("plain"))
-    chain = Producer({**servers, "transactional.id": "x"}, _host=world.host("chain"))
+    plain = on_host(world.host("plain"), Producer, servers)
+    chain = on_host(world.host("chain"), Producer, {**servers, "transactional.id": "x"})
     chain.init_transactions(timeout=10)
     every: list[Row] = []
     committed: list[Row] = []
@@ -116,7 +117,7 @@ def test_all_ways_give_the_same(
     readable = write(world, cluster, acts)
     end = cluster.log("t", 0).end_offset
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "isolation.level": level}
-    consumer = Consumer(settings, _host=world.host("reader"))
+    consumer = on_host(world.host("reader"), Consumer, settings)
     consumer.assign([TP])
     begin = int(start * end)
     consumer.seek(TP, begin)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.simulation import LinkProfile, SimulatedCluster, World
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.link import Mode
@@ -55,7 +56,7 @@ def simulated_client(
         facade = getattr(import_module(f"odradek.api.{kind}"), kind.capitalize())
         host = world.host(name or kind, mode=mode, background=background, link=link)
         config.setdefault("bootstrap_servers", cluster.bootstrap_servers)
-        client = facade(_host=host, **config)
+        client = on_host(host, facade, **config)
         assert host.events is not None
         checkers.watch(host.events, client._config)
         clients.append(client)

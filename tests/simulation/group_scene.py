@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -33,7 +34,7 @@ class Scene:
             "group.protocol": self.protocol,
             **{k.replace("_", "."): v for k, v in config.items()},
         }
-        return Consumer(given, _host=self.world.host(name))
+        return on_host(self.world.host(name), Consumer, given)
 
     def subscribed(self, name: str = "a", **config: Any) -> Consumer:
         found = self.member(name, **config)
@@ -52,7 +53,7 @@ class Scene:
 
     def write(self, numbers: range, topic: str = "t") -> None:
         config = {"bootstrap.servers": self.cluster.bootstrap_servers}
-        with Producer(config, _host=self.world.host("producer")) as producer:
+        with on_host(self.world.host("producer"), Producer, config) as producer:
             for n in numbers:
                 producer.send(topic, b"%d" % n, partition=n % 4)
             producer.flush(timeout=60)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.protocol.message import Message
 from odradek.protocol.messages import produce as p
@@ -151,7 +152,7 @@ def make(
         **config,
     }
     script = ProduceScript().install(patch)
-    producer = Producer(settings, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), Producer, settings)
     producer.send("t", b"first", partition=0).result(timeout=5)
     return world, cluster, producer, script
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.simulation import SimulatedCluster, World
 
@@ -19,7 +20,7 @@ def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
     cluster.session_timeout = 1000.0  # nobody else becomes the leader
     cluster.create_topic("t", partitions=3, replication_factor=1)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000, **config}
-    producer = Producer(settings, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), Producer, settings)
     producer.partitions_for("t", timeout=5)
     leader = cluster.leader("t", 1)
     assert leader is not None

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.record import InvalidRowError
@@ -20,7 +21,7 @@ def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=3)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
-    producer = Producer(settings, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), Producer, settings)
     producer.send("t", b"0", partition=0).result(timeout=5)
     return world, cluster, producer
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import (
     ClusterIdMismatchError,
@@ -30,7 +31,7 @@ def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Admin]:
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, Admin(settings, _host=world.host("admin", background=False))
+    return world, cluster, on_host(world.host("admin", background=False), Admin, settings)
 
 
 def test_topics_come_and_go() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
@@ -28,7 +29,7 @@ def make(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster,
     for partition in cluster.topics["t"].partitions:
         partition.log.max_message_bytes = limit
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, Producer(settings, _host=world.host("producer"))
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def text(n: int, size: int, rng: random.Random) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.simulation import SimulatedCluster, World
 
@@ -33,7 +34,7 @@ def test_a_buffer_is_taken_whatever_its_truth(buffer: Any, place: str) -> None:
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=2)
     settings = {"bootstrap.servers": cluster.bootstrap_servers}
-    with Producer(settings, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, settings) as producer:
         given = {"value": b"v", place: buffer}
         first = producer.send("t", **given)
         stamped = producer.send("t", **given, timestamp_ms=np.int64(5))  # type: ignore[arg-type]

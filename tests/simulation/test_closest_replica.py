@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import NoSuchOffsetError
@@ -47,7 +48,7 @@ class Reader:
         }
         if rack is not None:
             settings["client.rack"] = rack
-        self.client = Consumer(settings, _host=self.world.host("consumer"))
+        self.client = on_host(self.world.host("consumer"), Consumer, settings)
         self.client.assign([TP])
 
     def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
@@ -60,7 +61,7 @@ class Reader:
     def write(self, count: int) -> None:
         servers = self.cluster.bootstrap_servers
         host = self.world.host(f"producer-{self.written}")
-        with Producer(bootstrap_servers=servers, batch_size=200, _host=host) as producer:
+        with on_host(host, Producer, bootstrap_servers=servers, batch_size=200) as producer:
             for _ in range(count):
                 producer.send("t", b"%d" % self.written, partition=0)
                 self.written += 1
@@ -219,8 +220,8 @@ def test_one_answer_about_many_partitions_gives_no_advice_twice(
     """The first of them makes us ask for no more advice; that of the others was asked for."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
-    with Producer(
-        bootstrap_servers=reader.cluster.bootstrap_servers, _host=reader.world.host("p")
+    with on_host(
+        reader.world.host("p"), Producer, bootstrap_servers=reader.cluster.bootstrap_servers
     ) as producer:
         for n in range(5):
             producer.send("many", b"x", partition=n)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import AbortableTransactionError, CommitFailedError, KafkaError
@@ -87,7 +88,7 @@ def test_who_was_put_out_sends_no_offsets_in_a_transaction(protocol: str, alone:
         assert sorted(scene.read(b, 8)) == list(range(8))
     servers = scene.cluster.bootstrap_servers
     host = scene.world.host("producer")
-    with Producer(bootstrap_servers=servers, transactional_id="x", _host=host) as producer:
+    with on_host(host, Producer, bootstrap_servers=servers, transactional_id="x") as producer:
         producer.init_transactions()
         producer.begin_transaction()
         with pytest.raises(AbortableTransactionError):

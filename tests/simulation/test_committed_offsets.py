@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -38,7 +39,7 @@ def make(commit: int = 10, fetch: int = 10) -> tuple[World, SimulatedCluster]:
 def consumer(world: World, cluster: SimulatedCluster, **config: Any) -> Consumer:
     given = {"auto_offset_reset": "earliest", "group_id": "g", **config}
     host = world.host("consumer")
-    return Consumer(bootstrap_servers=cluster.bootstrap_servers, _host=host, **given)
+    return on_host(host, Consumer, bootstrap_servers=cluster.bootstrap_servers, **given)
 
 
 @pytest.mark.parametrize("commit", range(OffsetCommitRequest.MIN_VERSION, 11))
@@ -80,7 +81,9 @@ def test_each_version_of_fetch(fetch: int, known: bool) -> None:
 
 def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world, cluster = make()
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, _host=world.host("p")) as producer:
+    with on_host(
+        world.host("p"), Producer, bootstrap_servers=cluster.bootstrap_servers
+    ) as producer:
         for topic in ("t", "u"):
             producer.send(topic, topic.encode(), partition=0)
 
@@ -116,8 +119,8 @@ def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:
 
 def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
     world, cluster = make()
-    with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, _host=world.host("producer")
+    with on_host(
+        world.host("producer"), Producer, bootstrap_servers=cluster.bootstrap_servers
     ) as producer:
         producer.send("t", b"x", partition=0)
     a = consumer(world, cluster, enable_auto_commit=False)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_dict, as_text
@@ -46,7 +47,7 @@ class Scene:
         self, given: Iterator[bytes] | list[bytes], *, sync: bool = False, **config: Any
     ) -> ProducedLines:
         config = {"bootstrap_servers": self.cluster.bootstrap_servers, **config}
-        producer = Producer(_host=self.world.host("produce"), **config)
+        producer = on_host(self.world.host("produce"), Producer, **config)
         lines = LineProducer(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
         settled = producer._config
         limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
@@ -60,7 +61,7 @@ class Scene:
     def consumer(self, **config: Any) -> Consumer:
         config = {"auto_offset_reset": "earliest", **config}
         servers = self.cluster.bootstrap_servers
-        return Consumer(bootstrap_servers=servers, _host=self.world.host("consume"), **config)
+        return on_host(self.world.host("consume"), Consumer, bootstrap_servers=servers, **config)
 
     def records(self, consumer: Consumer, *, skip: bool = False, **settings: str) -> Records:
         shape = RecordFormatter({k.replace("_", "."): v for k, v in settings.items()})
@@ -183,8 +184,8 @@ def test_a_line_that_is_too_large_is_lost_alone() -> None:
 
 def test_a_line_without_its_parts_ends_the_reading() -> None:
     scene = Scene(6)
-    producer = Producer(
-        bootstrap_servers=scene.cluster.bootstrap_servers, _host=scene.world.host("produce")
+    producer = on_host(
+        scene.world.host("produce"), Producer, bootstrap_servers=scene.cluster.bootstrap_servers
     )
     lines = LineProducer(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
     with producer:
@@ -385,7 +386,7 @@ def test_a_paused_broker_leaves_no_record_out() -> None:
 def test_versions_of_a_cluster_with_a_paused_broker() -> None:
     scene = Scene(40)
     servers = scene.cluster.bootstrap_servers
-    with Admin(bootstrap_servers=servers, _host=scene.world.host("versions")) as admin:
+    with on_host(scene.world.host("versions"), Admin, bootstrap_servers=servers) as admin:
         whole = admin.describe_api_versions(10)
         assert [b.broker.id for b in whole] == [1, 2, 3]
         assert all(b.error is None and b.apis for b in whole)
@@ -405,7 +406,7 @@ def test_versions_of_a_cluster_with_a_paused_broker() -> None:
 def test_a_broker_that_comes_back_is_waited_for() -> None:
     scene = Scene(41)
     servers = scene.cluster.bootstrap_servers
-    with Admin(bootstrap_servers=servers, _host=scene.world.host("versions")) as admin:
+    with on_host(scene.world.host("versions"), Admin, bootstrap_servers=servers) as admin:
         scene.cluster.pause(1)
         scene.world.after(4.0, lambda: scene.cluster.repair(1))
         found = admin.describe_api_versions(10)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import NoSuchOffsetError
@@ -52,12 +53,12 @@ def consumer(
     config = {"auto_offset_reset": "earliest", **config}
     host = world.host("consumer", mode=mode, background=background)
     servers = cluster.bootstrap_servers
-    return Consumer(bootstrap_servers=servers, _host=host, _metadata_hint=hint, **config)
+    return on_host(host, Consumer, bootstrap_servers=servers, bootstrap_hint=hint, **config)
 
 
 def write(world: World, cluster: SimulatedCluster, numbers: range, size: int = 0) -> None:
     config = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000}
-    with Producer(config, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, config) as producer:
         for n in numbers:
             producer.send("t", b"%d" % n + bytes(size), partition=n % 3)
         producer.flush(timeout=60)

@@ -10,6 +10,7 @@ from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 from tests.simulation.test_consumer import PARTITIONS as THREE
 from tests.simulation.test_consumer import make, write
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import (
     ConsumerRecord,
@@ -124,7 +125,7 @@ def test_the_lag_is_what_the_last_answer_told() -> None:
 def test_behind_an_open_transaction_nothing_is_to_be_read(isolation: str, lag: int) -> None:
     world, cluster, consumer = make(1, isolation_level=isolation)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "x"}
-    with Producer(settings, _host=world.host("x")) as producer:
+    with on_host(world.host("x"), Producer, settings) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for _ in range(5):
@@ -270,7 +271,7 @@ def test_offsets_of_what_was_worked_on_go_with_a_transaction(kind: str) -> None:
         "table": lambda: pa.Table.from_batches([given.slice(0, 3)]),
     }
     settings = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with Producer(settings, _host=scene.world.host("x")) as producer:
+    with on_host(scene.world.host("x"), Producer, settings) as producer:
         producer.init_transactions()
         with producer.transaction():
             worked_on: Any = made[kind]  # the stubs of pyarrow have no types here

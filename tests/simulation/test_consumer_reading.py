@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_consumer import PARTITIONS, Reader, consumer, make, write
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -144,7 +145,7 @@ def test_what_is_buffered_of_many_partitions_is_handed_out_without_a_look_at_all
     many = 400
     cluster.create_topic("t", partitions=many)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
-    with Producer(config, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, config) as producer:
         for n in range(2 * many):
             producer.send("t", b"%d" % n, partition=n % many)
         producer.flush(timeout=60)

@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import GroupAuthorizationError
@@ -175,7 +176,7 @@ def test_a_producer_that_got_no_id_asks_again(monkeypatch: pytest.MonkeyPatch, c
     scene = Scene()
     Answers(monkeypatch, INIT, code, 1, 2)
     config = {"bootstrap.servers": scene.cluster.bootstrap_servers}
-    with Producer(config, _host=scene.world.host("p")) as producer:
+    with on_host(scene.world.host("p"), Producer, config) as producer:
         assert producer.send("t", b"1", partition=0).result(10).offset == 0
 
 
@@ -189,7 +190,7 @@ def test_a_producer_that_never_gets_an_id_ends_its_records_in_time(
         "delivery.timeout.ms": 8000,
         "request.timeout.ms": 2000,
     }
-    with Producer(config, _host=scene.world.host("p")) as producer:
+    with on_host(scene.world.host("p"), Producer, config) as producer:
         begin = scene.world.now
         with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
             producer.send("t", b"1", partition=0).result(20)
@@ -204,7 +205,7 @@ def test_a_transaction_outlives_a_failed_search_for_its_coordinator(
     scene = Scene()
     Answers(monkeypatch, FIND, code, 1)
     config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with Producer(config, _host=scene.world.host("p")) as producer:
+    with on_host(scene.world.host("p"), Producer, config) as producer:
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.send("t", b"1", partition=0)

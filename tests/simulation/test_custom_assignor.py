@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 import odradek
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
@@ -61,7 +62,7 @@ class Scene:
             "heartbeat.interval.ms": 300,
             "partition.assignment.strategy": [assignor],
         }
-        consumer = Consumer(config, _host=self.world.host(name))
+        consumer = on_host(self.world.host(name), Consumer, config)
         consumer.subscribe(["t"])
         return consumer
 

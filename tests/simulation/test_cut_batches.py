@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import CorruptRecordError, KafkaError
@@ -46,12 +47,12 @@ class Scene:
         cluster = SimulatedCluster(self.world, brokers=1)
         cluster.create_topic("t", partitions=2)
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
-        self.producer = Producer({**servers, "linger.ms": 0}, _host=self.world.host("p"))
+        self.producer = on_host(self.world.host("p"), Producer, {**servers, "linger.ms": 0})
         for n in range(5):
             self.write(BAD, n)
             self.write(SOUND, n)
         config = {**servers, "auto.offset.reset": "earliest"}
-        self.client = Consumer(config, _host=self.world.host("c"))
+        self.client = on_host(self.world.host("c"), Consumer, config)
         self.client.assign([BAD, SOUND])
 
     def write(self, to: TopicPartition, n: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.clients.producer.batch import RecordMetadata
@@ -23,7 +24,7 @@ def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=2)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, Producer(settings, _host=world.host("producer"))
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def test_each_record_is_told_in_order_without_anybody_polling() -> None:

@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.batch import RecordMetadata
@@ -51,7 +52,9 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
         cluster = SimulatedCluster(world, brokers=3)
         cluster.create_topic("t", partitions=PARTITIONS, replication_factor=1)
         delivery = rng.choice((0.7, 2.0, 6.0))
-        producer = Producer(
+        producer = on_host(
+            world.host("producer"),
+            Producer,
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "delivery.timeout.ms": int(1000 * delivery),
@@ -61,7 +64,6 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
                 "batch.size": rng.choice((200, 131072)),
                 "max.in.flight.requests.per.connection": rng.choice((1, 5)),
             },
-            _host=world.host("producer"),
         )
         producer.partitions_for("t", timeout=5)
         if connected:
@@ -110,14 +112,15 @@ def test_a_batch_that_lingers_nearly_as_long() -> None:
     world = World(seed=1)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
-    producer = Producer(
+    producer = on_host(
+        world.host("producer"),
+        Producer,
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "linger.ms": 2900,
             "delivery.timeout.ms": 3000,
             "request.timeout.ms": 100,
         },
-        _host=world.host("producer"),
     )
     producer.partitions_for("t", timeout=5)
     cluster.go_silent(next(iter(cluster.brokers)))
@@ -137,7 +140,9 @@ def test_rows_that_wait_for_memory_are_counted_from_their_batch_on() -> None:
     world = World(seed=2)
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=2)
-    producer = Producer(
+    producer = on_host(
+        world.host("producer"),
+        Producer,
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "buffer.memory": 20000,
@@ -146,7 +151,6 @@ def test_rows_that_wait_for_memory_are_counted_from_their_batch_on() -> None:
             "request.timeout.ms": 1000,
             "max.block.ms": 1500,
         },
-        _host=world.host("producer"),
     )
     producer.partitions_for("t", timeout=5)
     cluster.go_silent(next(iter(cluster.brokers)))

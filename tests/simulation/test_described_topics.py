@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -52,8 +53,8 @@ class Scene:
         cluster.create_topic("t", partitions=4)
         cluster.create_topic("u", partitions=1)
         self.config = {"bootstrap.servers": cluster.bootstrap_servers}
-        self.admin = Admin(self.config, _host=self.world.host("a"))
-        self.consumer = Consumer(self.config, _host=self.world.host("c"))
+        self.admin = on_host(self.world.host("a"), Admin, self.config)
+        self.consumer = on_host(self.world.host("c"), Consumer, self.config)
         self.admin.list_topics()
         self.consumer.list_topics()
 

@@ -10,6 +10,7 @@ import pyarrow
 import pytest
 from tests.simulation.transactional import Scene as Transactional
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
@@ -46,12 +47,12 @@ class Scene:
         servers = self.cluster.bootstrap_servers
         name = f"producer-{len(self.world.hosts)}"
         more.setdefault("linger_ms", 0)
-        return Producer(bootstrap_servers=servers, **more, _host=self.world.host(name))
+        return on_host(self.world.host(name), Producer, bootstrap_servers=servers, **more)
 
     def consumer(self, **more: Any) -> Consumer:
         servers = self.cluster.bootstrap_servers
         more.setdefault("auto_offset_reset", "earliest")
-        return Consumer(bootstrap_servers=servers, **more, _host=self.world.host("consumer"))
+        return on_host(self.world.host("consumer"), Consumer, bootstrap_servers=servers, **more)
 
     def values(self, partition: int = 0) -> list[bytes | None]:
         return [row[4] for row in self.cluster.records("t", partition)]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.early_records import OVERHEAD, EarlyRecord, EarlyRecords
@@ -41,7 +42,7 @@ class Scene:
         usual = {"linger.ms": 0, "max.block.ms": int(PATIENCE * 1000)}
         given = {name.replace("_", "."): value for name, value in config.items()}
         settings = {"bootstrap.servers": self.cluster.bootstrap_servers, **usual, **given}
-        self.producer = Producer(settings, _host=self.world.host("p"))
+        self.producer = on_host(self.world.host("p"), Producer, settings)
 
     def back(self) -> None:
         self.cluster.start(self.broker)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.explain.explanation import AddressExplanation, Explanation
 from odradek.common.errors import KafkaError
@@ -274,7 +275,7 @@ def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: Simulate
 def test_where_a_transaction_stands(world: World, cluster: SimulatedCluster) -> None:
     cluster.create_topic("t", partitions=1)
     servers, host = cluster.bootstrap_servers, world.host("transactional")
-    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")
     assert "transactional id x: uninitialized (init_transactions() comes first)" in str(
         producer.explain()
     )

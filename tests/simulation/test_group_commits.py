@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -401,7 +402,7 @@ def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> N
     scene.write(range(4))
     servers = scene.cluster.bootstrap_servers
     host = scene.world.host("transactional")
-    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")
     producer.init_transactions()
     a = one_partition(scene, isolation_level=isolation, enable_auto_commit=False)
     a.commit({PARTITIONS[0]: 1})
@@ -432,8 +433,12 @@ def hangs_with_the_offset_of_the_first(scene: Scene) -> Producer:
     """A producer whose transaction has sent an offset of the first partition, and stays open."""
     host = scene.world.host("hangs")
     servers = scene.cluster.bootstrap_servers
-    producer = Producer(
-        bootstrap_servers=servers, transactional_id="x", transaction_timeout_ms=100_000, _host=host
+    producer = on_host(
+        host,
+        Producer,
+        bootstrap_servers=servers,
+        transactional_id="x",
+        transaction_timeout_ms=100_000,
     )
     producer.init_transactions()
     producer.begin_transaction()
@@ -510,7 +515,7 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
     config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}
     a = scene.subscribed("a", **config)
     host = scene.world.host("producer of a")
-    producer = Producer(bootstrap_servers=servers, transactional_id="x", _host=host)
+    producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")
     producer.init_transactions()
     assert scene.read(a, 8) == list(range(8))
     producer.begin_transaction()

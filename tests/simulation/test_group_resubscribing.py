@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.errors import IllegalStateError
 
@@ -48,7 +49,7 @@ def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol:
     reads = {"isolation_level": "read_committed", **sticky(protocol)}
     a = scene.subscribed("a", **reads)
     config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with Producer(config, _host=scene.world.host("writer")) as producer:
+    with on_host(scene.world.host("writer"), Producer, config) as producer:
         producer.init_transactions(timeout=30)
         for end in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import CorruptRecordError
@@ -33,7 +34,7 @@ def world_with(
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t", partitions=1)
     settings = {"bootstrap.servers": cluster.bootstrap_servers}
-    with Producer(settings, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, settings) as producer:
         for _ in range(4):
             for n in range(5):
                 producer.send("t", b"v", headers=[("n", b"%d" % n)])
@@ -42,8 +43,8 @@ def world_with(
     assert [b.header.count for b in batches] == [5] * 4
     if hostile is not None:
         batches[2].data = hostile(batches[2].base_offset)
-    made = Consumer(
-        settings | {"auto.offset.reset": "earliest", **config}, _host=world.host("consumer")
+    made = on_host(
+        world.host("consumer"), Consumer, settings | {"auto.offset.reset": "earliest", **config}
     )
     made.assign([TP])
     return world, cluster, made

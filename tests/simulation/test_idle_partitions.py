@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer import partition_queues
 from odradek.simulation import SimulatedCluster, World
@@ -22,7 +23,7 @@ def make(topics: int, partitions: int, **config: Any) -> tuple[World, SimulatedC
     for n in range(topics):
         cluster.create_topic(f"t{n}", partitions=partitions)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
-    return world, cluster, Producer(settings, _host=world.host("producer"))
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def lines_of(producer: Producer) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.config import OPTIONS, Config
@@ -64,7 +65,7 @@ def test_of_a_producer(name: str, transactional: bool) -> None:
     config = largest(PRODUCER, name, cluster.bootstrap_servers)
     if transactional:
         config["transactional.id"] = "x"
-    producer = Producer(config, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), Producer, config)
     if transactional:
         if name in REFUSED:
             with pytest.raises(REFUSED[name]):
@@ -93,14 +94,14 @@ def test_of_a_producer(name: str, transactional: bool) -> None:
 )
 def test_of_a_consumer(name: str, protocol: str) -> None:
     world, cluster = scene()
-    feed = Producer({"bootstrap.servers": cluster.bootstrap_servers}, _host=world.host("feed"))
+    feed = on_host(world.host("feed"), Producer, {"bootstrap.servers": cluster.bootstrap_servers})
     for i in range(4):
         feed.send("t", b"%d" % i, partition=i % 2).result(5)
     config = largest(CONSUMER, name, cluster.bootstrap_servers)
     config["auto.offset.reset"] = "earliest"
     if protocol != "assigned":
         config |= {"group.id": "g", "group.protocol": protocol}
-    consumer = Consumer(config, _host=world.host("consumer"))
+    consumer = on_host(world.host("consumer"), Consumer, config)
     if protocol == "assigned":
         consumer.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
     else:
@@ -123,7 +124,7 @@ def test_of_a_consumer(name: str, protocol: str) -> None:
 @pytest.mark.parametrize("name", [n for n in TIMES if ADMIN in OPTIONS[n].clients])
 def test_of_an_admin(name: str) -> None:
     world, cluster = scene()
-    admin = Admin(largest(ADMIN, name, cluster.bootstrap_servers), _host=world.host("admin"))
+    admin = on_host(world.host("admin"), Admin, largest(ADMIN, name, cluster.bootstrap_servers))
     assert admin.describe_cluster().cluster_id
     admin.close()
 
@@ -133,7 +134,7 @@ def test_idle_times_at_their_edges(idle: int) -> None:
     """0 closed each connection before it was used: nothing was ever delivered."""
     world, cluster = scene()
     config = {"bootstrap.servers": cluster.bootstrap_servers, "connections.max.idle.ms": idle}
-    producer = Producer(config, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), Producer, config)
     for i in range(3):
         assert producer.send("t", b"x", partition=0).result(1).offset == i
         world.advance(60.0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import P0, Scene
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
@@ -60,10 +61,11 @@ class Late:
 
 
 def committed(scene: Scene) -> dict[TopicPartition, int | None]:
-    with Consumer(
+    with on_host(
+        scene.world.host("observer"),
+        Consumer,
         bootstrap_servers=scene.cluster.bootstrap_servers,
         group_id="g",
-        _host=scene.world.host("observer"),
     ) as consumer:
         found = consumer.committed([P0, P1])
     return {p: None if at is None else at.offset for p, at in found.items()}

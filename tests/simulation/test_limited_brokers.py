@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
@@ -34,8 +35,8 @@ class Scene:
         self.events: list[Event] = []
 
     def producer(self) -> Producer:
-        made = Producer(
-            bootstrap_servers=str(self.broker.address), linger_ms=0, _host=self.world.host("p")
+        made = on_host(
+            self.world.host("p"), Producer, bootstrap_servers=str(self.broker.address), linger_ms=0
         )
         made._engine.events.listen(self.events.append)
         return made
@@ -104,7 +105,9 @@ def test_brokers_that_all_close_are_no_reason_for_a_storm() -> None:
     cluster = SimulatedCluster(scene.world, 20, "large-0002", name="large", bootstrap_name=None)
     cluster.create_topic("wide", 20)
     host = scene.world.host("q")
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0, _host=host) as producer:
+    with on_host(
+        host, Producer, bootstrap_servers=cluster.bootstrap_servers, linger_ms=0
+    ) as producer:
         producer._engine.events.listen(scene.events.append)
         producer.partitions_for("wide", 5.0)
         for broker in cluster.brokers.values():
@@ -167,12 +170,12 @@ class Limited:
 
     def producer(self, **options: Any) -> Producer:
         servers, host = self.cluster.bootstrap_servers, self.world.host("p")
-        return Producer(bootstrap_servers=servers, linger_ms=0, _host=host, **options)
+        return on_host(host, Producer, bootstrap_servers=servers, linger_ms=0, **options)
 
     def consumer(self, **options: Any) -> Consumer:
         servers, host = self.cluster.bootstrap_servers, self.world.host("c")
         options = {"auto_offset_reset": "earliest", **options}
-        return Consumer(bootstrap_servers=servers, _host=host, **options)
+        return on_host(host, Consumer, bootstrap_servers=servers, **options)
 
     def write(self, producer: Producer, numbers: range) -> list[int]:
         sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in numbers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -27,11 +28,11 @@ class Scene:
         cluster = SimulatedCluster(self.world, brokers=1)
         cluster.create_topic("t", partitions=2)
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
-        with Producer(servers, _host=self.world.host("p")) as producer:
+        with on_host(self.world.host("p"), Producer, servers) as producer:
             for n in range(10):
                 producer.send("t", b"%d" % n, partition=n % 2)
         config = {**servers, "auto.offset.reset": "earliest"}
-        self.client = Consumer(config, _host=self.world.host("c"))
+        self.client = on_host(self.world.host("c"), Consumer, config)
         self.client.assign(partitions)
 
     def _spoil(self, answer: FetchResponse) -> None:

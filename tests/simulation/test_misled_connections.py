@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
@@ -64,7 +65,7 @@ class Scene:
         servers = more.pop("bootstrap_servers", self.cluster.bootstrap_servers)
         host = self.world.host("producer")
         host.watcher = self.overheard
-        made = Producer(bootstrap_servers=servers, linger_ms=0, **more, _host=host)
+        made = on_host(host, Producer, bootstrap_servers=servers, linger_ms=0, **more)
         made._engine.events.listen(self.events.append)
         return made
 
@@ -180,7 +181,7 @@ def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> N
     address = scene.cluster.brokers[1].address
     host = scene.world.host("admin")
     servers = scene.cluster.bootstrap_servers
-    with Admin(bootstrap_servers=servers, _host=host) as admin, scene.producer() as producer:
+    with on_host(host, Admin, bootstrap_servers=servers) as admin, scene.producer() as producer:
         admin.describe_cluster(10.0)
         producer.partitions_for("t", 10.0)
         scene.world.divert(address, other.brokers[1])
@@ -209,7 +210,9 @@ def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> 
     host = scene.world.host("consumer")
     with (
         scene.producer() as producer,
-        Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", _host=host) as consumer,
+        on_host(
+            host, Consumer, bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer,
     ):
         consumer.assign([TopicPartition("t", 0)])
         all_partitions(producer, 2)
@@ -240,10 +243,11 @@ def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> Non
         scene.world.advance(1.0)
         assert all_partitions(producer, 2) == [0, 1]
     assert not any(len(other.log("t", p).batches) for p in (0, 1))
-    with Consumer(
+    with on_host(
+        scene.world.host("consumer"),
+        Consumer,
         bootstrap_servers=scene.cluster.bootstrap_servers,
         auto_offset_reset="earliest",
-        _host=scene.world.host("consumer"),
     ) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         assert len(consumer.poll(10.0)) == 2

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
@@ -46,11 +47,11 @@ class Scene:
 
     def producer(self, **config: Any) -> Producer:
         servers = self.cluster.bootstrap_servers
-        return Producer(bootstrap_servers=servers, **config, _host=self.world.host("p"))
+        return on_host(self.world.host("p"), Producer, bootstrap_servers=servers, **config)
 
     def consumer(self, **config: Any) -> Consumer:
         servers = self.cluster.bootstrap_servers
-        return Consumer(bootstrap_servers=servers, **config, _host=self.world.host("c"))
+        return on_host(self.world.host("c"), Consumer, bootstrap_servers=servers, **config)
 
 
 def polls(consumer: Consumer) -> None:
@@ -229,7 +230,7 @@ def test_nobody_else_has_topics_made(kind: type[Producer | Consumer | Admin]) ->
     scene.cluster.auto_create = True
     off = {} if kind is Admin else {"allow.auto.create.topics": "false"}
     config = {"bootstrap.servers": scene.cluster.bootstrap_servers, **off}
-    client: Any = kind(config, _host=scene.world.host("x"))
+    client: Any = on_host(scene.world.host("x"), kind, config)
     if isinstance(client, Producer):
         with pytest.raises(KafkaTimeoutError):
             client.partitions_for("new", timeout=2)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import odradek
+from odradek.api.base import on_host
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
@@ -152,7 +153,7 @@ def test_a_two_minute_outage(
 def test_the_counts_are_those_that_the_network_saw(
     world: World, cluster: SimulatedCluster, said: list[tuple[float, str]]
 ) -> None:
-    client = odradek.Admin(bootstrap_servers=cluster.bootstrap_servers, _host=world.host())
+    client = on_host(world.host(), odradek.Admin, bootstrap_servers=cluster.bootstrap_servers)
     client.describe_cluster(5.0)
     world.dials.clear()
     refused(world, cluster)
@@ -195,7 +196,7 @@ def test_debug_keeps_each_event(
 ) -> None:
     caplog.set_level(logging.DEBUG, "odradek")
     host = world.host("c")
-    client = odradek.Admin(bootstrap_servers=cluster.bootstrap_servers, _host=host)
+    client = on_host(host, odradek.Admin, bootstrap_servers=cluster.bootstrap_servers)
     client.describe_cluster(5.0)
     client.close()
     logged = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.common.config import PARTITIONERS
@@ -29,7 +30,7 @@ def make(seed: int, **config: Any) -> tuple[SimulatedCluster, Producer]:
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=PARTITIONS)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return cluster, Producer(settings, _host=world.host("producer"))
+    return cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def places(cluster: SimulatedCluster) -> dict[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
@@ -28,12 +29,12 @@ class Scene:
         self.cluster = SimulatedCluster(self.world, brokers=1)
         self.cluster.create_topic("t", partitions=4)
         settings = {"bootstrap.servers": self.cluster.bootstrap_servers}
-        with Producer(settings, _host=self.world.host("producer")) as producer:
+        with on_host(self.world.host("producer"), Producer, settings) as producer:
             for n in range(RECORDS):
                 producer.send("t", b"%d" % n + bytes(SIZE), partition=n % 4)
             producer.flush(timeout=60)
         config = {"auto.offset.reset": "earliest", **config}
-        self.client = Consumer(settings | config, _host=self.world.host("consumer"))
+        self.client = on_host(self.world.host("consumer"), Consumer, settings | config)
         self.fetched: Counter[TopicPartition] = Counter()
         waiting = self.client._engine.fetcher.waiting
         add = waiting.add

@@ -8,6 +8,7 @@ import pytest
 from tests.simulation.sasl_scene import Scene
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.common.errors import KafkaTimeoutError, SaslExpectedError
 
 pytestmark = pytest.mark.simulation
@@ -20,7 +21,7 @@ def plain(scene: Scene) -> dict[str, str]:
 def test_a_port_that_wants_sasl() -> None:
     scene = Scene()
     host = scene.world.host("plain")
-    with Admin(plain(scene), _host=host) as admin:
+    with on_host(host, Admin, plain(scene)) as admin:
         for _ in range(3):  # as long as that is so, each attempt finds it out
             begun = host.now()
             with pytest.raises(SaslExpectedError, match="it offers .*SCRAM-SHA-256") as caught:
@@ -31,7 +32,7 @@ def test_a_port_that_wants_sasl() -> None:
 
 def test_sasl_that_is_switched_off_lets_in() -> None:
     scene = Scene()
-    with Admin(plain(scene), _host=scene.world.host("plain")) as admin:
+    with on_host(scene.world.host("plain"), Admin, plain(scene)) as admin:
         with pytest.raises(SaslExpectedError):
             admin.list_topics(timeout=30)
         scene.cluster.sasl = None
@@ -46,7 +47,7 @@ def test_brokers_that_are_gone_are_waited_for() -> None:
     scene.cluster.sasl = None
     for i in scene.cluster.brokers:
         scene.cluster.crash(i)
-    with Admin(plain(scene), _host=scene.world.host("plain")) as admin:
+    with on_host(scene.world.host("plain"), Admin, plain(scene)) as admin:
         with pytest.raises(KafkaTimeoutError):
             admin.list_topics(timeout=5)
         for i in scene.cluster.brokers:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.common.errors import (
@@ -38,7 +39,7 @@ def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=PARTITIONS)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, Producer(settings, _host=world.host("producer"))
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def values(cluster: SimulatedCluster, partition: int) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from tests.simulation.produce_script import APPENDED, REFUSED, Arrival, ProduceScript
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError, KafkaTimeoutError
@@ -35,7 +36,9 @@ class Doubt:
         for partition in range(PARTITIONS):
             self.cluster.log("t", partition).compacted = rng.random() < 0.3
         self.script = ProduceScript(self.rule).install(patch)
-        self.producer = Producer(
+        self.producer = on_host(
+            self.world.host("producer"),
+            Producer,
             {
                 "bootstrap.servers": self.cluster.bootstrap_servers,
                 "delivery.timeout.ms": rng.choice((3000, 8000, 60000)),
@@ -44,7 +47,6 @@ class Doubt:
                 "linger.ms": rng.choice((0, 5)),
                 "batch.size": rng.choice((100, 400, 10000)),
             },
-            _host=self.world.host("producer"),
         )
         self.trouble = rng.choice((0.05, 0.3, 0.6))
         self.quiet = False

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import OffsetOutOfRangeError
@@ -35,10 +36,10 @@ class Scene:
         self.servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
         if not early:
             self.raise_epoch()
-        self.producer = Producer(self.servers, _host=self.world.host("producer"))
+        self.producer = on_host(self.world.host("producer"), Producer, self.servers)
         self.write(self.producer, *(b"old %d" % n for n in range(records)))
         settings = {**self.servers, "auto.offset.reset": reset}
-        self.consumer = Consumer(settings, _host=self.world.host("consumer"))
+        self.consumer = on_host(self.world.host("consumer"), Consumer, settings)
         self.consumer.assign([TP])
         if reset == "none":
             self.consumer.seek(TP, 0)
@@ -57,7 +58,7 @@ class Scene:
         self.cluster.delete_topic("t")
         self.cluster.create_topic("t", partitions=1)
         self.world.advance(1)
-        other = Producer(self.servers, _host=self.world.host("other"))
+        other = on_host(self.world.host("other"), Producer, self.servers)
         self.write(other, *values)
         other.close()
 

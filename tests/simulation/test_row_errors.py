@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer import row_errors
 from odradek.common.errors import KafkaError, RecordTooLargeError
@@ -27,7 +28,7 @@ def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=PARTITIONS, replication_factor=1)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, Producer(settings, _host=world.host("producer"))
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def written(cluster: SimulatedCluster, partition: int) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import (
@@ -59,19 +60,19 @@ def settings(scene: Scene, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
     scene = Scene(mechanism=mechanism)
-    with Producer(settings(scene), _host=scene.world.host("producer")) as producer:
+    with on_host(scene.world.host("producer"), Producer, settings(scene)) as producer:
         for n in range(9):
             producer.send("t", b"%d" % n, partition=n % PARTITIONS)
         producer.flush(timeout=10)
     more = {"group_id": "g", "auto_offset_reset": "earliest"}
-    with Consumer(settings(scene, **more), _host=scene.world.host("consumer")) as consumer:
+    with on_host(scene.world.host("consumer"), Consumer, settings(scene, **more)) as consumer:
         consumer.subscribe(["t"])
         found: list[bytes | None] = []
         while len(found) < 9:
             found += [r.value for r in consumer.poll(5.0)]
         purposes = {p for _, p in consumer._engine.network.connections}
         assert COORDINATOR in purposes
-    with Admin(settings(scene), _host=scene.world.host("admin")) as admin:
+    with on_host(scene.world.host("admin"), Admin, settings(scene)) as admin:
         assert len(admin.describe_cluster().brokers) == 3
     assert sorted(int(v or b"") for v in found) == list(range(9))
     accepted = [d for d in scene.world.dials if d.outcome == "accepted"]
@@ -82,7 +83,7 @@ def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
 def test_an_unsupported_mechanism_lists_the_brokers() -> None:
     scene = Scene(mechanism="SCRAM-SHA-512", mechanisms=("PLAIN", "OAUTHBEARER"))
     with (
-        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
         pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN") as caught,
     ):
         admin.list_topics(timeout=10)
@@ -95,7 +96,7 @@ def test_sasl_to_a_port_without_it() -> None:
     scene = Scene()
     scene.cluster.sasl = None
     with (
-        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
         pytest.raises(SaslNotExpectedError),
     ):
         admin.list_topics(timeout=10)
@@ -120,7 +121,7 @@ def test_sasl_to_a_port_without_it() -> None:
 def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Exception]) -> None:
     scene = Scene(hostile=hostile)
     with (
-        Admin(scene.settings(), _host=scene.world.host("admin")) as admin,
+        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
         pytest.raises(kind) as caught,
     ):
         admin.list_topics(timeout=15)
@@ -144,7 +145,7 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
                 yield b"and?"
 
     scene = Scene(mechanism="PLAIN", hostile=Hostile.ENDLESS)
-    with Admin(scene.settings(), _host=scene.world.host("admin")) as admin:
+    with on_host(scene.world.host("admin"), Admin, scene.settings()) as admin:
         admin._engine.network.mechanism = Patient()
         with pytest.raises(ServerNotTrustedError, match="16 SASL tokens"):
             admin.list_topics(timeout=10)
@@ -165,9 +166,9 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
             events.append(event.kind)
 
     with (
-        Producer(config, _host=scene.world.host("producer")) as producer,
-        Consumer(
-            settings(scene, auto_offset_reset="earliest"), _host=scene.world.host("consumer")
+        on_host(scene.world.host("producer"), Producer, config) as producer,
+        on_host(
+            scene.world.host("consumer"), Consumer, settings(scene, auto_offset_reset="earliest")
         ) as consumer,
     ):
         producer.listen(note)
@@ -195,7 +196,7 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
     scene.cluster.group_settings.initial_rebalance_delay = 7.0
     more = {"group_id": "g", "group_protocol": protocol, "auto_offset_reset": "earliest"}
     config = settings(scene, fetch_max_wait_ms=2500, **more)
-    with Producer(settings(scene), _host=scene.world.host("producer")) as producer:
+    with on_host(scene.world.host("producer"), Producer, settings(scene)) as producer:
         for n in range(60):
             producer.send("t", b"%d" % n, partition=n % PARTITIONS)
         producer.flush(timeout=10)
@@ -206,7 +207,7 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
         if bad and "is being created" not in str(event):
             events.append(str(event))
 
-    with Consumer(config, _host=scene.world.host("consumer")) as consumer:
+    with on_host(scene.world.host("consumer"), Consumer, config) as consumer:
         consumer.listen(note)
         consumer.subscribe(["t"])
         read: list[int] = []
@@ -222,7 +223,7 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
 def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> None:
     scene = Scene(session_lifetime=2.0)
     config = scene.settings(connections_max_idle_ms=10_000, metadata_max_age_ms=600_000)
-    with Admin(config, _host=scene.world.host("admin")) as admin:
+    with on_host(scene.world.host("admin"), Admin, config) as admin:
         admin.list_topics()
         scene.world.advance(9.0)
         again = scene.sasl.reauthenticated
@@ -236,7 +237,7 @@ def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> 
 def test_a_client_that_nobody_runs_meanwhile_authenticates_again_before_it_asks() -> None:
     scene = Scene(session_lifetime=2.0)
     host = scene.world.host("admin", background=False)
-    with Admin(scene.settings(), _host=host) as admin:
+    with on_host(host, Admin, scene.settings()) as admin:
         for pause in (0.5, 1.9, 10.0, 100.0):
             admin.describe_cluster()
             scene.world.advance(pause)
@@ -257,7 +258,7 @@ def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
 
 def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> None:
     scene = Scene(session_lifetime=2.0)
-    with Producer(scene.settings(), _host=scene.world.host("producer")) as producer:
+    with on_host(scene.world.host("producer"), Producer, scene.settings()) as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
         scene.sasl.users.clear()
         scene.world.after(6.0, lambda: scene.sasl.users.update(alice=PASSWORD))
@@ -276,7 +277,7 @@ def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) ->
     tokens = Tokens(scene, lifetime=60.0)
     config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
     events: list[str] = []
-    with Admin(config, _host=scene.world.host("admin")) as admin:
+    with on_host(scene.world.host("admin"), Admin, config) as admin:
         admin.listen(lambda e: events.append(e.kind))
         admin.list_topics()
         scene.world.advance(50.0)
@@ -298,7 +299,7 @@ def test_a_token_function_that_raises_is_told_at_once() -> None:
     tokens.error = RuntimeError("no luck")
     config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
     with (
-        Admin(config, _host=scene.world.host("admin")) as admin,
+        on_host(scene.world.host("admin"), Admin, config) as admin,
         pytest.raises(TokenError, match="RuntimeError") as caught,
     ):
         admin.list_topics(timeout=10)
@@ -310,7 +311,7 @@ def test_a_slow_token_function_makes_no_broker_suspect() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
     host = scene.world.host("admin")
     host.worker_delay = 4.0
-    with Admin(settings(scene), _host=host) as admin:
+    with on_host(host, Admin, settings(scene)) as admin:
         admin.list_topics(timeout=30)
     kinds = [e.kind for e in host.trace.events]
     assert "silent" not in kinds
@@ -320,6 +321,6 @@ def test_a_token_function_that_hangs_is_a_token_error_within_the_setup_timeout()
     scene = Scene(mechanism="OAUTHBEARER")
     host = scene.world.host("admin")
     host.worker_delay = 1e6
-    with Admin(settings(scene), _host=host) as admin, pytest.raises(TokenError, match="in time"):
+    with on_host(host, Admin, settings(scene)) as admin, pytest.raises(TokenError, match="in time"):
         admin.list_topics(timeout=60)
     assert scene.world.now < 14.0

@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import CredentialsRefusedError, IllegalStateError, KafkaTimeoutError
@@ -55,7 +56,7 @@ CALLS: dict[str, tuple[type, dict[str, Any], Callable[[Any], object]]] = {
 def client_of(scene: Scene, which: str, **more: Any) -> Iterator[Any]:
     kind, config, _ = CALLS[which]
     host = scene.world.host(which.replace(" ", "-"))
-    with kind({**scene.settings(**more), **config}, _host=host) as client:
+    with on_host(host, kind, {**scene.settings(**more), **config}) as client:
         yield client
 
 
@@ -99,7 +100,7 @@ def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
     scene = Scene()
     scene.sasl.users.clear()
     host = scene.world.host("admin", background=False)
-    with Admin(scene.settings(), _host=host) as admin:
+    with on_host(host, Admin, scene.settings()) as admin:
         with pytest.raises(CredentialsRefusedError):
             admin.list_topics(timeout=30)
         dials, now = len(scene.world.dials), scene.world.now
@@ -212,7 +213,7 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
     call = CALLS[which][2]
     more = {} if which == "admin" else {"auto_offset_reset": "earliest"}
     with client_of(scene, which, **more) as client:
-        with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+        with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
             writer.send("t", b"0", partition=0).result(timeout=5)
         assert call(client)
         scene.sasl.users["alice"] = "another"
@@ -225,7 +226,7 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
         scene.sasl.users["alice"] = PASSWORD
         scene.world.advance(3.0)
         if which != "admin":
-            with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+            with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
                 writer.send("t", b"1", partition=0).result(timeout=5)
         assert call(client)
 
@@ -251,7 +252,7 @@ def test_without_a_password_there_is_none_to_replace() -> None:
     scene.cluster.sasl = None
     settings = {"bootstrap.servers": scene.cluster.bootstrap_servers}
     with (
-        Admin(settings, _host=scene.world.host("admin")) as admin,
+        on_host(scene.world.host("admin"), Admin, settings) as admin,
         pytest.raises(IllegalStateError, match="no SASL") as caught,
     ):
         admin.set_sasl_credentials("alice", PASSWORD)
@@ -272,14 +273,14 @@ def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
 def test_a_single_recycled_address_is_no_verdict_while_the_others_are_away() -> None:
     scene = Scene()
     with client_of(scene, "consumer", auto_offset_reset="earliest") as consumer:
-        with Producer(scene.settings(), _host=scene.world.host("writer")) as writer:
+        with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
             writer.send("t", b"0", partition=0).result(timeout=5)
         assert CALLS["consumer"][2](consumer)
         scene.sasl.refusing.add(1)
         for i in scene.cluster.brokers:
             scene.cluster.bounce(i, after=0.5 if i == 1 else 4.0)
         scene.world.after(4.0, scene.sasl.refusing.clear)
-        with Producer(scene.settings(), _host=scene.world.host("late")) as writer:
+        with on_host(scene.world.host("late"), Producer, scene.settings()) as writer:
             scene.world.after(6.0, lambda: writer.send("t", b"1", partition=0))
             assert consumer.poll(20.0)
 

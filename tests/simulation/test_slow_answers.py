@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
@@ -61,7 +62,7 @@ class Scene:
     def client(self, kind: type[Any], **config: Any) -> Any:
         config = {k.replace("_", "."): v for k, v in config.items()}
         config["bootstrap.servers"] = self.cluster.bootstrap_servers
-        made = kind(config, _host=self.world.host(kind.__name__.lower()))
+        made = on_host(self.world.host(kind.__name__.lower()), kind, config)
         made._engine.events.listen(self.events.append)
         return made
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import ProducerFencedError
 from odradek.simulation import World
@@ -47,7 +48,7 @@ class Driver:
         return self.scene.cluster.bootstrap_servers
 
     def producer(self, config: Mapping[str, Any]) -> Producer:
-        return Producer(dict(config), _host=self.scene.world.host("driver"))
+        return on_host(self.scene.world.host("driver"), Producer, dict(config))
 
     def options(self) -> SinkOptions:
         given = {"kafka.bootstrap.servers": self.servers, "topic": "t", "jobId": "job"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer import consumer_engine
@@ -30,7 +31,7 @@ def scene(
     cluster.create_topic("t", partitions=3)
     cluster.log("t", 1).max_message_bytes = 4 * MB
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "max.request.size": 4 * MB}
-    with Producer(settings, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, settings) as producer:
         for n in range(10):
             for tp in PARTITIONS:
                 large = tp.partition == 1 and n == 5
@@ -42,7 +43,7 @@ def scene(
         "fetch.max.bytes": fetch_max_bytes,
         "max.partition.fetch.bytes": 100_000,
     }
-    client = Consumer(config, _host=world.host("consumer", mode="bytes"))
+    client = on_host(world.host("consumer", mode="bytes"), Consumer, config)
     client.assign(PARTITIONS)
     return world, cluster, client
 

@@ -7,6 +7,7 @@ import math
 import pytest
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import (
@@ -109,7 +110,9 @@ def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
         producer.send_offsets_to_transaction({P0: 3}, "g")
     producer.close()
     servers = cluster.bootstrap_servers
-    with Consumer(bootstrap_servers=servers, group_id="g", _host=scene.world.host("c")) as consumer:
+    with on_host(
+        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
+    ) as consumer:
         found = consumer.committed([P0, P1])
     assert found[P0] == OffsetAndMetadata(3)
     if not commit:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
@@ -40,11 +41,12 @@ def test_a_member_that_was_replaced_can_commit_nothing(version: int) -> None:
     """KIP-447: its offsets are refused, and the transaction with them; the next one goes well."""
     scene = Scene(version)
     servers = scene.cluster.bootstrap_servers
-    consumer = Consumer(
+    consumer = on_host(
+        scene.world.host("c"),
+        Consumer,
         bootstrap_servers=servers,
         group_id="g",
         auto_offset_reset="earliest",
-        _host=scene.world.host("c"),
     )
     consumer.subscribe(["t"])
     producer = scene.producer()

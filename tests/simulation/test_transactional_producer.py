@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.common.errors import (
@@ -127,7 +128,9 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 5}, "g")
     servers = scene.cluster.bootstrap_servers
-    with Consumer(bootstrap_servers=servers, group_id="g", _host=scene.world.host("c")) as consumer:
+    with on_host(
+        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
+    ) as consumer:
         assert consumer.committed([P0]) == {P0: OffsetAndMetadata(5)}
     assert versions == [6 if known else 5]
     if known:
@@ -150,7 +153,9 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(version: int) 
         raise ZeroDivisionError
     producer.close()
     servers = scene.cluster.bootstrap_servers
-    with Consumer(bootstrap_servers=servers, group_id="g", _host=scene.world.host("c")) as consumer:
+    with on_host(
+        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
+    ) as consumer:
         assert consumer.committed([P0]) == {P0: OffsetAndMetadata(5, "five", 3)}
 
 

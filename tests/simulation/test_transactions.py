@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests.soak.chain import Chain, Tally
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
@@ -66,8 +67,8 @@ class Scene:
         if rng.random() < 0.5:
             self.limits["request.timeout.ms"] = 4000
         self.members = [self.member(n) for n in range(rng.choice([1, 2, 3]))]
-        self.source = Producer(
-            {**self.limits, "delivery.timeout.ms": 600_000}, _host=self.host("source")
+        self.source = on_host(
+            self.host("source"), Producer, {**self.limits, "delivery.timeout.ms": 600_000}
         )
         self.sent: list[tuple[Transaction, RecordFuture]] = []
 
@@ -99,8 +100,8 @@ class Scene:
             name,
             "g",
             self.history,
-            lambda: Consumer(reads, _host=self.host(f"{name}/consumer")),
-            lambda: Producer(writes, _host=self.host(f"{name}/producer")),
+            lambda: on_host(self.host(f"{name}/consumer"), Consumer, reads),
+            lambda: on_host(self.host(f"{name}/producer"), Producer, writes),
             source="in",
             target="out",
             tally=self.tally,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerRecord, LogTruncationError
@@ -30,9 +31,9 @@ class Stage:
         self.cluster = SimulatedCluster(self.world, brokers=3)
         self.cluster.create_topic("t", partitions=1)
         servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
-        self.producer = Producer(servers, _host=self.world.host("producer"))
+        self.producer = on_host(self.world.host("producer"), Producer, servers)
         settings = {"auto.offset.reset": "earliest", **config}
-        self.consumer = Consumer({**servers, **settings}, _host=self.world.host("consumer"))
+        self.consumer = on_host(self.world.host("consumer"), Consumer, {**servers, **settings})
         self.consumer.assign([TP])
         self.asked = 0
         self.serial = 0

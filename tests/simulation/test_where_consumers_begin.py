@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
@@ -26,10 +27,11 @@ def make(seed: int, reset: str, **config: Any) -> tuple[World, SimulatedCluster,
     cluster.create_topic("t", partitions=2)
     now_ms = int(world.wall_clock() * 1000)
     write(world, cluster, *(now_ms - (9 - n) * 3_600_000 for n in range(10)))
-    client = Consumer(
+    client = on_host(
+        world.host("consumer"),
+        Consumer,
         bootstrap_servers=cluster.bootstrap_servers,
         auto_offset_reset=reset,
-        _host=world.host("consumer"),
         **config,
     )
     return world, cluster, client
@@ -37,7 +39,7 @@ def make(seed: int, reset: str, **config: Any) -> tuple[World, SimulatedCluster,
 
 def write(world: World, cluster: SimulatedCluster, *times: int, partition: int = 0) -> None:
     host = world.host(f"producer-{world.now}-{partition}")
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, _host=host) as producer:
+    with on_host(host, Producer, bootstrap_servers=cluster.bootstrap_servers) as producer:
         for at in times:
             producer.send("t", b"x", partition=partition, timestamp_ms=at)
         producer.flush(timeout=60)
@@ -110,7 +112,7 @@ def test_an_answer_about_a_partition_that_was_taken_away_is_passed_over() -> Non
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", assignments={p: [p + 1] for p in range(3)})
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
-    with Consumer(settings, _host=world.host("consumer")) as consumer:
+    with on_host(world.host("consumer"), Consumer, settings) as consumer:
         everything = [TopicPartition("t", p) for p in range(3)]
         consumer.assign(everything)
         consumer.poll(2.0)

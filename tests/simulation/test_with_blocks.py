@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
@@ -27,7 +28,10 @@ def scene() -> tuple[World, SimulatedCluster]:
 def test_the_blocks_error_comes_out_before_long(error: BaseException) -> None:
     world, cluster = scene()
     config = {"bootstrap.servers": cluster.bootstrap_servers}
-    with pytest.raises(type(error)) as caught, Producer(config, _host=world.host("p")) as producer:
+    with (
+        pytest.raises(type(error)) as caught,
+        on_host(world.host("p"), Producer, config) as producer,
+    ):
         future = producer.send("t", b"x")
         began = world.now
         raise error
@@ -43,7 +47,7 @@ def test_without_an_error_close_says_what_it_met() -> None:
     config = {"bootstrap.servers": cluster.bootstrap_servers}
     with (
         pytest.raises(KafkaTimeoutError, match="acknowledgement"),
-        Producer(config, _host=world.host("p")) as producer,
+        on_host(world.host("p"), Producer, config) as producer,
     ):
         producer.send("t", b"x")
 
@@ -51,6 +55,6 @@ def test_without_an_error_close_says_what_it_met() -> None:
 def test_a_consumer_that_has_nothing_to_wait_for_adds_nothing() -> None:
     world, cluster = scene()
     config = {"bootstrap.servers": cluster.bootstrap_servers}
-    with pytest.raises(MineError) as caught, Consumer(config, _host=world.host("c")):
+    with pytest.raises(MineError) as caught, on_host(world.host("c"), Consumer, config):
         raise MineError
     assert not hasattr(caught.value, "__notes__")

@@ -16,6 +16,7 @@ from tests.simulation.produce_script import (
     value,
 )
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import KafkaTimeoutError
@@ -63,9 +64,8 @@ def test_acks_1_waits_for_no_replica_and_all_does() -> None:
         world = World(1)
         cluster = SimulatedCluster(world, 3)
         cluster.create_topic("t")
-        servers = cluster.bootstrap_servers
-        host = world.host("producer")
-        with Producer(bootstrap_servers=servers, acks=acks, linger_ms=0, _host=host) as producer:
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "acks": acks, "linger.ms": 0}
+        with on_host(world.host("producer"), Producer, config) as producer:
             producer.send("t", b"x").result(10.0)
             leader = cluster.leader("t", 0)
             assert leader is not None
@@ -268,12 +268,13 @@ def test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too() -> None:
     cluster = SimulatedCluster(world, 1)
     cluster.create_topic("t", PARTITIONS)
     host = world.host("producer")
-    producer = Producer(
+    producer = on_host(
+        host,
+        Producer,
         bootstrap_servers=str(cluster.brokers[1].address),
         acks=0,
         linger_ms=0,
         request_timeout_ms=3000,
-        _host=host,
     )
     with producer:
         producer.send("t", b"x", partition=0).result(10.0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
@@ -33,7 +34,7 @@ class Scene:
     def uninitialised(self, **config: Any) -> Producer:
         config = {"transactional_id": "x", **config}
         servers = self.cluster.bootstrap_servers
-        return Producer(bootstrap_servers=servers, _host=self.world.host("producer"), **config)
+        return on_host(self.world.host("producer"), Producer, bootstrap_servers=servers, **config)
 
     def coordinator(self) -> int:
         leader = self.cluster.leader("__transaction_state", self.cluster.transactions.index("x"))

@@ -6,7 +6,7 @@ In: names and numbers. Out: descriptions, errors that name the topic. Must not: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Unpack, cast
 
 from odradek.api.base import Client
 from odradek.api.properties import Settings, settings
@@ -21,6 +21,9 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.spellings import sealed
 from odradek.network.host import Host
 
+if TYPE_CHECKING:
+    from odradek.api.client_options import AdminOptions
+
 
 class Admin(Client[AdminEngine]):
     """Makes, deletes and describes topics, and describes the cluster.
@@ -29,31 +32,36 @@ class Admin(Client[AdminEngine]):
     text left admin out). Every call takes `timeout` in seconds (default: `default.api.timeout.ms`)
     and raises `KafkaTimeoutError` at its end, with each attempt: address, what failed, when.
 
-    >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:  # doctest: +SKIP
-    ...     admin.create_topics([NewTopic("flights", 6, 3)])
+    >>> with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
+    ...     made = admin.create_topics([NewTopic("departures", 6, 3)])
+    ...     print(len(made["departures"].partitions), admin.list_topics())
+    6 ['arrivals', 'departures', 'flights']
     """
 
     def __init__(
         self,
         config: Settings = None,
         *,
-        _host: Host | None = None,
-        _background: bool = False,
-        **keywords: Any,
+        background: bool = False,
+        **options: Unpack[AdminOptions],
     ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
+        With `background=True` a thread of its own does the work, so that connections and metadata
+        are kept up between calls, and `explain()` tells what is going on.
+
         Raises `ConfigurationError`.
         """
-        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        # First: no traceback's locals show what they hold.
+        options = cast("AdminOptions", sealed(options))
         try:
             config = settings(config, ADMIN)
         except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
-        settled = Config(ADMIN, config, **keywords)
-        self._background = _background
-        super().__init__(settled, _host, lambda host: AdminEngine(settled, host.rng()))
+        settled = Config(ADMIN, config, **options)
+        self._background = flag("background", background)
+        super().__init__(settled, lambda host: AdminEngine(settled, host.rng()))
 
     def _usual_host(self) -> Host:
         return self._host_in_thread() if self._background else super()._usual_host()

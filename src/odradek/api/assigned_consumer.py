@@ -77,9 +77,11 @@ class AssignedConsumer(GroupConsumer):
         `poll` goes on looking, and hands out nothing of these partitions before it knows. Raises
         what `committed` raises, and `IllegalStateError` without a `group.id`.
 
-        >>> with producer.transaction():  # doctest: +SKIP
-        ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
-        ... # and where that raises: consumer.seek_to_committed()
+        >>> try:
+        ...     with producer.transaction():
+        ...         producer.send_offsets_to_transaction(records, consumer.group_metadata())
+        ... except AbortableTransactionError:
+        ...     consumer.seek_to_committed()
         """
         self._run(self._calls.seek_to_committed(partitions, timeout))
 

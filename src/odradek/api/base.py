@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar
 
 from odradek.api.left_open import Opened, made_at, opened
 from odradek.clients.calls.caller_flow import CallerFlow
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
+P = ParamSpec("P")
 
 CLOSE_TIMEOUT = 5.0
 EVENTS_DIR = "ODRADEK_EVENTS_DIR"
@@ -58,6 +59,12 @@ def hosts_from(source: HostSource) -> Iterator[None]:
         _sources.remove(source)
 
 
+def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """Make a client, `make(*arguments, **keywords)`, on a host that is there: a simulated one."""
+    with hosts_from(lambda config: host):
+        return make(*arguments, **keywords)
+
+
 def _host_from_sources(config: Config) -> Host | None:
     for source in reversed(_sources):
         host = source(config)
@@ -76,16 +83,14 @@ class Client(Generic[E]):
     def __init__(
         self,
         config: Config,
-        host: Host | None,
         build: Callable[[Host], E],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
-        """Take a host, or make the client's usual one; `build` makes the engine for it."""
+        """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine."""
         self._config = config
         self._event_topic: EventTopic | None = None
         directory = config["events.dir"]
-        if host is None:
-            host = _host_from_sources(config)
+        host = _host_from_sources(config)
         real = host is None
         if host is None:
             directory = directory or os.environ.get(EVENTS_DIR)
@@ -170,7 +175,7 @@ class Client(Generic[E]):
             raise missing_method(self, name)
 
     def listen(self, listener: Listener) -> None:
-        """Have each event (R-EV-1) of this client handed to `listener`.
+        """Have each event of this client handed to `listener`.
 
         It is called inside the client's step and must be quick; it must not call the client.
         `odradek.common.events.KINDS` lists the kinds with their fields; `event.at` is monotonic

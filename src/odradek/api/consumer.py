@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from odradek.api.assigned_consumer import AssignedConsumer
 from odradek.api.properties import Settings, settings
@@ -30,11 +30,13 @@ from odradek.common.errors import (
 )
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import checked_hint
 from odradek.network.host import Host
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.api.client_options import ConsumerOptions
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
@@ -54,15 +56,19 @@ class Consumer(AssignedConsumer):
     What waits and what is under way is at most `fetch.max.bytes`, but for a batch that is larger
     alone.
 
-    >>> with Consumer(bootstrap_servers="localhost", group_id="g") as consumer:  # doctest: +SKIP
-    ...     consumer.subscribe(["flights"])
-    ...     for record in consumer:
+    >>> config = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
+    >>> with Consumer(config, group_id="board") as consumer:
+    ...     consumer.subscribe(["arrivals"])
+    ...     for record in consumer.records(timeout=5.0):
     ...         print(record.offset, record.value)
+    0 b'JFK'
+    1 b'LGA'
 
-    >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:  # doctest: +SKIP
-    ...     consumer.assign([TopicPartition("flights", 0)])
+    >>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:
+    ...     consumer.assign({TopicPartition("arrivals", 0): 1})
     ...     for record in consumer.poll(timeout=1.0):
     ...         print(record.offset, record.value)
+    1 b'LGA'
     """
 
     def __init__(
@@ -70,35 +76,38 @@ class Consumer(AssignedConsumer):
         config: Settings = None,
         *,
         background: bool = False,
-        _host: Host | None = None,
-        _metadata_hint: Mapping[str, Any] | None = None,
-        **keywords: Any,
+        bootstrap_hint: Mapping[str, Any] | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+
+        `bootstrap_hint` is what `bootstrap_hint()` of another consumer gave, perhaps in another
+        process: this one then knows topics and leaders before it has asked a broker.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
         """
         from odradek.runtime.hosts.one_reader import OneReader
 
-        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        # First: no traceback's locals show what they hold.
+        options = cast("ConsumerOptions", sealed(options))
         try:
             config = settings(config, CONSUMER)
         except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
-        settled = Config(CONSUMER, config, **keywords)
+        settled = Config(CONSUMER, config, **options)
         self._background = flag("background", background)
+        hint = checked_hint("bootstrap_hint", bootstrap_hint)
         self._reader = OneReader()
         super().__init__(
             settled,
-            _host,
             lambda host: ConsumerEngine(
                 settled,
                 host.rng(),
                 host.lock,
                 wall_clock=host.wall_clock,
-                hint=_metadata_hint,
+                hint=hint,
             ),
             partial(ConsumerCalls, reader=self._reader),
         )
@@ -196,8 +205,8 @@ class Consumer(AssignedConsumer):
         behind the last batch that the loop was given. To keep memory level, let go of a batch
         before the next one is asked for. Raises what `poll` raises; a new iterator goes on.
 
-        >>> for batch in consumer.batches(timeout=5.0):  # doctest: +SKIP
-        ...     total += batch.num_rows
+        >>> sum(batch.num_rows for batch in consumer.batches(timeout=5.0))
+        2
         """
         batches = self._calls.batches(timeout, columns, include_headers, layout)
         yield from self._reader.batches(lambda: self._read(batches()), self._calls.handed_over)
@@ -210,7 +219,7 @@ class Consumer(AssignedConsumer):
         `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
         closed consumer it does nothing.
 
-        >>> signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())  # doctest: +SKIP
+        >>> before = signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
         """
         self._calls.wakeup()
 

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 class RebalanceListener(Protocol):
     """What `subscribe(listener=…)` takes: an object as kafka-python and aiokafka have it."""
 
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object: ...
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object: ...
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> object:
+        """These were assigned in addition; called as `on_assigned` of `subscribe` is."""
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> object:
+        """These are given back, or are lost; called as `on_revoked` of `subscribe` is."""
 
 
 class GroupConsumer(Client[ConsumerEngine]):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from odradek.api.left_open import Opened
 from odradek.api.properties import Settings, settings
-from odradek.api.record_future import ArrowFuture, RecordFuture
+from odradek.api.record_future import ArrowFuture, RecordFuture, report_to
 from odradek.api.transactions import Transactional
 from odradek.clients.calls.producer_calls import Found, ProducerCalls, SentRecord
 from odradek.clients.calls.record_sending import RecordSending
@@ -24,6 +24,9 @@ from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
+
+if TYPE_CHECKING:
+    from odradek.api.client_options import ProducerOptions
 
 CLOSE_TIMEOUT = 30.0
 
@@ -50,18 +53,13 @@ class Producer(RecordSending[RecordFuture], Transactional):
     be done where a process is killed (`Pool.terminate`, and so `with Pool(…)`, sends SIGTERM to
     its workers) or ends by `os._exit`: there, close it in the worker.
 
-    >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:  # doctest: +SKIP
+    >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
     ...     future = producer.send("flights", value=b"JFK", key=b"N14228")
     ...     print(future.result(timeout=10).offset)
+    0
     """
 
-    def __init__(
-        self,
-        config: Settings = None,
-        *,
-        _host: Host | None = None,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         Raises `ConfigurationError` for a name or value that can't be used and
@@ -70,20 +68,20 @@ class Producer(RecordSending[RecordFuture], Transactional):
         from odradek.runtime.fork import ForkSwitch
         from odradek.runtime.locks import this_thread
 
-        keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+        # First: no traceback's locals show what they hold.
+        options = cast("ProducerOptions", sealed(options))
         try:
             config = settings(config, PRODUCER)
         except ConfigurationError:
             config = None  # what isn't a mapping may have a password in it
             raise
-        settled = Config(PRODUCER, config, **keywords)
+        settled = Config(PRODUCER, config, **options)
         super().__init__(
             settled,
-            _host,
             lambda host: ProducerEngine(settled, host.rng(), host.lock),
             partial(ProducerCalls, process=ForkSwitch(), who=this_thread),
         )
-        self._keep_at_hand(self._calls, RecordFuture)
+        self._keep_at_hand(self._calls, RecordFuture, report_to)
 
     @property
     def _close_after_error(self) -> float:
@@ -134,8 +132,10 @@ class Producer(RecordSending[RecordFuture], Transactional):
         `InvalidRowError` for a row that can't be sent (of the piece that holds it nothing is).
         Rows that were in batches by then go on being sent; a note at the error says how many.
 
-        >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})  # doctest: +SKIP
-        >>> producer.send_arrow("t", table, key="id", value="text").result()  # doctest: +SKIP
+        >>> table = polars.DataFrame({"id": ["a", "b"], "text": ["x", "y"]})
+        >>> [written] = producer.send_arrow("flights", table, key="id", value="text").result()
+        >>> print(written.first_offset, written.last_offset)
+        0 1
         """
         columns = {"value": value, "key": key, "headers": headers}
         columns |= {"partition": partition, "timestamp": timestamp}
@@ -167,19 +167,19 @@ class Producer(RecordSending[RecordFuture], Transactional):
 
     # What the futures need
 
-    def surface(self, error: BaseException) -> None:
+    def _surface(self, error: BaseException) -> None:
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
         self._host.surface(error)
 
-    def await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
+    def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         """Wait for what `find` says; raises `KafkaTimeoutError` when it isn't there in time."""
         self._run(self._calls.outcome(find, timeout))
 
-    def too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
+    def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
         """The error of a wait that ended before there was an outcome."""
         return self._calls.too_late(of, self._host.now())
 
-    def watched(self) -> float:
+    def _watched(self) -> float:
         """Somebody waits without a call; gives the seconds that a call would wait."""
         return self._calls.watched()
 

@@ -37,7 +37,8 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
     and a coroutine may `await` it, which ends as `result()` does and holds up no event loop. What
     was sent can't be taken back: `cancel()` is always False.
 
-    >>> metadata = await producer.send("flights", b"JFK")  # doctest: +SKIP
+    >>> producer.send("flights", b"JFK").result(timeout=10).offset
+    0
     """
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
@@ -80,18 +81,18 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
 
     def _wait(self, timeout: float | None) -> None:
         if not self.done():
-            self._producer.await_outcome(self._waited_for, timeout)
+            self._producer._await_outcome(self._waited_for, timeout)
 
     def _waited_for(self) -> Found:
         batch, over = self._find()
         return batch, batch.done, over
 
     def _begin_waiting(self) -> float:
-        return self._producer.watched()
+        return self._producer._watched()
 
     def _too_late(self) -> KafkaTimeoutError:
         batch, _ = self._find()
-        return self._producer.too_late(batch)
+        return self._producer._too_late(batch)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call `callback(future)` once the outcome is there, on the producer's I/O thread.
@@ -102,10 +103,6 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         """
         function("callback", callback)
         self._find()[0].done.when_done(lambda _: self._report(callback))
-
-    def report_to(self, on_delivery: DeliveryCallback) -> None:
-        """Have the outcome told as `on_delivery` of `send` gets it."""
-        self.add_done_callback(lambda _: on_delivery(*self._told()))
 
     def _told(self) -> tuple[BaseException | None, RecordMetadata]:
         batch, _ = self._find()
@@ -180,17 +177,17 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
-            self._producer.await_outcome(self._waited_for, timeout)
+            self._producer._await_outcome(self._waited_for, timeout)
         return self._delivery.error
 
     def _waited_for(self) -> Found:
         return self.rows, self._delivery.done, self._delivery.done.done
 
     def _begin_waiting(self) -> float:
-        return self._producer.watched()
+        return self._producer._watched()
 
     def _too_late(self) -> KafkaTimeoutError:
-        return self._producer.too_late(self.rows)
+        return self._producer._too_late(self.rows)
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.
@@ -199,6 +196,11 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
         """
         function("callback", callback)
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
+
+
+def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
+    """Have a record's outcome told as `on_delivery` of `send` gets it."""
+    future.add_done_callback(lambda _: on_delivery(*future._told()))
 
 
 def called(callback: Callable[[F], object], future: F, producer: Producer) -> None:
@@ -211,4 +213,4 @@ def called(callback: Callable[[F], object], future: F, producer: Producer) -> No
     except Exception:
         logger.exception("a callback for %r failed", future)
     except BaseException as error:
-        producer.surface(error)
+        producer._surface(error)

@@ -124,8 +124,8 @@ class Transactional(Client[ProducerEngine]):
         transaction can begin; one that takes too long (`KafkaTimeoutError`) goes on:
         `commit_transaction()` waits for it.
 
-        >>> with producer.transaction():  # doctest: +SKIP
-        ...     producer.send("totals", value=b"12")
+        >>> with producer.transaction():
+        ...     future = producer.send("flights", value=b"12")
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         """
         return TransactionBlock(self)

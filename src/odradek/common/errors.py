@@ -31,7 +31,7 @@ class KafkaError(Exception):
     """The transaction can't be committed; after `abort_transaction()` the producer goes on."""
     sticky: ClassVar[bool] = False
     """What answers at an address won't have this client, however long it waits: somebody has to
-    change something, so every waiting call gets the error at once (R-CS-4)."""
+    change something, so every waiting call gets the error at once."""
     several_lines: ClassVar[bool] = False
     """It is put together of lines, each of which is printable by itself."""
 
@@ -128,7 +128,7 @@ class AuthorizationError(BrokerError):
 
 
 class UnknownErrorCodeError(BrokerError):
-    """A broker answered with a code that this release doesn't know (R-RT-3: never a crash)."""
+    """A broker answered with a code that this release doesn't know."""
 
     name = "UNKNOWN_ERROR_CODE"
 
@@ -357,9 +357,9 @@ class NotAProxyError(ProxyError):
 
 
 class AuthenticationError(ExplainedError):
-    """The broker refused the credentials (R-CS-4: sticky, given at once to every waiting call)."""
+    """The broker refused the credentials; every call that waits gets this error at once."""
 
-    sticky = True
+    sticky = True  # R-CS-4: nothing changes by trying again
 
 
 class CredentialsRefusedError(AuthenticationError):
@@ -451,7 +451,7 @@ class ClientBrokenError(KafkaError, RuntimeError):
 
 
 class Attempt(NamedTuple):
-    """One attempt that failed: where, what, when (R-RT-2)."""
+    """One attempt that failed: where, what, when."""
 
     address: Address | None
     what: str
@@ -466,7 +466,7 @@ class Attempt(NamedTuple):
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """A call's time is up. `attempts` lists what was tried meanwhile (R-RT-2)."""
+    """A call's time is up. `attempts` lists what was tried meanwhile."""
 
     retriable = True
     several_lines = True
@@ -474,7 +474,7 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     """From `producer.flush()`: how many records have no outcome yet."""
 
     def __init__(self, message: str, attempts: Sequence[Attempt] = (), now: float = 0.0) -> None:
-        self.attempts = tuple(attempts)
+        self.attempts = tuple(attempts)  # R-RT-2: without them a timeout would hide why
         lines = [a.describe(now) for a in self.attempts]
         super().__init__("\n  ".join([message, *lines]))
 
@@ -491,9 +491,9 @@ class CommitFailedError(KafkaError):
 
 
 class ClusterIdMismatchError(KafkaError):
-    """The bootstrap address leads to another cluster than before (KIP-899, R-RB-5)."""
+    """The bootstrap address leads to another cluster than before (KIP-899)."""
 
-    fatal = True
+    fatal = True  # R-RB-5: the other cluster is never written to
 
     def __init__(self, expected: str, found: str | None, address: Address | None) -> None:
         self.expected, self.found, self.address = expected, found, address

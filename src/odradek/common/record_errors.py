@@ -1,7 +1,7 @@
 """Errors about records that are sound and cost more than this client wants to spend on them.
 
-In: nothing. Out: exception classes, which say the option that decides it. Their bases stand in
-`errors`. Must not: hold a record's bytes.
+In: nothing. Out: exception classes, which say the option that decides it (R-IN-4). Their bases are
+in `errors`. Must not: hold a record's bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from odradek.common.types import TopicPartition
 
 
 class RecordLimitError(CorruptRecordError):
-    """A record or its batch is beyond a limit of this client's: `option` says which (R-IN-4).
+    """A record or its batch is beyond a limit of this client's: `option` says which.
 
     It would cost far more memory than it has bytes. `found` is what it has or claims of it, for
     decompressed bytes the limit that it passed. Raise the option to read it, or go on behind it.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from odradek.common.arguments import refusal
 from odradek.common.types import Address, is_host
 from odradek.protocol.messages.metadata import (
     MetadataResponse,
@@ -284,6 +285,18 @@ def to_hint(cluster: Cluster) -> dict[str, Any]:
             for t in cluster.topics.values()
         },
     }
+
+
+def checked_hint(name: str, hint: Any) -> Mapping[str, Any] | None:
+    """What `to_hint` made, as a user hands it on; None for an empty one."""
+    if hint is None or (isinstance(hint, Mapping) and not hint):
+        return None
+    try:
+        from_hint(hint, 0.0)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise refusal(name, "what Consumer.bootstrap_hint() gives", hint) from None
+    found: Mapping[str, Any] = hint
+    return found
 
 
 def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:

@@ -2,13 +2,14 @@
 
 Everything runs in the caller's thread and in virtual time; a minute of outage takes milliseconds:
 
+    from odradek.api.base import on_host
     from odradek.simulation import SimulatedCluster, World
 
     world = World(seed=7)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("flights", partitions=6)
     config = {"bootstrap.servers": cluster.bootstrap_servers}
-    producer = odradek.Producer(config, _host=world.host("producer"))
+    producer = on_host(world.host("producer"), odradek.Producer, config)
     future = producer.send("flights", b"value")      # facades work as they do on real sockets
     world.after(2.0, lambda: cluster.move(after=30.0))
     future.result(timeout=10)                         # virtual seconds

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self, TypeVar
 
 from odradek.api.admin import Admin
-from odradek.api.base import Client, hosts_from
+from odradek.api.base import Client, hosts_from, on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
@@ -137,7 +137,7 @@ class KafkaSimulation:
         """
         given = self._config(config, keywords)
         host = self._new_host(Config(PRODUCER, given), name, link, background=background)
-        return self._made(Producer(given, _host=host))
+        return self._made(on_host(host, Producer, given))
 
     def consumer(
         self,
@@ -155,7 +155,7 @@ class KafkaSimulation:
         checked = Config(CONSUMER, given)
         goes_on = _goes_on(checked) if background is None else background
         host = self._new_host(checked, name, link, background=goes_on)
-        return self._made(Consumer(given, _host=host))
+        return self._made(on_host(host, Consumer, given))
 
     def admin(
         self,
@@ -169,7 +169,7 @@ class KafkaSimulation:
         """Make an `odradek.Admin`, as `producer` does; it works inside its calls only."""
         given = self._config(config, keywords)
         host = self._new_host(Config(ADMIN, given), name, link, background=background)
-        return self._made(Admin(given, _host=host))
+        return self._made(on_host(host, Admin, given))
 
     def answer_for(self, bootstrap_servers: str) -> None:
         """Let this cluster answer at other bootstrap addresses, say those of your settings.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import odradek
 from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek.api.base import on_host
 from odradek.common.arguments import checked_timeout
 from odradek.common.errors import (
+    ArgumentError,
     ClientBrokenError,
     ClientClosedError,
     ConfigurationError,
@@ -32,7 +30,7 @@ def in_world() -> tuple[World, SimulatedCluster, Admin]:
     world = World(seed=5)
     cluster = SimulatedCluster(world, brokers=3)
     host = world.host("admin", background=False)
-    return world, cluster, Admin(bootstrap_servers=cluster.bootstrap_servers, _host=host)
+    return world, cluster, on_host(host, Admin, bootstrap_servers=cluster.bootstrap_servers)
 
 
 @pytest.mark.parametrize("bad", [-1, -0.001, math.nan])
@@ -147,35 +145,6 @@ def test_explain_before_during_and_after() -> None:
     assert "closed" in (admin.explain().ended or "")
 
 
-@pytest.mark.parametrize("facade", FACADES)
-def test_public_methods_have_full_docstrings(facade: type) -> None:
-    for name, method in inspect.getmembers(facade, inspect.isfunction):
-        if not name.startswith("_"):
-            assert method.__doc__, f"{facade.__name__}.{name}"
-
-
-def test_every_public_name_is_there() -> None:
-    for name in dir(odradek):
-        assert getattr(odradek, name) is not None
-    assert set(odradek.__all__) <= set(dir(odradek))
-    assert {"NotLeaderOrFollowerError", "ClusterIdMismatchError"} <= set(dir(odradek))
-    assert issubclass(odradek.NoSuchOffsetError, odradek.OffsetOutOfRangeError)
-    with pytest.raises(AttributeError, match="Nonsense"):
-        odradek.Nonsense  # noqa: B018
-    with pytest.raises(AttributeError):
-        odradek.NonsenseError  # noqa: B018
-
-
-def test_the_import_is_light() -> None:
-    code = (
-        "import sys, odradek; odradek.Consumer, odradek.Producer, odradek.Admin;"
-        "heavy = {'pyarrow', 'pyspark', 'pandas', 'rich', 'asyncio'};"
-        "print(sorted(heavy.intersection(sys.modules)))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
 def test_a_thread_that_is_late_during_an_outage_brings_nothing(
     monkeypatch: pytest.MonkeyPatch, strategy: str
@@ -189,7 +158,7 @@ def test_a_thread_that_is_late_during_an_outage_brings_nothing(
         "metadata.recovery.strategy": strategy,
     }
     host = world.host("c")
-    with Consumer(config, _host=host) as consumer:
+    with on_host(host, Consumer, config) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         consumer.poll(1.0)
         cluster.crash(1)
@@ -203,3 +172,16 @@ def test_a_thread_that_is_late_during_an_outage_brings_nothing(
             with pytest.raises(NoBrokerAvailableError):
                 consumer.poll(0.1)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("hint", [{"brokers": []}, {"brokers": 1, "topics": {}}, [1], "hint", 1.5])
+def test_a_bootstrap_hint_of_ones_own_making_is_refused(hint: Any) -> None:
+    with pytest.raises(ArgumentError, match="bootstrap_hint must be what Consumer"):
+        Consumer(bootstrap_servers="h:1", bootstrap_hint=hint)
+
+
+def test_an_empty_bootstrap_hint_is_none() -> None:
+    with Consumer(bootstrap_servers="h:1") as one:
+        hint = one.bootstrap_hint()
+    assert hint == {}
+    Consumer(bootstrap_servers="h:1", bootstrap_hint=hint).close()

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.api.loopback_scene import PATIENCE, one_broker
 from tests.unit.runtime.test_fork import in_child
 
+from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
@@ -37,14 +38,14 @@ class Asked:
     def __init__(self) -> None:
         self.watched_by = 0
 
-    def watched(self) -> float:
+    def _watched(self) -> float:
         self.watched_by += 1
         return self.seconds
 
-    def too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
+    def _too_late(self, of: ProducerBatch) -> KafkaTimeoutError:
         return KafkaTimeoutError(f"no acknowledgement of records for {of.partition} in time")
 
-    def surface(self, error: BaseException) -> None:
+    def _surface(self, error: BaseException) -> None:
         raise error
 
 
@@ -202,8 +203,8 @@ def test_an_outcome_after_the_loops_end_is_nobodys(caplog: pytest.LogCaptureFixt
 
 
 def test_the_real_producer_says_how_long_and_what(producer: Producer) -> None:
-    assert producer.watched() == 120.0
-    error = producer.too_late(1)
+    assert producer._watched() == 120.0
+    error = producer._too_late(1)
     assert error.__notes__ == ["The records are still being sent."]
 
 
@@ -222,7 +223,7 @@ def test_virtual_time_does_not_pass_outside_of_calls() -> None:
     cluster = SimulatedCluster(world, brokers=1)
     cluster.create_topic("t")
     host = world.host("p", background=True)
-    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, _host=host)
+    producer = on_host(host, Producer, bootstrap_servers=cluster.bootstrap_servers)
     future = producer.send("t", b"1")
     with pytest.raises(IllegalStateError, match="simulation"):
         cf.wait([future])

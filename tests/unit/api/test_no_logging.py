@@ -7,6 +7,7 @@ import sys
 
 PROGRAM = """
 import odradek
+from odradek.api.base import on_host
 from odradek.simulation import SimulatedCluster, World
 
 world = World(seed=1)
@@ -14,7 +15,7 @@ cluster = SimulatedCluster(world, brokers=1)
 cluster.create_topic("flights")
 {setup}
 servers = cluster.bootstrap_servers
-producer = odradek.Producer(bootstrap_servers=servers, max_block_ms=8000, _host=world.host("p"))
+producer = on_host(world.host("p"), odradek.Producer, bootstrap_servers=servers, max_block_ms=8000)
 try:
     producer.send("flihgts", b"x")
 except odradek.KafkaTimeoutError:

@@ -192,7 +192,7 @@ def test_a_files_content_in_place_of_its_path_is_not_shown(content: str) -> None
 def test_addresses_in_bytes_are_refused_whole() -> None:
     for given in (b"127.0.0.1:9", [b"127.0.0.1:9"], bytearray(b"h:1")):
         with pytest.raises(ConfigurationError, match=r"bootstrap.servers must be a str.*decode"):
-            odradek.Admin(bootstrap_servers=given)
+            odradek.Admin({"bootstrap.servers": given})
 
 
 @pytest.mark.parametrize("client", [odradek.Producer, odradek.Consumer, odradek.Admin])

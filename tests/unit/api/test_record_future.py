@@ -71,7 +71,7 @@ class Driver:
         self._batch = waiting
         self.waited = 0
 
-    def await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
+    def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
         assert not find()[2]
         self.waited += 1
         self._batch.split()

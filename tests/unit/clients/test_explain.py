@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek import Admin
+from odradek.api.base import on_host
 from odradek.clients.explain import explain_words
 from odradek.clients.explain import explanation as module
 from odradek.clients.explain.explain_words import diagnosis, line, meaning
@@ -138,7 +139,7 @@ def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
 ) -> None:
     world = World()
     cluster = SimulatedCluster(world)
-    admin = Admin(bootstrap_servers=cluster.bootstrap_servers, _host=world.host())
+    admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)
     admin.list_topics()
     takes: list[None] = []
     addresses = module._addresses
@@ -158,7 +159,7 @@ def test_a_picture_is_taken_again_when_the_client_moves_meanwhile(
 def test_memory_is_shown_once_large_answers_came(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     cluster = SimulatedCluster(world)
-    admin = Admin(bootstrap_servers=cluster.bootstrap_servers, _host=world.host())
+    admin = on_host(world.host(), Admin, bootstrap_servers=cluster.bootstrap_servers)
     assert "buffers:" not in str(admin.explain())
     buffers = admin._engine.network.buffers
     buffers.limit = 64 << 20

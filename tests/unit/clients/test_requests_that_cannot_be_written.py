@@ -4,6 +4,7 @@ import pytest
 from tests.spec.world import ClusterPicture, World, ask, parse, up
 
 from odradek.api.admin import Admin
+from odradek.api.base import on_host
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
@@ -63,7 +64,7 @@ def test_what_is_unknown_or_gone_is_no_concern() -> None:
 def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
     virtual = SimulatedWorld(seed=1)
     cluster = SimulatedCluster(virtual, brokers=3)
-    admin = Admin({"bootstrap.servers": cluster.bootstrap_servers}, _host=virtual.host("admin"))
+    admin = on_host(virtual.host("admin"), Admin, {"bootstrap.servers": cluster.bootstrap_servers})
     assert isinstance(admin._engine, AdminEngine)
     begin = virtual.now
     with pytest.raises(InvalidRequestError, match="can't be written"):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
@@ -156,7 +157,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
     cluster.create_topic("t", partitions=1)
     host = ThreadHost()
     config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 60_000}
-    with Producer(config, _host=world.host("producer")) as producer:
+    with on_host(world.host("producer"), Producer, config) as producer:
         producer.partitions_for("t", timeout=5)
         producer.send("t", b"1")
         producer._host, producer._engine.accumulator.lock = host, host.lock

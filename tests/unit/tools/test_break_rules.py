@@ -1,31 +1,17 @@
 """The table of `make broken-rules` doesn't rot: texts and tests are there, verdicts are right."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tests.unit.tools.loading import load_tool
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("break_rules", ROOT / "tools/break_rules.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(ROOT / "tools"))  # as for the script
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-    return module
-
-
-TOOL = load_tool()
+TOOL = load_tool("break_rules")
 NAMES = [b.name for b in TOOL.BREAKAGES]
 
 

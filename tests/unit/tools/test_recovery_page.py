@@ -1,14 +1,12 @@
 """docs/recovery.md can be made again: results are merged by the rule, tables end between marks."""
 
-import importlib.util
 import json
 import os
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.unit.tools.loading import load_tool
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {"runs": 2, "limit_s": 60.0, "partitions": "1 to brokers, drawn log-uniformly"}
@@ -46,18 +44,7 @@ FLEET = {
 }
 
 
-def load_tool() -> ModuleType:
-    path = ROOT / "tools/recovery_page.py"
-    spec = importlib.util.spec_from_file_location("recovery_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["recovery_page"] = module  # its dataclass looks itself up
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load_tool()
+TOOL = load_tool("recovery_page")
 
 
 def cell(fault: str, strategy: str, runs: int, p99: float | None, **more: Any) -> dict[str, Any]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.unit.tools.loading import load_tool
 
 TOOL = Path(__file__).parents[3] / "tools" / "setup_venv.py"
 
 
 @pytest.fixture
 def setup_venv() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("setup_venv", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_tool("setup_venv")
 
 
 def test_it_says_every_few_seconds_how_far_pip_is(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
 
 import pytest
 from tests.soak import soak, witness
 from tests.soak.judgement import Judge, Rows
+from tests.unit.tools.loading import load_tool
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.checkers.history import History, TransactionOutcome
@@ -191,15 +190,6 @@ def test_without_a_reading_nothing_is_good() -> None:
     assert judge.failures != []
 
 
-def load_tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("soak_tool", ROOT / "tools/soak.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class FakeRun:
     """Stands for `tests.soak.soak.run`: gives one report after the other, notes the plans."""
 
@@ -218,7 +208,7 @@ class FakeRun:
 def told(
     run: FakeRun, monkeypatch: pytest.MonkeyPatch, path: Path, *args: str
 ) -> tuple[int, dict[str, Any]]:
-    tool: Any = load_tool()
+    tool: Any = load_tool("soak")
     monkeypatch.setattr(tool, "run", run)
     monkeypatch.setattr("sys.argv", ["soak.py", "--seed", "5", "--json", str(path), *args])
     with pytest.raises(SystemExit) as ended:

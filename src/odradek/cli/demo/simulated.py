@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from json import loads
 from typing import Any
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.api.record_future import RecordFuture
@@ -150,8 +151,8 @@ class Simulated:
         self._say(f"{len(cluster.brokers)} simulated brokers are up at {self._addresses()}")
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         with (
-            Producer({**servers, "client.id": PRODUCER}, _host=world.host(PRODUCER)) as producer,
-            Consumer({**servers, "client.id": CONSUMER}, _host=world.host(CONSUMER)) as consumer,
+            on_host(world.host(PRODUCER), Producer, {**servers, "client.id": PRODUCER}) as producer,
+            on_host(world.host(CONSUMER), Consumer, {**servers, "client.id": CONSUMER}) as consumer,
         ):
             partitions = consumer.partitions_for(TOPIC)
             consumer.assign(partitions)

@@ -8,7 +8,7 @@ it has to: this is the one method that a facade inherits as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from odradek.clients.calls.producer_calls import ProducerCalls, SentRecord
 from odradek.clients.producer.batch import RecordMetadata
@@ -22,22 +22,24 @@ DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 """`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
 
 
-class SentFuture(Protocol):
-    """The outcome of one record."""
-
-    def report_to(self, on_delivery: DeliveryCallback) -> None:
-        """Have the outcome told."""
-
-
-F = TypeVar("F", bound=SentFuture)
+F = TypeVar("F")
 
 
 class RecordSending(Generic[F]):
     """The `send` of a producer; not made directly."""
 
-    def _keep_at_hand(self, calls: ProducerCalls, future: Callable[..., F]) -> None:
-        """What `send` looks at for each record: each look-up through another object counts."""
+    def _keep_at_hand(
+        self,
+        calls: ProducerCalls,
+        future: Callable[..., F],
+        report_to: Callable[[F, DeliveryCallback], None],
+    ) -> None:
+        """What `send` looks at for each record: each look-up through another object counts.
+
+        `future` makes a record's future, `report_to` has its outcome told.
+        """
         self._future = future
+        self._report_to = report_to
         self._lanes = calls.lanes
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
@@ -119,7 +121,7 @@ class RecordSending(Generic[F]):
                         made = self._future
                         future = made(self, batch, index, at)
                         if on_delivery is not None:
-                            future.report_to(on_delivery)
+                            self._report_to(future, on_delivery)
                         return future
         except KafkaError:
             raise
@@ -127,5 +129,5 @@ class RecordSending(Generic[F]):
             raise explained(error, topic, value, key, headers, at) from None
         future = self._append(topic, lane, (key, value, headers, at), partition)
         if on_delivery is not None:
-            future.report_to(on_delivery)
+            self._report_to(future, on_delivery)
         return future

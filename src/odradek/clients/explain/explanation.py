@@ -224,7 +224,7 @@ class Explanation:
         if not self.waiting:
             lines.append("  no call waits")
         if self.buffers.received_made:
-            lines.append(f"  {self.buffer_line()}")
+            lines.append(f"  {self._buffer_line()}")
         return "\n".join(lines)
 
     def metadata_line(self) -> str:
@@ -245,7 +245,7 @@ class Explanation:
         failed = f"; {self.rounds_failed} failed rounds" if self.rounds_failed else ""
         return f"metadata: {age}{refresh}{failed}"
 
-    def buffer_line(self) -> str:
+    def _buffer_line(self) -> str:
         """How much memory large answers and decoded columns take."""
         b, c = self.buffers, self.buffers.columns
         return (

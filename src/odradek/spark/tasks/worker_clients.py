@@ -247,7 +247,7 @@ def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> ClusterConsum
 
     if hint is None:
         return Consumer(dict(config), background=True)
-    return Consumer(dict(config), background=True, _metadata_hint=dict(hint))
+    return Consumer(dict(config), background=True, bootstrap_hint=dict(hint))
 
 
 _CACHE = ClientCache(make_consumer)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 
+from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.partition_arguments import (
     one_partition,
@@ -57,7 +58,7 @@ def test_every_method_of_a_consumer_reads_them() -> None:
     pair = cast(TopicPartition, ("t", 0))
     bad = cast(TopicPartition, "t-0")
     config = {"bootstrap.servers": "b:1", "group.id": "g"}
-    consumer = Consumer(config, _host=World(1).host("consumer"))
+    consumer = on_host(World(1).host("consumer"), Consumer, config)
     consumer.assign([pair], until={pair: 5})
     assert consumer.assignment() == [T0]
     consumer.seek(pair, 3)

@@ -1,0 +1,124 @@
+"""The one table of public names: what can be imported from `odradek`, and which module has it.
+
+Out: `HOMES`, from a name to its module, for the lazy `odradek/__init__.py`. The stub beside it,
+`odradek/__init__.pyi`, is written from the same table by tools/generate_front.py. Must not: import
+anything of this package, as `import odradek` reads this and stays cheap.
+"""
+
+from __future__ import annotations
+
+MODULES: dict[str, str] = {
+    "odradek.api.admin": "Admin",
+    "odradek.api.client_options": "AdminOptions ClientOptions ConsumerOptions ProducerOptions",
+    "odradek.api.consumer": "Consumer",
+    "odradek.clients.explain.explanation": """
+        AddressExplanation AttemptExplanation BufferExplanation Explanation
+        MissingExplanation OutageExplanation RebootstrapExplanation
+    """,
+    "odradek.clients.explain.explain_group": "GroupExplanation",
+    "odradek.clients.explain.explain_records": "RecordsExplanation",
+    "odradek.clients.explain.explain_transaction": "TransactionExplanation",
+    "odradek.api.group_consumer": "RebalanceListener",
+    "odradek.api.producer": "Producer",
+    "odradek.api.properties": "read_properties",
+    "odradek.api.record_future": "ArrowFuture RecordFuture",
+    "odradek.clients.admin.admin_arguments": "NewTopic",
+    "odradek.clients.admin.admin_engine": "ClusterDescription",
+    "odradek.clients.admin.api_versions": "ApiVersionRange BrokerApiVersions",
+    "odradek.clients.admin.reachability": "AddressReach Reachability TopicReach",
+    "odradek.clients.consumer.group.assignors": """
+        Assignor AssignorError MemberSubscription RebalanceProtocol
+    """,
+    "odradek.clients.consumer.records": """
+        ConsumerGroupMetadata ConsumerRecord LogTruncationError NoSuchOffsetError
+        OffsetAndMetadata OffsetAndTimestamp
+    """,
+    "odradek.clients.descriptions": "BrokerDescription PartitionDescription TopicDescription",
+    "odradek.clients.producer.batch": "RecordMetadata",
+    "odradek.clients.producer.delivery": "OffsetRange",
+    "odradek.common.errors": """
+        AbortableTransactionError AnswerTooLargeError ArgumentError AuthenticationError
+        AuthorizationError BrokerError BufferExhaustedError CertificateExpiredError
+        CertificateUntrustedError ClientBrokenError ClientCertificateRequiredError
+        ClientClosedError ClientForkedError ClusterIdMismatchError CommitFailedError
+        ConfigurationError ConnectionFailedError ConnectionRefusedByPeerError
+        ConnectionSetupTimeoutError CorruptRecordError CredentialsRefusedError
+        DisconnectedError DnsError ExplainedError FatalTransactionError
+        HostNameMismatchError IllegalStateError KafkaError KafkaTimeoutError
+        MalformedMessageError MechanismUnsupportedError NoBrokerAvailableError
+        NotAProxyError NotKafkaError PartitionerError PlaintextPortError
+        ProxyAuthenticationError ProxyError ProxyRefusedError RecordTooLargeError
+        ResponseTimeoutError SaslExpectedError SaslNotExpectedError ServerNotTrustedError
+        SystemLimitError TlsError TlsPortError TlsProtocolError TokenError TokenExpiredError
+        TransactionAbortedError UnknownErrorCodeError UnsupportedFeatureError WakeupError
+    """,
+    "odradek.common.events": "Event",
+    "odradek.common.kafka_errors": """
+        BrokerIdNotRegisteredError BrokerNotAvailableError ClusterAuthorizationError
+        ConcurrentTransactionsError ControllerIdNotRegisteredError
+        CoordinatorLoadInProgressError CoordinatorNotAvailableError CorruptMessageError
+        DelegationTokenAuthDisabledError DelegationTokenAuthorizationError
+        DelegationTokenExpiredError DelegationTokenNotFoundError
+        DelegationTokenOwnerMismatchError DelegationTokenRequestNotAllowedError
+        DuplicateBrokerRegistrationError DuplicateResourceError DuplicateSequenceNumberError
+        DuplicateVoterError ElectionNotNeededError EligibleLeadersNotAvailableError
+        FeatureUpdateFailedError FencedInstanceIdError FencedLeaderEpochError
+        FencedMemberEpochError FencedStateEpochError FetchSessionIdNotFoundError
+        FetchSessionTopicIdError GroupAuthorizationError GroupDeletionFailedError
+        GroupIdNotFoundError GroupMaxSizeReachedError GroupSubscribedToTopicError
+        IllegalGenerationError IllegalSaslStateError InconsistentClusterIdError
+        InconsistentGroupProtocolError InconsistentTopicIdError InconsistentVoterSetError
+        IneligibleReplicaError InvalidCommitOffsetSizeError InvalidConfigError
+        InvalidFetchSessionEpochError InvalidFetchSizeError InvalidGroupIdError
+        InvalidPartitionsError InvalidPrincipalTypeError InvalidProducerEpochError
+        InvalidProducerIdMappingError InvalidRecordError InvalidRecordStateError
+        InvalidRegistrationError InvalidRegularExpressionError InvalidReplicaAssignmentError
+        InvalidReplicationFactorError InvalidRequestError InvalidRequiredAcksError
+        InvalidSessionTimeoutError InvalidShareSessionEpochError InvalidTimestampError
+        InvalidTopicExceptionError InvalidTransactionTimeoutError InvalidTxnStateError
+        InvalidUpdateVersionError InvalidVoterKeyError KafkaStorageError
+        LeaderNotAvailableError ListenerNotFoundError LogDirNotFoundError
+        MemberIdRequiredError MessageTooLargeError MismatchedEndpointTypeError
+        NetworkExceptionError NewLeaderElectedError NoReassignmentInProgressError
+        NonEmptyGroupError NotControllerError NotCoordinatorError
+        NotEnoughReplicasAfterAppendError NotEnoughReplicasError NotLeaderOrFollowerError
+        OffsetMetadataTooLargeError OffsetMovedToTieredStorageError OffsetNotAvailableError
+        OffsetOutOfRangeError OperationNotAttemptedError OutOfOrderSequenceNumberError
+        PolicyViolationError PositionOutOfRangeError PreferredLeaderNotAvailableError
+        PrincipalDeserializationFailureError ProducerFencedError ReassignmentInProgressError
+        RebalanceInProgressError RebootstrapRequiredError RecordListTooLargeError
+        ReplicaNotAvailableError RequestTimedOutError ResourceNotFoundError
+        SaslAuthenticationFailedError SecurityDisabledError ShareSessionLimitReachedError
+        ShareSessionNotFoundError SnapshotNotFoundError StaleBrokerEpochError
+        StaleControllerEpochError StaleMemberEpochError StreamsInvalidTopologyEpochError
+        StreamsInvalidTopologyError StreamsTopologyDescriptionUpdateFailedError
+        StreamsTopologyFencedError TelemetryTooLargeError ThrottlingQuotaExceededError
+        TopicAlreadyExistsError TopicAuthorizationError TopicDeletionDisabledError
+        TransactionAbortableError TransactionCoordinatorFencedError
+        TransactionalIdAuthorizationError TransactionalIdNotFoundError
+        UnacceptableCredentialError UnknownControllerIdError UnknownLeaderEpochError
+        UnknownMemberIdError UnknownProducerIdError UnknownServerError
+        UnknownSubscriptionIdError UnknownTopicIdError UnknownTopicOrPartitionError
+        UnreleasedInstanceIdError UnstableOffsetCommitError UnsupportedAssignorError
+        UnsupportedCompressionTypeError UnsupportedEndpointTypeError
+        UnsupportedForMessageFormatError UnsupportedSaslMechanismError
+        UnsupportedVersionError VoterNotFoundError
+    """,
+    "odradek.common.record_errors": "FetchTooLargeError RecordLimitError",
+    "odradek.common.secret": "Secret",
+    "odradek.common.types": "Address PartitionFunction TopicPartition",
+    "odradek.record.arrow": "ArrowSchemaError",
+    "odradek.record.sent_columns": "InvalidRowError",
+    "odradek.spark.problems": """
+        DataLossError MissingTopicError NoProgressError OptionError OutageError
+        TimestampRangeError UndecodableValueError
+    """,
+    "odradek.spark.sink.sink_problems": """
+        ReplayError SinkContextError SinkRowError SinkSchemaError SinkWriteError
+    """,
+    "odradek.spark.values.decoding": "ValueDecodeError",
+}
+"""From a module to its public names, apart by blanks."""
+
+HOMES: dict[str, str] = {name: module for module in MODULES for name in MODULES[module].split()}
+"""From a public name to its module."""

@@ -1,0 +1,133 @@
+"""`help()` of what users import reads like a reference, and its examples run.
+
+The examples run in the simulation: clients of `localhost:9092` get the simulated cluster, which has
+the topics `flights`, empty, and `arrivals`, with two records.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import pydoc
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import polars
+import pytest
+
+import odradek
+from odradek.testing import KafkaSimulation
+
+CLASSES = [c for n in odradek.__all__ if isinstance(c := getattr(odradek, n), type)]
+RULE = re.compile(r"\bR-[A-Z]{2}-\d+")
+OF_ALL = "cluster_id close ended explain listen set_sasl_credentials"
+FUTURE = """
+    add_done_callback cancel cancelled done exception result running set_exception set_result
+    set_running_or_notify_cancel
+"""
+METHODS = {
+    odradek.Admin: f"""
+        {OF_ALL} create_topics delete_topics describe_api_versions describe_cluster
+        describe_reachability describe_topics list_topics
+    """,
+    odradek.Consumer: f"""
+        {OF_ALL} assign assignment batches beginning_offsets bootstrap_hint commit commit_async
+        committed describe end_offsets enforce_rebalance group_metadata lag list_topics
+        offsets_for_times partitions_for pause paused poll poll_arrow position records resume seek
+        seek_to_beginning seek_to_committed seek_to_end subscribe subscription unsubscribe wakeup
+    """,
+    odradek.Producer: f"""
+        {OF_ALL} abort_transaction begin_transaction commit_transaction committed_offsets flush
+        init_transactions partitions_for send send_arrow send_offsets_to_transaction transaction
+    """,
+    odradek.RecordFuture: FUTURE,
+    odradek.ArrowFuture: f"{FUTURE} acknowledged errors rows",
+}
+"""What users call; what the package itself needs of an object isn't named so."""
+
+
+def public_members(cls: type) -> dict[str, Any]:
+    return {name: it for name, it in inspect.getmembers(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("cls", METHODS)
+def test_help_has_what_users_call_and_no_helpers(cls: type) -> None:
+    assert set(public_members(cls)) == set(METHODS[cls].split())
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_help_names_no_rule_of_the_house(cls: type) -> None:
+    assert RULE.findall(pydoc.plain(pydoc.render_doc(cls))) == []
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_public_class_and_method_is_described(cls: type) -> None:
+    assert cls.__doc__
+    for name, member in public_members(cls).items():
+        if callable(member):
+            assert inspect.getdoc(member), f"{cls.__name__}.{name}"
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_argument_is_the_packages_own(cls: type) -> None:
+    for name, member in [("", cls), *public_members(cls).items()]:
+        if callable(member) and (signature := _signature(member)) is not None:
+            own = [p for p in signature.parameters if p.startswith("_")]
+            assert own == [], f"{cls.__name__}.{name}"
+
+
+def _signature(member: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(member)
+    except (TypeError, ValueError):  # some of Python's own have none
+        return None
+
+
+def examples() -> Iterator[doctest.DocTest]:
+    finder = doctest.DocTestFinder(recurse=False)
+    seen = set()
+    for cls in CLASSES:
+        named = [(cls.__name__, cls)]
+        named += [(f"{cls.__name__}.{n}", it) for n, it in public_members(cls).items()]
+        for name, it in named:
+            for test in finder.find(it, name, globs={}) if inspect.getdoc(it) else ():
+                if test.examples and test.docstring not in seen:
+                    seen.add(test.docstring)
+                    yield test
+
+
+EXAMPLES = list(examples())
+TRANSACTIONAL = ("Producer.transaction", "Consumer.seek_to_committed")
+
+
+def test_there_are_examples_and_none_is_skipped() -> None:
+    assert len(EXAMPLES) > 8
+    assert [t.name for t in EXAMPLES if any(e.options for e in t.examples)] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
+def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    with KafkaSimulation() as kafka:
+        kafka.answer_for("localhost:9092")
+        kafka.create_topic("flights", partitions=1)
+        kafka.create_topic("arrivals", partitions=1)
+        kafka.produce("arrivals", [b"JFK", b"LGA"])
+        names: dict[str, Any] = {n: getattr(odradek, n) for n in odradek.__all__}
+        options = {"transactional.id": "t"} if example.name in TRANSACTIONAL else {}
+        producer = names["producer"] = kafka.producer(options)
+        if options:
+            producer.init_transactions()
+        consumer = names["consumer"] = kafka.consumer(group_id="g", auto_offset_reset="earliest")
+        consumer.assign([odradek.TopicPartition("arrivals", 0)])
+        if options:
+            names["records"] = consumer.poll(5.0)
+        example.globs = {**names, "polars": polars, "signal": signal}
+        said: list[str] = []
+        try:
+            doctest.DocTestRunner().run(example, out=said.append)
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+    assert "".join(said) == ""

