@@ -14,6 +14,8 @@ import inspect
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from types import FunctionType
+from typing import Any, cast
 
 import odradek
 from odradek.api.public_names import MODULES
@@ -71,10 +73,11 @@ BY_NAME = {
 """What may be given, by the name of the function that reads it, or that makes such a function."""
 
 
-def type_of(parse: Parse) -> str:
+def type_of(parse: Parse[Any]) -> str:
     """How a type checker spells what an option may be."""
-    name, inside, _ = parse.__qualname__.partition(".")
-    held = inspect.getclosurevars(parse).nonlocals if inside else {}
+    read = cast("FunctionType", parse.read)
+    name, inside, _ = read.__qualname__.partition(".")
+    held = inspect.getclosurevars(read).nonlocals if inside else {}
     if name == "optional":
         return f"{type_of(held['parse'])} | None"
     if name in ("choice", "upper"):  # capitals as Java's documentation has them: TLSv1.2
