@@ -14,6 +14,7 @@ import inspect
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import odradek
 from odradek.api.public_names import MODULES
@@ -71,10 +72,10 @@ BY_NAME = {
 """What may be given, by the name of the function that reads it, or that makes such a function."""
 
 
-def type_of(parse: Parse) -> str:
+def type_of(parse: Parse[Any]) -> str:
     """How a type checker spells what an option may be."""
-    name, inside, _ = parse.__qualname__.partition(".")
-    held = inspect.getclosurevars(parse).nonlocals if inside else {}
+    name, inside, _ = parse.read.__qualname__.partition(".")
+    held = inspect.getclosurevars(parse.read).nonlocals if inside else {}
     if name == "optional":
         return f"{type_of(held['parse'])} | None"
     if name in ("choice", "upper"):  # capitals as Java's documentation has them: TLSv1.2

@@ -42,6 +42,8 @@ class ClientOptions(TypedDict, total=False):
     connections_max_idle_ms: int
     request_timeout_ms: int
     default_api_timeout_ms: int
+    client_dns_lookup: Literal["use_all_dns_ips"]
+    proxy_url: str | Secret | None
     metadata_max_age_ms: int
     metadata_max_idle_ms: int
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
@@ -49,10 +51,6 @@ class ClientOptions(TypedDict, total=False):
     metadata_cluster_check_enable: bool
     metadata_unavailable_timeout_ms: int | None
     cluster_id_expected: str | None
-    client_dns_lookup: Literal["use_all_dns_ips"]
-    events_dir: str | None
-    events_topic: str | None
-    events_bootstrap_servers: str | Sequence[str] | None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
     security_protocol_probe_enable: bool
     ssl_truststore_location: str | PathLike[str] | None
@@ -79,7 +77,6 @@ class ClientOptions(TypedDict, total=False):
     https_ca_location: str | PathLike[str] | None
     https_ca_password: str | Secret | None
     https_ca_pem: str | bytes | None
-    proxy_url: str | Secret | None
     sasl_mechanism: Literal[
         "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
     ] | None
@@ -159,6 +156,9 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_scope_claim_name: object
     sasl_oauthbearer_sub_claim_name: object
     sasl_oauthbearer_jwt_validator_class: object
+    events_dir: str | None
+    events_topic: str | None
+    events_bootstrap_servers: str | Sequence[str] | None
 
 
 class ProducerOptions(ClientOptions, total=False):
@@ -191,10 +191,10 @@ class ProducerOptions(ClientOptions, total=False):
         "fnv1a_random",
     ] | PartitionFunction
     partitioner_ignore_keys: bool
-    transactional_id: str | None
-    transaction_timeout_ms: int
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 class ConsumerOptions(ClientOptions, total=False):
