@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from odradek.api.admin import Admin
 from odradek.api.base import Client, hosts_from, on_host
@@ -31,6 +31,9 @@ from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.world import World
+
+if TYPE_CHECKING:
+    from odradek.api.client_options import AdminOptions, ConsumerOptions, ProducerOptions
 
 C = TypeVar("C", bound=Client[Any])
 
@@ -128,14 +131,14 @@ class KafkaSimulation:
         name: str | None = None,
         link: LinkProfile | None = None,
         background: bool = True,
-        **keywords: Any,
+        **options: Unpack[ProducerOptions],
     ) -> Producer:
         """Make an `odradek.Producer` in this world; it is closed at the end of the test.
 
         `name` is its name in the world (default: "producer"); `link` says how its connections
         behave; `background` whether it goes on while no call of it waits, as a real one does.
         """
-        given = self._config(config, keywords)
+        given = self._config(config, options)
         host = self._new_host(Config(PRODUCER, given), name, link, background=background)
         return self._made(on_host(host, Producer, given))
 
@@ -146,12 +149,12 @@ class KafkaSimulation:
         name: str | None = None,
         link: LinkProfile | None = None,
         background: bool | None = None,
-        **keywords: Any,
+        **options: Unpack[ConsumerOptions],
     ) -> Consumer:
         """Make an `odradek.Consumer`, as `producer` does; without a `group.id` it works inside its
         calls only.
         """
-        given = self._config(config, keywords)
+        given = self._config(config, options)
         checked = Config(CONSUMER, given)
         goes_on = _goes_on(checked) if background is None else background
         host = self._new_host(checked, name, link, background=goes_on)
@@ -164,10 +167,10 @@ class KafkaSimulation:
         name: str | None = None,
         link: LinkProfile | None = None,
         background: bool = False,
-        **keywords: Any,
+        **options: Unpack[AdminOptions],
     ) -> Admin:
         """Make an `odradek.Admin`, as `producer` does; it works inside its calls only."""
-        given = self._config(config, keywords)
+        given = self._config(config, options)
         host = self._new_host(Config(ADMIN, given), name, link, background=background)
         return self._made(on_host(host, Admin, given))
 
@@ -279,9 +282,11 @@ class KafkaSimulation:
 
     # Inside
 
-    def _config(self, config: Mapping[str, Any] | None, keywords: dict[str, Any]) -> dict[str, Any]:
+    def _config(
+        self, config: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
         given = {
-            str(k).replace("_", "."): v for k, v in [*(config or {}).items(), *keywords.items()]
+            str(k).replace("_", "."): v for k, v in [*(config or {}).items(), *options.items()]
         }
         given.setdefault("bootstrap.servers", self.bootstrap_servers)
         return given

@@ -29,7 +29,7 @@ def test_factories_take_configurations_as_the_classes_do(simulation: KafkaSimula
     assert "a of kafka.simulated:9092" in repr(admin)
     assert list(simulation.world.hosts) == ["producer", "consumer", "admin"]
     with pytest.raises(odradek.ConfigurationError, match="did you mean"):
-        simulation.producer(lingerms=1)
+        simulation.producer({"lingerms": 1})
 
 
 def test_verbs_and_questions_are_the_clusters(simulation: KafkaSimulation) -> None:
