@@ -51,6 +51,7 @@ IN_TEXTS = "tests/unit/common/test_option_texts.py"
 PAGES = "tests/unit/test_pages.py"
 FRONT = "tests/unit/test_public_names.py"
 HELP = "tests/unit/test_help.py"
+FACADES = "tests/unit/test_house_of_facades.py"
 
 BREAKAGES = (
     # The front door
@@ -135,6 +136,31 @@ BREAKAGES = (
         "    1 b'EWR'",
         f"{HELP}::test_examples_do_what_they_say",
     ),
+    # Facades
+    broken(
+        "a facade decides something",
+        "house",
+        "api/consumer.py",
+        "        self._calls.handed_over()\n        return found or []",
+        "        self._calls.handed_over()\n        found = found or []\n        return found",
+        f"{FACADES}::test_facades_decide_nothing",
+    ),
+    broken(
+        "a facade writes the engine's state",
+        "house",
+        "api/consumer.py",
+        "        self._calls.wakeup()\n",
+        "        self._engine.group.asked_at = 0.0\n",
+        f"{FACADES}::test_facades_store_nothing_in_what_is_not_theirs",
+    ),
+    broken(
+        "a caller's half reads a clock",
+        "house",
+        "clients/calls/producer_calls.py",
+        "        now = yield START\n        deadline: float | None = None",
+        "        now = self.host.now()\n        yield START\n        deadline: float | None = None",
+        f"{FACADES}::test_callers_halves_know_neither_clocks_nor_threads",
+    ),
     # Hosts
     broken(
         "two threads hand out the same records",
@@ -189,7 +215,7 @@ BREAKAGES = (
     broken(
         "the program's end doesn't wait for lines of I/O threads",
         "R-HO-4",
-        "api/left_open.py",
+        "runtime/left_open.py",
         "        io_log.drain()\n",
         "",
         f"{IO_LOG}::test_what_was_logged_before_the_programs_end_is_there",
@@ -245,7 +271,7 @@ BREAKAGES = (
     broken(
         "sys.exit() in a callback ends the step",
         "R-HO-5",
-        "api/record_future.py",
+        "runtime/hosts/record_future.py",
         "    except BaseException as error:\n        producer._surface(error)",
         "    except ZeroDivisionError:\n        raise",
         f"{SIGNALS}::test_what_a_delivery_callback_means_for_the_program_gets_there",
