@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from group_rules_to_break import GROUP_BREAKAGES
+from house_rules_to_break import HOUSE_BREAKAGES
 from metadata_rules_to_break import METADATA_BREAKAGES
 from producer_rules_to_break import PRODUCER_BREAKAGES
 from rules_to_break import BREAKAGES as OTHERS
@@ -34,6 +35,7 @@ from spark_rules_to_break import SPARK_BREAKAGES
 BREAKAGES = (
     *OTHERS,
     *GROUP_BREAKAGES,
+    *HOUSE_BREAKAGES,
     *METADATA_BREAKAGES,
     *PRODUCER_BREAKAGES,
     *SECURITY_BREAKAGES,

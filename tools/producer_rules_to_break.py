@@ -345,7 +345,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a program's end cuts delivery callbacks off",
         "R-HO-4",
-        "api/left_open.py",
+        "runtime/left_open.py",
         "if what.used and what.works:",
         "if what.used and what.unfinished and what.works:",
         "tests/unit/api/test_left_open.py",

@@ -48,93 +48,8 @@ LEFT_OPEN = "tests/unit/api/test_left_open.py"
 IO_LOG = "tests/unit/runtime/test_io_log.py"
 IN_TEXTS = "tests/unit/common/test_option_texts.py"
 
-PAGES = "tests/unit/test_pages.py"
-FRONT = "tests/unit/test_public_names.py"
-HELP = "tests/unit/test_help.py"
 
 BREAKAGES = (
-    # The front door
-    broken(
-        "an error that users catch isn't importable",
-        "front door",
-        "api/public_names.py",
-        " LogTruncationError",
-        "",
-        f"{FRONT}::test_every_error_is_listed",
-    ),
-    broken(
-        "the stub lets any name through",
-        "front door",
-        "__init__.pyi",
-        "__version__: str\n",
-        "__version__: str\ndef __getattr__(name: str) -> object: ...\n",
-        f"{FRONT}::test_the_stub_has_these_names_and_no_others",
-    ),
-    broken(
-        "an option's type takes anything",
-        "front door",
-        "api/client_options.py",
-        "    linger_ms: int\n",
-        "    linger_ms: object\n",
-        f"{FRONT}::test_the_stub_and_the_options_types_are_what_the_tool_writes",
-    ),
-    # Pages
-    broken(
-        "a module names a rule that nobody defined",
-        "house",
-        "runtime/hosts/one_reader.py",
-        "HO-3",
-        "XX-3",
-        f"{PAGES}::test_every_rule_that_is_named_is_defined",
-    ),
-    broken(
-        "a rule has no module that names it",
-        "house",
-        "runtime/hosts/one_reader.py",
-        "R-HO-3",
-        "the rule",
-        f"{PAGES}::test_every_rule_has_a_home",
-    ),
-    broken(
-        "the page of rules lacks a module that keeps one",
-        "house",
-        "network/dial_governor.py",
-        "R-CS-8",
-        "the rule",
-        f"{PAGES}::test_the_page_of_rules_is_up_to_date",
-    ),
-    broken(
-        "a state machine isn't the one that is drawn",
-        "house",
-        "network/connection_state.py",
-        "    (_S.CHECKING_API_VERSIONS, _E.AUTHENTICATION_BEGUN): _S.AUTHENTICATING,\n",
-        "",
-        f"{PAGES}::test_the_diagrams_are_those_of_the_transition_tables",
-    ),
-    broken(
-        "help() shows what only futures call",
-        "front door",
-        "api/producer.py",
-        "def _watched(",
-        "def watched(",
-        f"{HELP}::test_help_has_what_users_call_and_no_helpers",
-    ),
-    broken(
-        "help() names a rule of the house",
-        "front door",
-        "api/base.py",
-        "Have each event of this client",
-        "Have each event (R-EV-1) of this client",
-        f"{HELP}::test_help_names_no_rule_of_the_house",
-    ),
-    broken(
-        "an example says what doesn't happen",
-        "front door",
-        "api/consumer.py",
-        "    1 b'LGA'",
-        "    1 b'EWR'",
-        f"{HELP}::test_examples_do_what_they_say",
-    ),
     # Hosts
     broken(
         "two threads hand out the same records",
@@ -189,7 +104,7 @@ BREAKAGES = (
     broken(
         "the program's end doesn't wait for lines of I/O threads",
         "R-HO-4",
-        "api/left_open.py",
+        "runtime/left_open.py",
         "        io_log.drain()\n",
         "",
         f"{IO_LOG}::test_what_was_logged_before_the_programs_end_is_there",
@@ -245,7 +160,7 @@ BREAKAGES = (
     broken(
         "sys.exit() in a callback ends the step",
         "R-HO-5",
-        "api/record_future.py",
+        "runtime/hosts/record_future.py",
         "    except BaseException as error:\n        producer._surface(error)",
         "    except ZeroDivisionError:\n        raise",
         f"{SIGNALS}::test_what_a_delivery_callback_means_for_the_program_gets_there",

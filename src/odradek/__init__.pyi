@@ -14,12 +14,6 @@ from odradek.api.group_consumer import (
 from odradek.api.producer import (
     Producer,
 )
-from odradek.api.properties import (
-    read_properties,
-)
-from odradek.api.record_future import (
-    ArrowFuture, RecordFuture,
-)
 from odradek.clients.admin.admin_arguments import (
     NewTopic,
 )
@@ -139,6 +133,12 @@ from odradek.record.arrow import (
 )
 from odradek.record.sent_columns import (
     InvalidRowError,
+)
+from odradek.runtime.hosts.record_future import (
+    ArrowFuture, RecordFuture,
+)
+from odradek.runtime.properties import (
+    read_properties,
 )
 from odradek.spark.problems import (
     DataLossError, MissingTopicError, NoProgressError, OptionError, OutageError,

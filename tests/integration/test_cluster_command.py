@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from odradek.api.admin import Admin
-from odradek.api.properties import read_properties
 from odradek.common.types import Address
+from odradek.runtime.properties import read_properties
 from odradek.testing import probe
 from odradek.testing.detached import start_time
 

@@ -18,11 +18,11 @@ from tests.own_time import ends_at
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.testing import LocalCluster
 
 PARTITIONS = 3

@@ -13,8 +13,8 @@ import pytest
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
-from odradek.api.properties import read_properties
 from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
+from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster
 
 PATIENCE = 30.0

@@ -16,9 +16,9 @@ from tests.interop.other_client import Row, read_all, settings, write_all
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.properties import read_properties
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.types import TopicPartition
+from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster
 from odradek.testing.authority import Kind
 from odradek.testing.security import MECHANISMS

@@ -38,10 +38,10 @@ from odradek import (
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
 from odradek.common.spellings import sealed
+from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

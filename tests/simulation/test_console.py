@@ -49,7 +49,7 @@ class Scene:
         config = {"bootstrap_servers": self.cluster.bootstrap_servers, **config}
         producer = on_host(self.world.host("produce"), Producer, **config)
         lines = LineProducer(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
-        settled = producer._config
+        settled = producer._calls.config
         limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
         result = run(lines, given, **limits)
         try:

@@ -10,10 +10,10 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
 from odradek.network.flow import START, Signal, Wait
+from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

@@ -12,9 +12,9 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import BufferExhaustedError, KafkaTimeoutError
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

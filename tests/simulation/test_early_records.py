@@ -10,7 +10,6 @@ from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.early_records import OVERHEAD, EarlyRecord, EarlyRecords
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -22,6 +21,7 @@ from odradek.common.errors import (
 from odradek.common.kafka_errors import InvalidTopicExceptionError, TopicAuthorizationError
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

@@ -10,7 +10,6 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import (
     BufferExhaustedError,
     ClientClosedError,
@@ -24,6 +23,7 @@ from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.trace import Trace

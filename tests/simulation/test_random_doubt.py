@@ -11,9 +11,9 @@ from tests.simulation.produce_script import APPENDED, REFUSED, Arrival, ProduceS
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from tests.simulation.produce_script import make, numbers, value
 
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.kafka_errors import (
     InvalidRecordError,
@@ -18,6 +17,7 @@ from odradek.common.kafka_errors import (
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import BatchIndexAndErrorMessage as Said
 from odradek.protocol.messages.produce import PartitionProduceResponse
+from odradek.runtime.hosts.record_future import RecordFuture
 
 pytestmark = pytest.mark.simulation
 

@@ -14,7 +14,6 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import ArrowFuture, RecordFuture
 from odradek.clients.producer.record_accumulator import COLUMN_BATCH
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -27,6 +26,7 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
+from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation

@@ -22,10 +22,10 @@ from tests.soak.chain import Chain, Tally
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, SimulatedHost, World
 from odradek.simulation.brokers.partition_log import PartitionLog
 from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome

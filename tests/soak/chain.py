@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import (
     AbortableTransactionError,
     ClientBrokenError,
@@ -24,6 +23,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.checkers.history import (
     History,
     Observation,

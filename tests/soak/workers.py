@@ -18,9 +18,9 @@ from tests.soak.chain import Chain, Tally
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.checkers.history import (
     History,
     Observation,

@@ -6,10 +6,9 @@ In: names and numbers. Out: descriptions, errors that name the topic. Must not: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.base import Client
-from odradek.api.properties import Settings, settings
 from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
@@ -17,9 +16,13 @@ from odradek.clients.admin.reachability import Reachability
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import ConfigurationError
-from odradek.common.spellings import sealed
 from odradek.network.host import Host
+from odradek.runtime.properties import Settings, with_settings
+
+
+def _engine(config: Config, host: Host) -> AdminEngine:
+    return AdminEngine(config, host.rng())
+
 
 if TYPE_CHECKING:
     from odradek.api.client_options import AdminOptions
@@ -38,6 +41,7 @@ class Admin(Client[AdminEngine]):
     6 ['arrivals', 'departures', 'flights']
     """
 
+    @with_settings(ADMIN)
     def __init__(
         self,
         config: Settings = None,
@@ -52,19 +56,7 @@ class Admin(Client[AdminEngine]):
 
         Raises `ConfigurationError`.
         """
-        # First: no traceback's locals show what they hold.
-        options = cast("AdminOptions", sealed(options))
-        try:
-            config = settings(config, ADMIN)
-        except ConfigurationError:
-            config = None  # what isn't a mapping may have a password in it
-            raise
-        settled = Config(ADMIN, config, **options)
-        self._background = flag("background", background)
-        super().__init__(settled, lambda host: AdminEngine(settled, host.rng()))
-
-    def _usual_host(self) -> Host:
-        return self._host_in_thread() if self._background else super()._usual_host()
+        super().__init__(config, lambda _: background, _engine)
 
     def create_topics(
         self,

@@ -1,20 +1,17 @@
 """What every client's facade shares: engine and host put together, calls that end in time.
 
-In: an engine that was just built, perhaps a host. Out: `_run`, which carries out a caller's half in
+In: a configuration, perhaps a host. Out: `_run`, which carries out a caller's half in
 the caller's thread; `listen`, `explain`, `close`. Must not: decide what a call does.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from odradek.api.left_open import Opened, made_at, opened
 from odradek.clients.calls.caller_flow import CallerFlow
-from odradek.clients.calls.client_calls import API_TIMEOUT, ClientCalls
+from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT, ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import text
 from odradek.common.config import Config
@@ -24,39 +21,18 @@ from odradek.common.habits import missing_method
 from odradek.common.secret import Secret
 from odradek.network.flow import Flow
 from odradek.network.host import Host
+from odradek.runtime.assembly import assembled
 from odradek.runtime.hosts.caller import carried_out
+from odradek.runtime.hosts.host_sources import hosts_from
 
 if TYPE_CHECKING:
-    from odradek.api.event_topic import EventTopic
+    from odradek.api.producer import Producer
     from odradek.clients.explain.explanation import Explanation
-    from odradek.runtime.tls.tls_context import TlsSource
 
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 P = ParamSpec("P")
-
-CLOSE_TIMEOUT = 5.0
-EVENTS_DIR = "ODRADEK_EVENTS_DIR"
-
-
-HostSource = Callable[[Config], Host | None]
-"""Gives a client's host, or None where the usual one shall be made."""
-_sources: list[HostSource] = []
-
-
-@contextmanager
-def hosts_from(source: HostSource) -> Iterator[None]:
-    """Let clients that are made meanwhile get their hosts from `source`.
-
-    So code that makes its own clients can be tested in a simulation as it is, wherever it has the
-    classes from: `odradek.testing` does so. The latest source is asked first.
-    """
-    _sources.append(source)
-    try:
-        yield
-    finally:
-        _sources.remove(source)
 
 
 def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
@@ -65,12 +41,10 @@ def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.
         return make(*arguments, **keywords)
 
 
-def _host_from_sources(config: Config) -> Host | None:
-    for source in reversed(_sources):
-        host = source(config)
-        if host is not None:
-            return host
-    return None
+def _producer(settings: dict[str, Any]) -> Producer:
+    from odradek.api.producer import Producer
+
+    return Producer(settings)
 
 
 class Client(Generic[E]):
@@ -82,48 +56,17 @@ class Client(Generic[E]):
 
     def __init__(
         self,
-        config: Config,
-        build: Callable[[Host], E],
+        config: Any,
+        in_thread: Callable[[Config], bool],
+        build: Callable[[Config, Host], E],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
         """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine."""
-        self._config = config
-        self._event_topic: EventTopic | None = None
-        directory = config["events.dir"]
-        host = _host_from_sources(config)
-        real = host is None
-        if host is None:
-            directory = directory or os.environ.get(EVENTS_DIR)
-            host = self._usual_host()
-        self._host: Host = host
-        self._calls = calls(type(self).__name__, config, host, build)
-        if config["security.protocol"].startswith("SASL"):
-            from odradek.api.authentication import mechanism
+        self._calls = assembled(self, config, in_thread, build, calls, _producer)
 
-            self._calls.use(mechanism(config, host, real=real))
-        if directory:
-            from odradek.runtime.events.events_dir import EventFile
-
-            events = EventFile(directory, client=config["client.id"])
-            self.listen(events)
-            self._calls.close_events.append(lambda timeout: events.close())
-        if real and config["events.topic"]:
-            from odradek.api.event_topic import EventTopic
-
-            self._event_topic = EventTopic(config)
-            self.listen(self._event_topic.queue)
-            self._calls.close_events.append(self._event_topic.queue.close)
-        host.attach(self._engine)
-        if real:
-            self._calls.left_open = self._left_open()
-            opened(self, self._calls.left_open)
-
-    def _left_open(self) -> Opened:
-        """What is to be known of this client when it is dropped without having been closed."""
-        name, timeout = self._config["client.id"], CLOSE_TIMEOUT
-        return Opened(
-            type(self).__name__, name, self._host, self._engine, None, timeout, *made_at()
-        )
+    @property
+    def _host(self) -> Host:
+        return self._calls.host
 
     @property
     def _engine(self) -> E:
@@ -133,29 +76,9 @@ class Client(Generic[E]):
     def _closed(self) -> bool:
         return self._calls.closed
 
-    def _usual_host(self) -> Host:
-        """All work is done in the caller's thread, unless a client says otherwise."""
-        from odradek.runtime import SelectorHost
-
-        return SelectorHost(tls=self._tls())
-
-    def _host_in_thread(self) -> Host:
-        """For clients that go on while nobody calls."""
-        from odradek.runtime import ThreadHost
-
-        return ThreadHost(tls=self._tls())
-
-    def _tls(self) -> TlsSource | None:
-        """What a host makes TLS of; None without, so that `ssl` isn't even imported."""
-        if not self._config["security.protocol"].endswith("SSL"):
-            return None
-        from odradek.runtime.tls.tls_context import tls_source
-
-        return tls_source(self._config)
-
     def _run(self, flow: CallerFlow[T]) -> T:
         """Carry out a call in the caller's thread."""
-        return carried_out(flow, self._host)
+        return carried_out(flow, self._calls.host)
 
     def _call(
         self,
@@ -189,15 +112,8 @@ class Client(Generic[E]):
         Connections that stand go on; they show the new ones when their session ends (KIP-368).
         The producer of `events.topic` uses them too.
         """
-        from odradek.api.authentication import replace_credentials
-
-        username, hidden = (
-            text("username", username),
-            Secret(text("password", password, private=True)),
-        )
-        replace_credentials(self._engine.network.mechanism, username, hidden)
-        if self._event_topic is not None:
-            self._event_topic.set_sasl_credentials(username, hidden.reveal())
+        name, hidden = text("username", username), text("password", password, private=True)
+        self._calls.set_credentials(name, Secret(hidden))
 
     @property
     def ended(self) -> KafkaError | None:
@@ -227,11 +143,6 @@ class Client(Generic[E]):
         """
         self._run(self._calls.close(timeout))
 
-    @property
-    def _close_after_error(self) -> float:
-        """Seconds for `close` where the `with` block has ended with an error."""
-        return CLOSE_TIMEOUT
-
     def __enter__(self) -> Self:
         return self
 
@@ -244,7 +155,7 @@ class Client(Generic[E]):
         if error is None:
             self.close()
         else:
-            self._calls.noting(error, lambda: self.close(self._close_after_error))
+            self._calls.noting(error, lambda: self.close(self._calls.close_timeout))
 
     def __repr__(self) -> str:
         # Without calls its construction failed, and somebody looks at why.

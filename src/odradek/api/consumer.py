@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from odradek.api.assigned_consumer import AssignedConsumer
-from odradek.api.properties import Settings, settings
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -25,13 +24,10 @@ from odradek.common.arguments import (
     topic_name,
 )
 from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import (
-    ConfigurationError,
-)
-from odradek.common.spellings import sealed
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint
 from odradek.network.host import Host
+from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +36,11 @@ if TYPE_CHECKING:
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
+
+
+def _engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
+    wall_clock = host.wall_clock
+    return ConsumerEngine(config, host.rng(), host.lock, wall_clock=wall_clock, hint=hint)
 
 
 class Consumer(AssignedConsumer):
@@ -71,6 +72,7 @@ class Consumer(AssignedConsumer):
     1 b'LGA'
     """
 
+    @with_settings(CONSUMER)
     def __init__(
         self,
         config: Settings = None,
@@ -89,34 +91,14 @@ class Consumer(AssignedConsumer):
         """
         from odradek.runtime.hosts.one_reader import OneReader
 
-        # First: no traceback's locals show what they hold.
-        options = cast("ConsumerOptions", sealed(options))
-        try:
-            config = settings(config, CONSUMER)
-        except ConfigurationError:
-            config = None  # what isn't a mapping may have a password in it
-            raise
-        settled = Config(CONSUMER, config, **options)
-        self._background = flag("background", background)
-        hint = checked_hint("bootstrap_hint", bootstrap_hint)
-        self._reader = OneReader()
+        background, self._reader = flag("background", background), OneReader()
         super().__init__(
-            settled,
-            lambda host: ConsumerEngine(
-                settled,
-                host.rng(),
-                host.lock,
-                wall_clock=host.wall_clock,
-                hint=hint,
-            ),
+            config,
+            # A member sends heartbeats, and commits, while its application works.
+            lambda settled: background or settled["group.id"] is not None,
+            partial(_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
             partial(ConsumerCalls, reader=self._reader),
         )
-
-    def _usual_host(self) -> Host:
-        # A member sends heartbeats, and commits, while its application works.
-        if not self._background and self._config["group.id"] is None:
-            return super()._usual_host()
-        return self._host_in_thread()
 
     # Reading
 

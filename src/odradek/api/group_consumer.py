@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from odradek.api.base import CLOSE_TIMEOUT, Client
+from odradek.api.base import Client
+from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.calls.group_calls import RebalanceCallback as Callback
 from odradek.clients.consumer.consumer_engine import ConsumerEngine

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
-from odradek.api.left_open import Opened
-from odradek.api.properties import Settings, settings
-from odradek.api.record_future import ArrowFuture, RecordFuture, report_to
 from odradek.api.transactions import Transactional
 from odradek.clients.calls.producer_calls import Found, ProducerCalls, SentRecord
 from odradek.clients.calls.record_sending import RecordSending
@@ -20,15 +17,20 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.topic_lane import TopicLane
 from odradek.common.config import PRODUCER, Config
-from odradek.common.errors import ConfigurationError, KafkaTimeoutError
-from odradek.common.spellings import sealed
+from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
+from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture, report_to
+from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
 
 CLOSE_TIMEOUT = 30.0
+
+
+def _engine(config: Config, host: Host) -> ProducerEngine:
+    return ProducerEngine(config, host.rng(), host.lock)
 
 
 class Producer(RecordSending[RecordFuture], Transactional):
@@ -59,6 +61,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
     0
     """
 
+    @with_settings(PRODUCER)
     def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
@@ -68,34 +71,9 @@ class Producer(RecordSending[RecordFuture], Transactional):
         from odradek.runtime.fork import ForkSwitch
         from odradek.runtime.locks import this_thread
 
-        # First: no traceback's locals show what they hold.
-        options = cast("ProducerOptions", sealed(options))
-        try:
-            config = settings(config, PRODUCER)
-        except ConfigurationError:
-            config = None  # what isn't a mapping may have a password in it
-            raise
-        settled = Config(PRODUCER, config, **options)
-        super().__init__(
-            settled,
-            lambda host: ProducerEngine(settled, host.rng(), host.lock),
-            partial(ProducerCalls, process=ForkSwitch(), who=this_thread),
-        )
+        calls = partial(ProducerCalls, process=ForkSwitch(), who=this_thread)
+        super().__init__(config, lambda _: True, _engine, calls)
         self._keep_at_hand(self._calls, RecordFuture, report_to)
-
-    @property
-    def _close_after_error(self) -> float:
-        seconds: float = self._config["close.timeout.ms"]
-        return seconds
-
-    def _left_open(self) -> Opened:
-        found = super()._left_open()
-        found.producer, found.timeout = self._engine, self._config["close.timeout.ms"]
-        return found
-
-    def _usual_host(self) -> Host:
-        """A thread of its own, started at the first record: records linger while users go on."""
-        return self._host_in_thread()
 
     def send_arrow(
         self,

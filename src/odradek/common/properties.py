@@ -1,7 +1,7 @@
 r"""Settings as Java's clients and librdkafka's keep them: the text of a properties file.
 
 In: the text. Out: a dict with the names as they stand there, and which of them mean nothing to one
-of our clients. Must not: read files (`api.properties` does), or check values (`config` does).
+of our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
 """
 
 from __future__ import annotations

@@ -17,14 +17,15 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from odradek.api.admin import Admin
-from odradek.api.base import Client, hosts_from, on_host
+from odradek.api.base import Client, on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.types import Address
+from odradek.runtime.hosts.host_sources import hosts_from
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.wire_checkers import Wire

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from odradek.api.consumer import Consumer
-from odradek.api.event_topic import EventTopic, producer_settings
 from odradek.api.producer import Producer
 from odradek.common.config import CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
 from odradek.network.sasl.plain import Plain
+from odradek.runtime.events.event_topic import EventTopic, producer_settings
 
 
 def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
@@ -38,7 +40,7 @@ def test_the_producer_reaches_its_cluster_as_the_client_does() -> None:
     assert made["cluster.id.expected"] == "x"
     assert made["events.topic"] is None  # its own events go nowhere
     assert "planted" not in repr(settings)
-    assert "planted" not in repr(EventTopic(config))
+    assert "planted" not in repr(EventTopic(config, Producer))
 
 
 def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
@@ -52,14 +54,14 @@ def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
         "sasl.password": "old",
     }
     with Consumer(config) as client:
-        published = client._event_topic
-        assert published is not None
+        published = client._calls.event_topic
+        assert isinstance(published, EventTopic)
         client.set_sasl_credentials("alice", "newer")
         sink = published._open()  # as the queue does at the first event
         try:
-            assert shown_by(sink._producer) == ("alice", "newer")
+            assert shown_by(cast("Producer", sink._producer)) == ("alice", "newer")
             client.set_sasl_credentials("bob", "newest")
-            assert shown_by(sink._producer) == ("bob", "newest")
+            assert shown_by(cast("Producer", sink._producer)) == ("bob", "newest")
         finally:
             sink.close(0.0)
 

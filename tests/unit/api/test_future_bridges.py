@@ -15,7 +15,6 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.common.errors import (
     ClientClosedError,
@@ -25,6 +24,7 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 P0 = TopicPartition("t", 0)

@@ -16,11 +16,11 @@ from tests.unit.runtime.test_fork import in_child
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientForkedError, KafkaError
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.record_future import RecordFuture
 
 TP = TopicPartition("t", 0)
 THREADS, TURNS = 4, 40

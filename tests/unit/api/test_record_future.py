@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from odradek.api.record_future import RecordFuture
 from odradek.clients.calls.producer_calls import Found
 from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
+from odradek.runtime.hosts.record_future import RecordFuture
 
 P0 = TopicPartition("t", 0)
 

@@ -160,7 +160,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
     with on_host(world.host("producer"), Producer, config) as producer:
         producer.partitions_for("t", timeout=5)
         producer.send("t", b"1")
-        producer._host, producer._engine.accumulator.lock = host, host.lock
+        producer._calls.host, producer._engine.accumulator.lock = host, host.lock
 
         def check() -> None:
             for _ in range(3):
@@ -171,7 +171,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         in_child(check)
         assert producer.send("t", b"3") is not None
         assert producer._lanes["t"].open[0].count == 2
-        producer._host = world.hosts["producer"]
+        producer._calls.host = world.hosts["producer"]
 
 
 def test_a_member_of_a_group_stays_its_parents() -> None:

@@ -243,7 +243,7 @@ import logging, sys, time
 from tests.unit.runtime.peers import ScriptedEngine
 from odradek.network.flow import Completion
 from odradek.runtime import ThreadHost
-from odradek.api.left_open import _at_exit
+from odradek.runtime.left_open import _at_exit
 import atexit
 atexit.register(_at_exit)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.cli.console.lines import LineError, LineParser
 from odradek.cli.console.waiting import PROGRESS, in_words, patiently, say
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+from odradek.runtime.hosts.record_future import RecordFuture
 
 INTERRUPTED_FLUSH = 10.0
 """Seconds that Ctrl-C leaves for what was sent already; a second Ctrl-C leaves none."""

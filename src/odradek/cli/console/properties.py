@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from odradek.api import properties
 from odradek.common.errors import ConfigurationError
 from odradek.common.properties import parse_properties
 from odradek.common.spellings import sealed
+from odradek.runtime import properties
 
 _SPELLINGS = {
     "producer_config": "--producer.config",

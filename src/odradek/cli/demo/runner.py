@@ -17,7 +17,6 @@ from typing import Any
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.cli.demo import picture, report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import DemoDisplay
@@ -25,6 +24,7 @@ from odradek.cli.demo.pipeline import DemoPipeline
 from odradek.cli.demo.timeline import EventReader, Teller, recovery
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.testing import LocalCluster, ensure_java_environment
 
 PRODUCER = "demo-producer"

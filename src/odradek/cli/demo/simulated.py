@@ -18,12 +18,12 @@ from typing import Any
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.api.record_future import RecordFuture
 from odradek.cli.demo import report
 from odradek.cli.demo.data import PARTITIONS, TOPIC
 from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, PanelPicture
 from odradek.cli.demo.sample import FlightSample, Table
 from odradek.cli.demo.timeline import Teller, TraceReader, recovery
+from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 PRODUCER, CONSUMER = "demo-producer", "demo-consumer"

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from odradek.api.base import EVENTS_DIR
 from odradek.cli.demo.timeline import EventReader
 from odradek.cli.pipeline.checkpoint import Checkpoint, look
 from odradek.cli.pipeline.display import Display
@@ -37,6 +36,7 @@ from odradek.cli.pipeline.outages import Outages
 from odradek.cli.pipeline.planning import ask_clusters
 from odradek.cli.pipeline.progress import QueryProgress
 from odradek.cli.pipeline.spec import OURS, Pipeline
+from odradek.runtime.assembly import EVENTS_DIR
 
 POLL = 0.25
 POLL_STOPPING = 0.02

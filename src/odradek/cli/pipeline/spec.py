@@ -368,7 +368,7 @@ class _Parser:
         return found, lines
 
     def _file_of(self, cluster: ClusterSettings, client: str) -> dict[str, Any]:
-        from odradek.api.properties import read_properties
+        from odradek.runtime.properties import read_properties
 
         if cluster.properties is None or not cluster.properties.is_file():
             return {}

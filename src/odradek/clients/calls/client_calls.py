@@ -8,7 +8,7 @@ R-RT-2: no public call outlives its timeout by more than 100 ms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do
 from odradek.clients.client_engine import ClientEngine
@@ -21,15 +21,20 @@ from odradek.common.errors import (
     KafkaError,
 )
 from odradek.common.events import Listener
+from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.host import Host
 from odradek.network.sasl.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
 
 API_TIMEOUT, BLOCK_TIMEOUT = "default.api.timeout.ms", "max.block.ms"
 """The options that say how long a call may take."""
+CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
 """Seconds that a flow gets to raise its own, better error at the deadline."""
 EVENTS_TIMEOUT = 1.0
@@ -45,6 +50,13 @@ class LeftOpen(Protocol):
         """The client was closed in order."""
 
 
+class CredentialsShown(Protocol):
+    """What else shows a client's credentials: the producer of its events, a client of its own."""
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from now on."""
+
+
 class ClientCalls(Generic[E]):
     """What all callers of one client share."""
 
@@ -56,6 +68,7 @@ class ClientCalls(Generic[E]):
         self.engine: E = build(host)
         self.closed = False
         self.left_open: LeftOpen | None = None
+        self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
         """Where events go: each is closed last, and has so many seconds."""
         self._build = build
@@ -71,6 +84,24 @@ class ClientCalls(Generic[E]):
         function("listener", listener)
         self._listeners.append(listener)
         self.engine.events.listen(listener)
+
+    def set_credentials(self, username: str, password: Secret) -> None:
+        """Use another name and password from now on (PLAIN and SCRAM)."""
+        from odradek.network.sasl.new_credentials import replace_credentials
+
+        replace_credentials(self.engine.network.mechanism, username, password)
+        if self.event_topic is not None:
+            self.event_topic.set_sasl_credentials(username, password.reveal())
+
+    @property
+    def writes(self) -> ProducerEngine | None:
+        """The engine, where it may hold records that somebody has to send."""
+        return None
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds for the end of a client that an error ends, or nobody closes."""
+        return CLOSE_TIMEOUT
 
     # Calls
 

@@ -76,6 +76,17 @@ class ProducerCalls(TransactionCalls):
         lanes = self.lanes  # not `self`: a producer that is dropped can go
         self.engine.metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
 
+    @property
+    def writes(self) -> ProducerEngine:
+        """Records wait in it."""
+        return self.engine
+
+    @property
+    def close_timeout(self) -> float:
+        """Seconds for its records."""
+        seconds: float = self.config["close.timeout.ms"]
+        return seconds
+
     # Records
 
     def topic(self, name: str, timeout: float | None = None) -> CallerFlow[Topic]:

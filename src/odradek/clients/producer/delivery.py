@@ -8,11 +8,18 @@ batches, whose records are let go one by one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.row_errors import BatchRows, RowErrors
+from odradek.common.imports import loaded
 from odradek.common.types import Lock, TopicPartition
 from odradek.network.flow import Completion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    ErrorColumn: TypeAlias = pa.Array[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +131,10 @@ class ArrowDelivery:
                 self._complete = False
         if ended:
             self.done.complete(None)
+
+    def error_column(self) -> ErrorColumn:
+        """The error of each row, in order; null where it was written."""
+        loaded("pyarrow.compute", "odradek.record.arrow_send")
+        from odradek.record.arrow_send import error_column
+
+        return error_column(self.row_errors.numbers(self.rows), list(self.row_errors.texts))

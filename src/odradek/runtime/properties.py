@@ -9,17 +9,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from odradek.common.arguments import refusal, shown
-from odradek.common.config import ADMIN, CONSUMER, PRODUCER
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
 from odradek.common.properties import bad_line, idle_names, parse_properties
 from odradek.common.spellings import sealed
 
 logger = logging.getLogger("odradek")
+
+P = ParamSpec("P")
 
 _SETTING = re.compile(r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n")
 _HOST_PORT = re.compile(r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*")
@@ -41,6 +44,29 @@ def settings(given: Settings, client: str) -> dict[str, Any]:
     if problem is not None:
         raise problem.with_traceback(None)
     return found
+
+
+def with_settings(client: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Have a client's `__init__` called with a `Config` made of its settings and keywords."""
+
+    def decorated(init: Callable[P, None]) -> Callable[P, None]:
+        own = getattr(init, "__kwdefaults__", None) or {}
+
+        @wraps(init)
+        def construct(self: Any, config: Any = None, **keywords: Any) -> None:
+            mine = {name: keywords.pop(name) for name in own if name in keywords}
+            keywords = sealed(keywords)  # first: no traceback's locals show what they hold
+            try:
+                config = settings(config, client)
+            except ConfigurationError:
+                config = None  # what isn't a mapping may have a password in it
+                raise
+            config = Config(client, config, **keywords)
+            init(self, config, **mine)
+
+        return construct  # type: ignore[return-value]
+
+    return decorated
 
 
 def _tried(given: Any, client: str) -> tuple[dict[str, Any], Exception | None]:

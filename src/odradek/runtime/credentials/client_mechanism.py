@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.common.config import Config
-from odradek.common.errors import IllegalStateError
-from odradek.common.secret import Secret
 from odradek.network.host import Host
 from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
-from odradek.network.sasl.mechanism import Credentials, Mechanism
-from odradek.network.sasl.plain import Plain
-from odradek.network.sasl.scram import Scram
+from odradek.network.sasl.mechanism import Mechanism
 
 
 def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
@@ -29,14 +25,6 @@ def mechanism(config: Config, host: Host, *, real: bool) -> Mechanism | None:
         gssapi=_gssapi,
     )
     return mechanism_for(config, outsiders)
-
-
-def replace_credentials(mechanism: Mechanism | None, username: str, password: Secret) -> None:
-    """Let a mechanism that has a name and a password use others from now on."""
-    if not isinstance(mechanism, Plain | Scram):
-        name = "no SASL" if mechanism is None else mechanism.name
-        raise IllegalStateError(f"this client has {name}: no name and password to replace")
-    mechanism.credentials = Credentials(username, password)
 
 
 def _random_bytes(count: int) -> bytes:

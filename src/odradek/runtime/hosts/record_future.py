@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odradek.clients.calls.producer_calls import Found
 from odradek.clients.calls.record_sending import DeliveryCallback
@@ -17,17 +17,31 @@ from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.habits import missing_method
-from odradek.common.imports import loaded
 from odradek.runtime.hosts.outcome_future import OutcomeFuture
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from odradek.clients.producer.delivery import ErrorColumn
 
-    from odradek.api.producer import Producer
 
 logger = logging.getLogger("odradek")
 
 F = TypeVar("F")
+
+
+class SendingClient(Protocol):
+    """The producer that gave a future."""
+
+    def _surface(self, error: BaseException) -> None:
+        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+
+    def _await_outcome(self, find: Callable[[], Found], timeout: float | None) -> None:
+        """Wait for what `find` says; raises `KafkaTimeoutError` when it isn't there in time."""
+
+    def _too_late(self, of: ProducerBatch | int) -> KafkaTimeoutError:
+        """The error of a wait that ended before there was an outcome."""
+
+    def _watched(self) -> float:
+        """Somebody waits without a call; gives the seconds that a call would wait."""
 
 
 class RecordFuture(OutcomeFuture[RecordMetadata]):
@@ -44,7 +58,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
 
     def __init__(
-        self, producer: Producer, batch: ProducerBatch, index: int, timestamp_ms: int
+        self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int
     ) -> None:
         self._producer = producer
         self._batch = batch
@@ -127,7 +141,7 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
 
     __slots__ = ("_delivery", "_producer")
 
-    def __init__(self, producer: Producer, delivery: ArrowDelivery) -> None:
+    def __init__(self, producer: SendingClient, delivery: ArrowDelivery) -> None:
         self._producer = producer
         self._delivery = delivery
 
@@ -157,7 +171,7 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
         self.exception(timeout)
         return self._delivery.ranges()
 
-    def errors(self, timeout: float | None = None) -> pa.Array[Any] | None:
+    def errors(self, timeout: float | None = None) -> ErrorColumn | None:
         """Wait as `result` does; give None, or a column of errors if some rows failed.
 
         It has an entry for each row of the data, in order: the error's class and text, and null
@@ -168,11 +182,7 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
         """
         if self.exception(timeout) is None:
             return None
-        loaded("pyarrow.compute", "odradek.record.arrow_send")
-        from odradek.record.arrow_send import error_column
-
-        found = self._delivery.row_errors
-        return error_column(found.numbers(self.rows), list(found.texts))
+        return self._delivery.error_column()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
@@ -203,7 +213,7 @@ def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:
     future.add_done_callback(lambda _: on_delivery(*future._told()))
 
 
-def called(callback: Callable[[F], object], future: F, producer: Producer) -> None:
+def called(callback: Callable[[F], object], future: F, producer: SendingClient) -> None:
     """Call a user's callback; it is called amid the engine's step, which no error may leave.
 
     What is meant to end more than the callback comes out of the program's next call (R-HO-5).

@@ -9,15 +9,14 @@ own events are published nowhere. Must not: let the client wait, fail or stay op
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from odradek.clients.calls.record_sending import DeliveryCallback
+from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.config import ALL, OPTIONS, Config
 from odradek.common.secret import Secret
 from odradek.runtime.events.event_queue import EventQueue
-
-if TYPE_CHECKING:
-    from odradek.api.producer import Producer
-    from odradek.clients.producer.batch import RecordMetadata
 
 logger = logging.getLogger("odradek")
 
@@ -30,15 +29,38 @@ OWN = {
 """An outage is what events tell about: they wait for its end, an hour, in four megabytes."""
 
 
+class EventProducer(Protocol):
+    """What writes the events."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> object:
+        """Give one record to the producer."""
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from now on."""
+
+    def close(self, timeout: float) -> None:
+        """Deliver what was taken."""
+
+
 class EventTopic:
     """The events of one client on their way to a topic: `queue` is the listener."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, make: Callable[[dict[str, Any]], EventProducer]) -> None:
+        """`make` makes the producer."""
         self._topic: str = config["events.topic"]
         self._client: str = config["client.id"]
         self._settings = producer_settings(config)
         self._credentials: tuple[str, Secret] | None = None
-        self._producer: Producer | None = None
+        self._make = make
+        self._producer: EventProducer | None = None
         servers = self._settings["bootstrap.servers"]
         where = servers if isinstance(servers, str) else ",".join(str(a) for a in servers)
         self.queue = EventQueue(self._open, self._client, where=f"{self._topic} at {where}")
@@ -48,15 +70,13 @@ class EventTopic:
         self._credentials = username, Secret(password)
         self._tell(self._producer)
 
-    def _tell(self, producer: Producer | None) -> None:
+    def _tell(self, producer: EventProducer | None) -> None:
         if producer is not None and self._credentials is not None:
             username, password = self._credentials
             producer.set_sasl_credentials(username, password.reveal())
 
     def _open(self) -> _TopicSink:
-        from odradek.api.producer import Producer
-
-        self._producer = made = Producer(self._settings)
+        self._producer = made = self._make(self._settings)
         # Only now: what was set before is told here, what is set later by whoever sets it. It
         # dials at its first call, so the old password isn't shown.
         self._tell(made)
@@ -81,7 +101,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
 class _TopicSink:
     """A producer of its own for the lines of one client, all in one partition, in order."""
 
-    def __init__(self, producer: Producer, topic: str, client: str) -> None:
+    def __init__(self, producer: EventProducer, topic: str, client: str) -> None:
         self._producer = producer
         self._topic = topic
         self._key = client.encode()

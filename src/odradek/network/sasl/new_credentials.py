@@ -1,0 +1,21 @@
+"""Another name and password for a client that runs.
+
+In: its mechanism, the new ones. Out: a mechanism that shows them from now on. Must not: touch what
+stands: sessions end by themselves, and are begun again with the new ones (KIP-368).
+"""
+
+from __future__ import annotations
+
+from odradek.common.errors import IllegalStateError
+from odradek.common.secret import Secret
+from odradek.network.sasl.mechanism import Credentials, Mechanism
+from odradek.network.sasl.plain import Plain
+from odradek.network.sasl.scram import Scram
+
+
+def replace_credentials(mechanism: Mechanism | None, username: str, password: Secret) -> None:
+    """Let a mechanism that has a name and a password use others from now on."""
+    if not isinstance(mechanism, Plain | Scram):
+        name = "no SASL" if mechanism is None else mechanism.name
+        raise IllegalStateError(f"this client has {name}: no name and password to replace")
+    mechanism.credentials = Credentials(username, password)

@@ -1,0 +1,62 @@
+"""Puts a client together: its host, engine and calls, its credentials, and where its events go.
+
+In: a configuration, what makes the engine. Out: the calls, ready for the first one. Must not: open
+anything, or keep the client alive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import Config
+from odradek.network.host import Host
+from odradek.runtime.hosts.host_sources import host_from_sources, usual_host
+from odradek.runtime.left_open import Opened, made_at, opened
+
+E = TypeVar("E", bound=ClientEngine)
+
+EVENTS_DIR = "ODRADEK_EVENTS_DIR"
+
+
+def assembled(
+    client: object,
+    config: Config,
+    in_thread: Callable[[Config], bool],
+    build: Callable[[Config, Host], E],
+    calls: Callable[..., ClientCalls[E]],
+    producer: Callable[[dict[str, Any]], Any],
+) -> ClientCalls[E]:
+    """Take a host that is given, or make the usual one; `producer` makes that of `events.topic`."""
+    kind, directory = type(client).__name__, config["events.dir"]
+    host = host_from_sources(config)
+    real = host is None
+    if host is None:
+        directory = directory or os.environ.get(EVENTS_DIR)
+        host = usual_host(config, in_thread=in_thread(config))
+    made = calls(kind, config, host, lambda host: build(config, host))
+    if config["security.protocol"].startswith("SASL"):
+        from odradek.runtime.credentials.client_mechanism import mechanism
+
+        made.use(mechanism(config, host, real=real))
+    if directory:
+        from odradek.runtime.events.events_dir import EventFile
+
+        events = EventFile(directory, client=config["client.id"])
+        made.listen(events)
+        made.close_events.append(lambda timeout: events.close())
+    if real and config["events.topic"]:
+        from odradek.runtime.events.event_topic import EventTopic
+
+        made.event_topic = topic = EventTopic(config, producer)
+        made.listen(topic.queue)
+        made.close_events.append(topic.queue.close)
+    host.attach(made.engine)
+    if real:
+        what = (kind, config["client.id"], host, made.engine, made.writes, made.close_timeout)
+        made.left_open = left_open = Opened(*what, *made_at())
+        opened(client, left_open)
+    return made

@@ -1,0 +1,58 @@
+"""Which host a client runs on: one of a test's, or the usual one.
+
+In: a configuration. Out: a host. Must not: open or start anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from odradek.common.config import Config
+from odradek.network.host import Host
+
+HostSource = Callable[[Config], Host | None]
+"""Gives a client's host, or None where the usual one shall be made."""
+_sources: list[HostSource] = []
+
+
+@contextmanager
+def hosts_from(source: HostSource) -> Iterator[None]:
+    """Let clients that are made meanwhile get their hosts from `source`.
+
+    So code that makes its own clients can be tested in a simulation as it is, wherever it has the
+    classes from: `odradek.testing` does so. The latest source is asked first.
+    """
+    _sources.append(source)
+    try:
+        yield
+    finally:
+        _sources.remove(source)
+
+
+def host_from_sources(config: Config) -> Host | None:
+    """What the latest source that wants this client gives."""
+    for source in reversed(_sources):
+        host = source(config)
+        if host is not None:
+            return host
+    return None
+
+
+def usual_host(config: Config, *, in_thread: bool) -> Host:
+    """Work is done in the caller's thread, or in one of its own, as it goes on while nobody calls.
+
+    Without TLS `ssl` isn't even imported.
+    """
+    tls = None
+    if config["security.protocol"].endswith("SSL"):
+        from odradek.runtime.tls.tls_context import tls_source
+
+        tls = tls_source(config)
+    if in_thread:
+        from odradek.runtime.hosts.thread_host import ThreadHost
+
+        return ThreadHost(tls=tls)
+    from odradek.runtime.hosts.selector_host import SelectorHost
+
+    return SelectorHost(tls=tls)
