@@ -65,7 +65,7 @@ soak: setup ## real brokers killed, paused and moved for MINUTES (30): transacti
 soak-spark: setup ## topic, exactly-once topic, exactly-once Parquet under FAULTS (50): every record counted
 	@$(BIN)/python tools/soak_spark.py --faults $(or $(FAULTS),50) $(ARGS)
 
-scorecard: setup ## other clients beside ours while scripted brokers misbehave (ARGS="--help")
+scorecard: setup ## other clients beside ours while simulated brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)
 
 lock: setup ## write the requirements.lock files anew

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scorecard import namespace
-from benchmarks.scorecard.fake_brokers import Address, Network, Seen
+from benchmarks.scorecard.brokers import Address, Network, Seen
 
 ESTABLISHED_AFTER = 10
 """Records that must have been taken before anything happens to the brokers."""
@@ -42,7 +42,7 @@ class Cell:
 
     def __init__(self, network: Network, command: list[str], *, counts_dials: bool) -> None:
         self.network = network
-        self.door = network.address("bootstrap")
+        self.door = network.place("bootstrap")
         """The bootstrap address: a front door that leads to whichever broker it is told."""
         self.events: list[dict[str, Any]] = []
         self.counts_dials = counts_dials
@@ -55,7 +55,7 @@ class Cell:
 
     def now(self) -> float:
         """The clock of everything that is seen."""
-        return self.network.loop.time()
+        return time.monotonic()
 
     async def start(self, mode: str, **arguments: Any) -> None:
         """Start the driver in a mode."""
@@ -183,7 +183,7 @@ async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, 
     """Run one cell."""
     from benchmarks.scorecard.rows import ROWS
 
-    network = Network()
+    network = Network().__enter__()
     cell = Cell(network, command, counts_dials=counts_dials)
     result: dict[str, Any] = {"row": key, "figures": {}, "notes": {}, "error": None}
     begin = time.monotonic()
@@ -197,7 +197,9 @@ async def run(key: str, command: list[str], *, counts_dials: bool) -> dict[str, 
         network.close()
     ready = cell.event("ready") or {}
     result["library"], result["version"] = ready.get("library"), ready.get("version")
-    strange = {s.what for s in network.seen if s.what.startswith(("unreadable", "not answered"))}
+    strange = {s.what for s in network.seen if s.what.startswith("not answered")}
+    if network.unreadable:
+        strange.add(f"unreadable: {network.unreadable}")
     if strange:
         result["notes"]["strange"] = sorted(strange)
     versions = {s.version for s in network.seen if s.what == "Metadata"}

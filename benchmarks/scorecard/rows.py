@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks.scorecard.brokers import Answer, Cluster, Seen
 from benchmarks.scorecard.cell import TOPIC, Cell
-from benchmarks.scorecard.fake_brokers import Answer, Cluster, Seen
 
 NEVER_AFTER = 60.0
 STORM = 40.0
@@ -80,11 +80,8 @@ def _cluster(cell: Cell, brokers: int, *, partitions: int = 1) -> Cluster:
     return cluster
 
 
-def _ids(cluster: Cluster) -> set[int]:
-    return {cluster.first_id + i for i in range(len(cluster.addresses))}
-
-
 def _serve_all(cell: Cell, cluster: Cluster) -> float:
+    cluster.behave()
     for i, address in enumerate(cluster.addresses):
         address.serve(cluster, cluster.first_id + i)
     cell.door.serve(cluster, cluster.first_id)
@@ -104,8 +101,8 @@ async def replaced(cell: Cell, *, brokers: int, black_hole: bool) -> tuple[Figur
             address.refuse()
     cell.door.serve(new, new.first_id)
     gone = cell.now()
-    taken = await cell.first_taken(gone, _ids(new), NEVER_AFTER)
-    return {"record": taken, "contact": cell.first_request(gone, _ids(new))}, {}
+    taken = await cell.first_taken(gone, new.ids, NEVER_AFTER)
+    return {"record": taken, "contact": cell.first_request(gone, new.ids)}, {}
 
 
 async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
@@ -113,9 +110,11 @@ async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
     cluster = _cluster(cell, 3)
     await cell.start("idle")
     await cell.established()
+    if ready:
+        cluster.close_when_ready()
     for address in cell.all_addresses():
         if ready:
-            address.serve(cluster, 1, close_when_ready=True)
+            address.serve(cluster, 1)
         else:
             address.reset()
     begin = cell.now()
@@ -127,7 +126,7 @@ async def storm(cell: Cell, *, ready: bool) -> tuple[Figures, Notes]:
         "last10": count(begin + STORM - 10, begin + STORM),
     }
     healed = _serve_all(cell, cluster)
-    figures["back"] = await cell.first_taken(healed, _ids(cluster), RETURN_LIMIT)
+    figures["back"] = await cell.first_taken(healed, cluster.ids, RETURN_LIMIT)
     return figures, {}
 
 
@@ -137,12 +136,12 @@ async def rebootstrap_required(cell: Cell) -> tuple[Figures, Notes]:
     await cell.start("produce")
     await cell.established()
     new = cell.network.cluster("home", 4, 3, TOPIC, epoch=1)
-    old.says = Answer.REBOOTSTRAP_REQUIRED
+    old.says(Answer.REBOOTSTRAP_REQUIRED)
     cell.door.serve(new, new.first_id)
     gone = cell.now()
-    taken = await cell.first_taken(gone, _ids(new), NEVER_AFTER)
+    taken = await cell.first_taken(gone, new.ids, NEVER_AFTER)
     asked = sum(
-        s.what == "Metadata" and s.at >= gone and s.broker in _ids(old) for s in cell.network.seen
+        s.what == "Metadata" and s.at >= gone and s.broker in old.ids for s in cell.network.seen
     )
     return {"record": taken, "asked": asked}, {}
 
@@ -152,12 +151,12 @@ async def no_brokers(cell: Cell) -> tuple[Figures, Notes]:
     cluster = _cluster(cell, 3)
     await cell.start("produce")
     await cell.established()
-    cluster.says = Answer.NO_BROKERS
+    cluster.says(Answer.NO_BROKERS)
     begin = cell.now()
     await asyncio.sleep(EMPTY)
-    cluster.says = Answer.GOOD
+    cluster.says(Answer.GOOD)
     healed = cell.now()
-    taken = await cell.first_taken(healed, _ids(cluster), NEVER_AFTER)
+    taken = await cell.first_taken(healed, cluster.ids, NEVER_AFTER)
     return {"record": taken, "asked": cell.network.count("Metadata", begin, healed)}, {}
 
 
@@ -186,9 +185,7 @@ async def misled(cell: Cell) -> tuple[Figures, Notes]:
     await cell.start("produce")
     await cell.established()
     other = cell.network.cluster("foreign", 1, 3, TOPIC, looks=True)
-    old, home.addresses[0] = home.addresses[0], cell.network.address("broker 1, moved")
-    home.addresses[0].serve(home, 1)
-    old.serve(other, 1)
+    home.move(0).serve(other, 1)
     gone = cell.now()
 
     def back(seen: Seen) -> bool:
@@ -213,7 +210,7 @@ async def outage(cell: Cell) -> tuple[Figures, Notes]:
     await asyncio.sleep(begin + OUTAGE - cell.now())
     dials = cell.dials() - before
     healed = _serve_all(cell, cluster)
-    back = await cell.first_taken(healed, _ids(cluster), NEVER_AFTER)
+    back = await cell.first_taken(healed, cluster.ids, NEVER_AFTER)
     await asyncio.sleep(max(0.0, 10.0 - (cell.now() - healed)))
     figures: Figures = {
         "back": back,
@@ -231,7 +228,7 @@ async def callers(cell: Cell) -> tuple[Figures, Notes]:
     cluster = _cluster(cell, 3)
     await cell.start("callers", callers=CALLERS)
     await cell.waiting()
-    cluster.delay = METADATA_DELAY
+    cluster.delay(METADATA_DELAY)
     begin = cell.go()
     answered = await cell.comes(lambda: cell.event("done") is not None, 2 * NEVER_AFTER)
     done = cell.event("done") or {}
@@ -265,7 +262,7 @@ async def connections(cell: Cell) -> tuple[Figures, Notes]:
     await cell.until(lambda: cell.event("done") is not None, 2 * NEVER_AFTER, "all refreshes")
     await asyncio.sleep(SETTLED)
     done = cell.event("done") or {}
-    return {"connections": cell.network.connections()}, {"refreshes": done.get("n")}
+    return {"connections": cell.network.connections}, {"refreshes": done.get("n")}
 
 
 async def shares(cell: Cell) -> tuple[Figures, Notes]:

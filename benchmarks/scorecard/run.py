@@ -248,7 +248,7 @@ def main() -> None:
     rows = "\n".join(f"  {row.key:4s}{row.title}" for row in ROWS.values())
     parser = argparse.ArgumentParser(
         prog="make scorecard",
-        description="Client libraries against the same scripted brokers; see METHOD.md beside it.",
+        description="Client libraries against the same simulated brokers; see METHOD.md beside it.",
         epilog=f"rows:\n{rows}\nclients: {', '.join(CLIENTS)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

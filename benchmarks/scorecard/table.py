@@ -170,7 +170,7 @@ README_END = "<!-- scorecard: end -->"
 INTRODUCTION = """\
 # Scorecard
 
-Real client libraries in processes of their own against the same scripted brokers, which go away,
+Real client libraries in processes of their own against the same simulated brokers, which go away,
 move, lie and come back. Every library has its default settings. `make scorecard` makes this page;
 [METHOD.md](../benchmarks/scorecard/METHOD.md) says what each row does and how it is counted.
 

@@ -1,4 +1,4 @@
-"""The scorecard's scripted brokers and a cell, with Odradek's own driver."""
+"""The scorecard's brokers and a cell, with Odradek's own driver."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_driver_that_ends_is_an_error_and_no_figure() -> None:
 VERBS = """
 import asyncio, json, socket
 from benchmarks.scorecard import namespace
-from benchmarks.scorecard.fake_brokers import Network
+from benchmarks.scorecard.brokers import Network
 
 def dial(address):
     try:
@@ -63,8 +63,8 @@ def dial(address):
 
 async def main():
     counts = namespace.enter()
-    network = Network()
-    address = network.address("x")
+    network = Network().__enter__()
+    address = network.place("x")
     results = {"counts": counts}
     for verb in (address.refuse, address.reset, address.black_hole, address.refuse):
         verb()

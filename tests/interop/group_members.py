@@ -18,13 +18,14 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from tests.interop.other_client import Row, settings, write_all
 
 from odradek.api.consumer import Consumer
-from odradek.testing import LocalCluster, jars
+from odradek.testing import FakeCluster, LocalCluster, jars
 from odradek.testing.java import java_home
 
 SOURCE = Path(__file__).with_name("GroupMembers.java")
 PARTITIONS, ROWS = 6, 60
 """Of a story's topic; how many rows are written at each turn of a story."""
 Config = Callable[[str, str], dict[str, Any]]
+Cluster = LocalCluster | FakeCluster
 CLIENT_JARS = ("org.apache.kafka.kafka-clients-", "org.slf4j.slf4j-api-")
 
 
@@ -212,7 +213,7 @@ class Jvm:
 
 
 def start_member(
-    kind: str, name: str, observed: Observed, cluster: LocalCluster, jvm: Jvm, topic: str,
+    kind: str, name: str, observed: Observed, cluster: Cluster, jvm: Jvm, topic: str,
     config: dict[str, Any],
 ) -> Member:  # fmt: skip
     """Start a member of a client: "ours", "confluent" or "java"."""
@@ -236,7 +237,7 @@ class Story:
     `config` gives a member's options of its group, by its client and its name.
     """
 
-    def __init__(self, cluster: LocalCluster, jvm: Jvm, topic: str, config: Config) -> None:
+    def __init__(self, cluster: Cluster, jvm: Jvm, topic: str, config: Config) -> None:
         self._cluster, self._jvm, self._topic, self._config = cluster, jvm, topic, config
         self._observed = Observed()
         self._members: dict[str, Member] = {}

@@ -52,8 +52,11 @@ class FakeCluster:
 
     Verbs may be called from any thread and return when they have taken effect. A broker that is
     killed or paused keeps its leaderships until the controller gives it up, `session_timeout`
-    seconds later. Errors: `ValueError` and `IndexError` for what can't be, `RuntimeError` for a
-    verb of a cluster that isn't open, `ClusterStartError` where it can't be opened.
+    seconds later. Members of KIP-848 groups hear of changes with their heartbeats, which are
+    `heartbeat_interval` seconds apart (5 in Kafka).
+
+    Errors: `ValueError` and `IndexError` for what can't be, `RuntimeError` for a verb of a cluster
+    that isn't open, `ClusterStartError` where it can't be opened.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class FakeCluster:
         port: int = 0,
         auto_create_topics: bool = False,
         session_timeout: float = 2.0,
+        heartbeat_interval: float = 0.5,
         retention_bytes: int = 256 << 20,
         cluster_id: str = "fake-cluster-0001",
         seed: int = 0,
@@ -72,11 +76,18 @@ class FakeCluster:
             raise ValueError(f"brokers must be 1 to {MOST_BROKERS}, not {brokers}")
         if not 0 <= port <= 65535:
             raise ValueError(f"port must be 0 (any free one) to 65535, not {port}")
+        for name, value in (
+            ("session_timeout", session_timeout),
+            ("heartbeat_interval", heartbeat_interval),
+        ):
+            if not 0.01 <= value <= 3600:
+                raise ValueError(f"{name} must be 0.01 to 3600 seconds, not {value}")
         self._count = brokers
         self._topics = _partitions_of(topics)
         self._port = port
         self._auto_create = auto_create_topics
         self._session_timeout = session_timeout
+        self._heartbeat_interval = heartbeat_interval
         self._limits = MemoryLimits(retention_bytes)
         self._cluster_id = cluster_id
         self._seed = seed
@@ -119,6 +130,7 @@ class FakeCluster:
             front_door=door,
         )
         cluster.session_timeout = self._session_timeout
+        cluster.group_settings.consumer_heartbeat_interval = self._heartbeat_interval
         door.cluster = cluster
         server.listen(door.address, door)
         for name, partitions in self._topics.items():

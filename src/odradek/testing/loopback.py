@@ -192,6 +192,7 @@ class _Connection:
         except Exception as error:
             if not isinstance(error, KafkaError):
                 _LOG.warning("a frame can't be read", exc_info=error)
+            self._server.unreadable += 1
             self.abandon()
 
     def _frame_end(self) -> int | None:
@@ -277,6 +278,8 @@ class LoopbackServer:
         self.time = VirtualTime()
         self.dns: dict[str, list[str]] = {}
         self.tls = tls
+        self.unreadable = 0
+        """Connections that ended because what came was no request."""
         self._seed = seed
         self._started = time.monotonic()
         self._selector = selectors.DefaultSelector()
@@ -323,6 +326,11 @@ class LoopbackServer:
         if error is not None:
             raise error
         return result  # type: ignore[no-any-return]  # what `action` returned
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open now."""
+        return len(self._connections)
 
     # Environment
 

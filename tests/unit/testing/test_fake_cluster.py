@@ -179,6 +179,7 @@ def test_misuse(cluster: FakeCluster) -> None:
         ({"topics": "flights"}, "must be a list of names"),
         ({"topics": ["flights:x"]}, "must be a number"),
         ({"topics": {"flights": 0}}, "partitions must be 1 to"),
+        ({"heartbeat_interval": 0}, "heartbeat_interval must be"),
         ({"retention_bytes": 1}, "retention_bytes must be"),
     ],
 )

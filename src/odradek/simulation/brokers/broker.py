@@ -342,7 +342,7 @@ class SimulatedBroker:
 
         return reply
 
-    def _misled(self, asked: ApiVersionsRequest) -> bool:
+    def misled(self, asked: ApiVersionsRequest) -> bool:
         """Whether the client meant another cluster, or another broker of this one."""
         other = asked.cluster_id is not None and asked.cluster_id != self.cluster.cluster_id
         return other or (asked.node_id >= 0 and asked.node_id != self.id)
@@ -353,7 +353,7 @@ class SimulatedBroker:
         asked = cast("ApiVersionsRequest | None", request.body)
         # KIP-1242: objects carry the fields of newer versions.
         told = known and request.version >= NAMES_WHO_IS_MEANT
-        if told and asked is not None and self._misled(asked):
+        if told and asked is not None and self.misled(asked):
             response, version = ApiVersionsResponse(RebootstrapRequiredError.code), request.version
         elif known:
             response, version = api_versions(self), request.version

@@ -52,6 +52,7 @@ class SimulatedCluster:
         auto_create: bool = False,
         versions: Mapping[int, tuple[int, int]] | None = None,
         front_door: SimulatedFrontDoor | None = None,
+        first_id: int = 1,
         start: bool = True,
     ) -> None:
         self.environment = environment
@@ -94,9 +95,8 @@ class SimulatedCluster:
         self._black_holes: list[Address] = []
         self._next_producer_id = FIRST_PRODUCER_ID
         self._rng = environment.rng(f"{name}/cluster")
-        self.brokers: dict[int, SimulatedBroker] = {
-            i: SimulatedBroker(self, i, environment.new_address()) for i in range(1, brokers + 1)
-        }
+        ids = range(first_id, first_id + brokers)
+        self.brokers = {i: SimulatedBroker(self, i, environment.new_address()) for i in ids}
         if front_door is None:
             address = environment.new_address()
             front_door = SimulatedFrontDoor(address, environment.rng(f"{name}/front door"))

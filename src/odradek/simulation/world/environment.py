@@ -67,8 +67,9 @@ class Peer(Protocol):
 class Session(Protocol):
     """A broker's end of an accepted connection."""
 
-    ended: bool
-    """The broker is through with it."""
+    @property
+    def ended(self) -> bool:
+        """The broker is through with it."""
 
     @property
     def idle(self) -> bool:

@@ -1,0 +1,334 @@
+"""Simulated brokers on loopback sockets: what every library meets, and what is counted there.
+
+In: a script's verbs (`serve`, `refuse`, `reset`, `black_hole` … of an address; `says`, `delay` of a
+cluster). Out: the answers of `odradek.simulation`'s brokers, and a record of all that came in, with
+times. They promise no more than a real broker would: versions are modest, so that every library
+finds common ground. Must not: know which library dials.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from odradek.common.kafka_errors import NotLeaderOrFollowerError
+from odradek.common.types import Address as Place
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.registry import api_name
+from odradek.simulation import SimulatedCluster, SimulatedFrontDoor
+from odradek.simulation.brokers.broker import BrokerSession, Misbehaviour
+from odradek.simulation.brokers.injected_errors import Injection
+from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition
+from odradek.simulation.world.environment import Peer, ReceivedRequest, Session, Verdict
+from odradek.testing.loopback import LoopbackServer
+
+API_VERSIONS, METADATA, PRODUCE, INIT_PRODUCER_ID = 18, 3, 0, 22
+ADVERTISED = {
+    PRODUCE: (3, 12),  # topic ids from 13 on
+    1: (4, 12),  # Fetch: nobody asks it here; some libraries read the age of a broker from it
+    2: (1, 7),  # ListOffsets: the same
+    METADATA: (0, 13),
+    10: (0, 4),  # FindCoordinator: the same
+    API_VERSIONS: (0, 4),
+    INIT_PRODUCER_ID: (0, 5),
+}
+NAMES_WHO_IS_MEANT = 5
+"""From this version of ApiVersions on the request names the cluster and the broker (KIP-1242)."""
+RESET_AFTER = 0.005
+"""Seconds. At once would be a race: some libraries would see a dial that failed, others one that
+succeeded and then broke, and which of the two would be up to the kernel."""
+ALWAYS = 1 << 60
+
+
+class Answer(Enum):
+    """What Metadata says."""
+
+    GOOD = "good"
+    REBOOTSTRAP_REQUIRED = "error 129"
+    NO_BROKERS = "an empty list of brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One thing that came in."""
+
+    at: float
+    what: str
+    """dial, Metadata, Produce, ApiVersions …"""
+    address: str
+    cluster: str | None = None
+    broker: int | None = None
+    records: int = 0
+    version: int = -1
+
+
+class Network(LoopbackServer):
+    """All addresses of one cell and what was seen at them. Verbs are called from one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Seen] = []
+        self.addresses: list[Address] = []
+
+    def place(self, name: str) -> Address:
+        """A new address, which refuses dials."""
+        address = Address(self, name, self.call(self.new_address))
+        self.addresses.append(address)
+        return address
+
+    def cluster(
+        self, cluster_id: str, first_id: int, brokers: int, topic: str, **more: Any
+    ) -> Cluster:
+        """A cluster whose brokers listen."""
+        places = [self.place(f"broker {first_id + i}") for i in range(brokers)]
+        return Cluster(self, cluster_id, first_id, places, topic, **more)
+
+    def note(self, what: str, address: str, **more: Any) -> None:
+        """Keep one observation."""
+        self.seen.append(Seen(time.monotonic(), what, address, **more))
+
+    def count(self, what: str, since: float, until: float | None = None) -> int:
+        """How many observations of one kind fell into a span of time."""
+        return sum(
+            s.what == what and s.at >= since and (until is None or s.at < until) for s in self.seen
+        )
+
+    def first(self, since: float, match: Callable[[Seen], bool]) -> float | None:
+        """Seconds from `since` to the first observation that matches."""
+        found = (s.at - since for s in self.seen if s.at >= since and match(s))
+        return next(found, None)
+
+    def close(self) -> None:
+        """Close everything."""
+        self.__exit__()
+
+
+class Cluster:
+    """Brokers that know each other. Partition p of every topic is led by broker p modulo their
+    number; topics exist as soon as someone asks for them."""
+
+    def __init__(
+        self,
+        network: Network,
+        cluster_id: str,
+        first_id: int,
+        addresses: list[Address],
+        topic: str,
+        *,
+        partitions: int = 1,
+        epoch: int = 0,
+        looks: bool = False,
+    ) -> None:
+        self.network, self.cluster_id, self.first_id = network, cluster_id, first_id
+        self.addresses = addresses
+        self._topic, self._partitions, self._epoch = topic, partitions, epoch
+        self._ends: dict[int, int] = {}
+        # `looks`: brokers look whom the client means (KIP-1242), as Kafka 4.4's do.
+        newest = NAMES_WHO_IS_MEANT if looks else ADVERTISED[API_VERSIONS][1]
+        self._versions: Mapping[int, tuple[int, int]] = {**ADVERTISED, API_VERSIONS: (0, newest)}
+        self.simulated = network.call(self._make)
+        for i, address in enumerate(addresses):
+            address.serve(self, first_id + i)
+
+    def _make(self) -> SimulatedCluster:
+        made = SimulatedCluster(
+            self.network,
+            len(self.addresses),
+            self.cluster_id,
+            name=self.cluster_id,  # ids of topics are drawn from it: they outlive brokers
+            bootstrap_name=None,
+            auto_create=True,
+            first_id=self.first_id,
+            front_door=SimulatedFrontDoor(self.addresses[0].at, self.network.rng("door")),
+            start=False,
+        )
+        made.versions = dict(self._versions)
+        made.default_replication = 1
+        made.replication_delay = 0.0
+        for broker, address in zip(made.brokers.values(), self.addresses, strict=True):
+            broker.alive = broker.registered = True
+            broker.processing = 0.0
+            broker.address = address.at
+        topic = made.create_topic(self._topic, self._partitions)
+        for partition in topic.partitions:
+            partition.leader_epoch = self._epoch
+            partition.log.on_commit[partial(self._taken, partition)] = None
+        return made
+
+    def _taken(self, partition: SimulatedPartition) -> None:
+        """Records were taken: those of the batches that were committed just now."""
+        end, before = partition.log.high_watermark, self._ends.get(partition.index, 0)
+        self._ends[partition.index] = end
+        self.network.note(
+            "taken", "", cluster=self.cluster_id, broker=partition.leader, records=end - before
+        )
+
+    @property
+    def ids(self) -> set[int]:
+        """The brokers' numbers."""
+        return set(self.simulated.brokers)
+
+    def says(self, answer: Answer) -> None:
+        """Let Metadata say something; unless it is good, nobody leads anything."""
+        self.network.call(lambda: self._say(answer))
+
+    def _say(self, answer: Answer) -> None:
+        simulated = self.simulated
+        simulated.answer_129(answer is Answer.REBOOTSTRAP_REQUIRED)
+        simulated.answer_empty_brokers(answer is Answer.NO_BROKERS)
+        good = answer is Answer.GOOD
+        for broker in simulated.brokers.values():
+            refusal = Injection("Produce", NotLeaderOrFollowerError.code, ALWAYS)
+            broker.injections[:] = [] if good else [refusal]
+        for topic in simulated.topics.values():
+            for partition in topic.partitions:
+                partition.leader = partition.replicas[0] if good else NO_LEADER
+
+    def delay(self, seconds: float) -> None:
+        """Let a Metadata answer take a while."""
+
+        def late() -> None:
+            for broker in self.simulated.brokers.values():
+                broker.delays[METADATA] = seconds
+
+        self.network.call(late)
+
+    def move(self, i: int) -> Address:
+        """Let a broker listen at another address; returns the old one, which goes on as it is."""
+        old = self.addresses[i]
+        new = self.addresses[i] = self.network.place(f"{old.name}, moved")
+        self.simulated.brokers[self.first_id + i].address = new.at
+        new.serve(self, self.first_id + i)
+        return old
+
+    def close_when_ready(self) -> None:
+        """Let every broker answer ApiVersions, then close."""
+        self._misbehave(Misbehaviour.READY_CLOSE)
+
+    def behave(self) -> None:
+        """Be as before."""
+        self._misbehave(Misbehaviour.NONE)
+
+    def _misbehave(self, fault: Misbehaviour) -> None:
+        def each() -> None:
+            for broker in self.simulated.brokers.values():
+                broker.set_fault(fault)
+
+        self.network.call(each)
+
+
+class Address:
+    """A place on the network, and what answers there."""
+
+    def __init__(self, network: Network, name: str, at: Place) -> None:
+        self.network, self.name, self.at = network, name, at
+        self.host, self.port = at
+        self.open: dict[Watched, None] = {}
+
+    def serve(self, cluster: Cluster, broker_id: int) -> None:
+        """Be a broker."""
+        broker = cluster.simulated.brokers[broker_id]
+
+        def accept(peer: Peer) -> Session | Verdict:
+            found = broker.accept(peer)
+            if not isinstance(found, BrokerSession):
+                return found
+            return Watched(self, peer, found)
+
+        self._become(accept)
+
+    def refuse(self) -> None:
+        """Reset what is open and refuse dials."""
+        self._become(None)
+
+    def reset(self) -> None:
+        """Reset what is open; accept dials, then reset them, as a proxy without a backend does."""
+
+        def accept(peer: Peer) -> Session | Verdict:
+            self.network.time.after(RESET_AFTER, lambda: peer.close(reset=True))
+            return Watched(self, peer, None)
+
+        self._become(accept)
+
+    def black_hole(self) -> None:
+        """Reset what is open; dials get no answer."""
+        self._become(None)
+        self.network.call(lambda: self.network.black_hole(self.at, True))
+
+    def _become(self, accept: Callable[[Peer], Session | Verdict] | None) -> None:
+        self.network.call(lambda: self._change(accept))
+
+    def _change(self, accept: Callable[[Peer], Session | Verdict] | None) -> None:
+        for watched in list(self.open):
+            watched.peer.close(reset=True)
+            watched.closed()
+        self.network.black_hole(self.at, False)
+        if accept is not None:
+            self.network.listen(self.at, _Accepting(self, accept))
+
+
+@dataclass(frozen=True)
+class _Accepting:
+    """What listens at an address, and notes the dials."""
+
+    address: Address
+    decide: Callable[[Peer], Session | Verdict]
+
+    def accept(self, peer: Peer) -> Session | Verdict:
+        """A dial arrives."""
+        self.address.network.note("dial", self.address.name)
+        return self.decide(peer)
+
+
+class Watched:
+    """A broker's end of a connection, or nobody's, and a note of each request."""
+
+    def __init__(self, address: Address, peer: Peer, session: BrokerSession | None) -> None:
+        self.peer = peer
+        self._address, self._session = address, session
+        self._over = False
+        address.open[self] = None
+
+    @property
+    def ended(self) -> bool:
+        """The broker is through with it."""
+        return self._over or (self._session is not None and self._session.ended)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that was received waits or is being worked on."""
+        return self._session is None or self._session.idle
+
+    def receive(self, request: ReceivedRequest) -> None:
+        """Note a request and hand it on."""
+        session = self._session
+        if session is None:
+            return
+        broker = session.broker
+        more: dict[str, Any] = {"cluster": broker.cluster.cluster_id, "broker": broker.id}
+        name, note = api_name(request.api_key), self._address.network.note
+        note(name, self._address.name, version=request.version, **more)
+        if request.api_key not in broker.spoken:
+            note(f"not answered: {name}", self._address.name, **more)
+        body = request.body
+        if isinstance(body, ApiVersionsRequest) and broker.misled(body):
+            note("told 129", self._address.name, **more)
+        session.receive(request)
+
+    def left(self) -> None:
+        """The client has closed the connection."""
+        self._address.open.pop(self, None)
+        self._over = self._session is None
+        if self._session is not None:
+            self._session.left()
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        self._address.open.pop(self, None)
+        self._over = True
+        if self._session is not None:
+            self._session.closed()

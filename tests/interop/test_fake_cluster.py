@@ -1,0 +1,147 @@
+"""`FakeCluster` before clients that aren't ours: they produce, consume, and join groups on it.
+
+librdkafka (confluent-kafka), aiokafka, Kafka's Java client and its console tools; no broker of
+Kafka's has a part in it (the real cluster lends the tools their JVM's settings).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from tests.interop.group_members import Jvm, Story
+from tests.interop.other_client import Row, read_all, write_all
+
+from odradek.testing import FakeCluster, LocalCluster
+
+ROWS = 300
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=3) as running:
+        yield running
+
+
+@pytest.fixture
+def tool(cluster: LocalCluster, fake: FakeCluster) -> Any:
+    """Run one of Kafka's console tools before the fake cluster."""
+
+    def run(main: str, *words: str, given: bytes | None = None) -> str:
+        servers = ["--bootstrap-server", fake.bootstrap_servers]
+        return cluster.run_tool(f"org.apache.kafka.tools.{main}", [*servers, *words], given=given)
+
+    return run
+
+
+def confluent_writes(fake: FakeCluster, topic: str, values: list[bytes], _: Any) -> None:
+    rows = [Row(None, value) for value in values]
+    write_all(fake.bootstrap_servers, topic, rows, range(PARTITIONS))
+
+
+def aiokafka_writes(fake: FakeCluster, topic: str, values: list[bytes], _: Any) -> None:
+    async def write() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=fake.bootstrap_servers, enable_idempotence=True
+        ) as producer:
+            sent = [
+                await producer.send(topic, value, partition=n % PARTITIONS)
+                for n, value in enumerate(values)
+            ]
+            await asyncio.gather(*sent)
+
+    asyncio.run(write())
+
+
+def java_writes(fake: FakeCluster, topic: str, values: list[bytes], tool: Any) -> None:
+    tool("ConsoleProducer", "--topic", topic, given=b"\n".join(values) + b"\n")
+
+
+def confluent_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
+    found = read_all(fake.bootstrap_servers, topic, PARTITIONS)
+    return [row.value or b"" for rows in found.values() for row in rows]
+
+
+def aiokafka_reads(fake: FakeCluster, topic: str, _: Any) -> list[bytes]:
+    """In a group, whose offsets it commits."""
+
+    async def read() -> list[bytes]:
+        async with AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=fake.bootstrap_servers,
+            group_id=f"aiokafka-{topic}",
+            auto_offset_reset="earliest",
+        ) as consumer:
+            found: list[bytes] = []
+            while len(found) < ROWS:
+                batches = await consumer.getmany(timeout_ms=30_000)
+                assert batches
+                found += [record.value for records in batches.values() for record in records]
+            await consumer.commit()
+            offsets = [await consumer.committed(p) for p in consumer.assignment()]
+            assert sum(offsets) == ROWS
+            return found
+
+    return asyncio.run(read())
+
+
+def java_reads(fake: FakeCluster, topic: str, tool: Any) -> list[bytes]:
+    """In a group of the classic protocol, then as KIP-848 has it."""
+    words = ["--topic", topic, "--from-beginning", "--max-messages", str(ROWS)]
+    texts = [
+        tool("consumer.ConsoleConsumer", *words, "--group", f"{protocol}-{topic}",
+             "--command-property", f"group.protocol={protocol}")
+        for protocol in ("classic", "consumer")
+    ]  # fmt: skip
+    assert sorted(texts[0].splitlines()) == sorted(texts[1].splitlines())
+    return [line.encode() for line in texts[0].splitlines()]
+
+
+@pytest.mark.parametrize("writes", [confluent_writes, aiokafka_writes, java_writes])
+def test_what_one_writes_all_read(fake: FakeCluster, topic: str, tool: Any, writes: Any) -> None:
+    fake.create_topic(topic, PARTITIONS)
+    values = [b"value %d" % n for n in range(ROWS)]
+    writes(fake, topic, values, tool)
+    stored = [row[4] for p in range(PARTITIONS) for row in fake.records(topic, p)]
+    assert sorted(stored) == sorted(values)  # type: ignore[type-var]
+    for reads in (confluent_reads, aiokafka_reads, java_reads):
+        assert sorted(reads(fake, topic, tool)) == sorted(values)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_one_group_of_three_clients(fake: FakeCluster, jvm: Jvm, topic: str, protocol: str) -> None:
+    def config(kind: str, _: str) -> dict[str, Any]:
+        if protocol == "consumer":
+            return {"group.protocol": protocol, "group.remote.assignor": "uniform"}
+        range_assignor = "org.apache.kafka.clients.consumer.RangeAssignor"
+        return {
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "partition.assignment.strategy": range_assignor if kind == "java" else "range",
+        }
+
+    story = Story(fake, jvm, topic, config)
+    story.join("ours1")
+    story.join("java1", "confluent1")
+    story.leave("ours1")
+    story.join("java2")
+    story.leave("java1", "confluent1")
+    story.leave("java2")
+    story.check()
+
+
+def test_they_go_on_when_brokers_go(fake: FakeCluster, topic: str, tool: Any) -> None:
+    fake.create_topic(topic, PARTITIONS)
+    values = [b"value %d" % n for n in range(ROWS)]
+    confluent_writes(fake, topic, values[:100], tool)
+    fake.kill(fake.leader(topic, 0))
+    aiokafka_writes(fake, topic, values[100:200], tool)
+    fake.heal()
+    for i in fake.broker_ids:
+        fake.move(i)
+    java_writes(fake, topic, values[200:], tool)
+    assert sorted(aiokafka_reads(fake, topic, tool)) == sorted(values)
