@@ -1,13 +1,19 @@
 """For all tests: properties are searched the same way in every run, so a red run stays red; and all
 output is searched for secrets.
 
+What pytest collects is kept from the garbage collector: it would go through ten thousand tests
+whenever one of them looks for what a dropped client leaves.
+
 `HYPOTHESIS_PROFILE=explore` searches anew each time, for whoever hunts.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.planted_secrets"]
@@ -15,3 +21,13 @@ pytest_plugins = ["tests.planted_secrets"]
 settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
