@@ -57,9 +57,9 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a broker that leaves right after use is an idle close",
         "R-CS-4",
-        CLIENT,
-        "connection.left_in_use = True",
-        "connection.left_in_use = False",
+        "network/connection.py",
+        "self.left_in_use = True",
+        "pass",
         case("kip_144", "a_broker_that_leaves_right_after_use_is_no_idle_close"),
     ),
     broken(
@@ -100,7 +100,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "R-RB-5",
         "clients/cluster_check.py",
         ASKED,
-        f"        connection.ours = True\n{ASKED}",
+        f"        connection.is_ours()\n{ASKED}",
         case("kip_899", "an_address_is_asked_for_its_cluster_before_the_first_record"),
     ),
     broken(
