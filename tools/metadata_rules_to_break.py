@@ -47,6 +47,14 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         f"{POLICY}::test_a_dial_waits_for_the_later_of_the_two",
     ),
     broken(
+        "a module stores to another's connection",
+        "house",
+        "network/network_client.py",
+        "        connection.silent(now)\n",
+        "        connection.suspect, connection.suspected_at = True, now\n",
+        "tests/unit/test_owners.py::test_only_its_owner_changes_a_thing",
+    ),
+    broken(
         "the newest dial is given up to make room",
         "R-MD-3",
         CLIENT,
