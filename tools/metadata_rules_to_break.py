@@ -52,7 +52,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "network/network_client.py",
         "        connection.silent(now)\n",
         "        connection.suspect, connection.suspected_at = True, now\n",
-        "tests/unit/test_owners.py::test_only_its_owner_changes_a_thing",
+        "tests/unit/test_house_owners.py::test_only_its_owner_changes_a_thing",
     ),
     broken(
         "the newest dial is given up to make room",
