@@ -244,8 +244,8 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "resets in a row don't wait",
         "R-BO-1",
         "clients/consumer/subscription_state.py",
-        "        if before:\n            state.backoff.failures",
-        "        if False:\n            state.backoff.failures",
+        "        if before:\n            state.backoff.go_on",
+        "        if False:\n            state.backoff.go_on",
         "tests/simulation/test_lost_positions.py",
     ),
     broken(
