@@ -47,6 +47,14 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         f"{POLICY}::test_a_dial_waits_for_the_later_of_the_two",
     ),
     broken(
+        "a module stores to another's connection",
+        "house",
+        "network/network_client.py",
+        "        connection.silent(now)\n",
+        "        connection.suspect, connection.suspected_at = True, now\n",
+        "tests/unit/test_house_owners.py::test_only_its_owner_changes_a_thing",
+    ),
+    broken(
         "the newest dial is given up to make room",
         "R-MD-3",
         CLIENT,
@@ -57,9 +65,9 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a broker that leaves right after use is an idle close",
         "R-CS-4",
-        CLIENT,
-        "connection.left_in_use = True",
-        "connection.left_in_use = False",
+        "network/connection.py",
+        "self.left_in_use = True",
+        "pass",
         case("kip_144", "a_broker_that_leaves_right_after_use_is_no_idle_close"),
     ),
     broken(
@@ -100,7 +108,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "R-RB-5",
         "clients/cluster_check.py",
         ASKED,
-        f"        connection.ours = True\n{ASKED}",
+        f"        connection.is_ours()\n{ASKED}",
         case("kip_899", "an_address_is_asked_for_its_cluster_before_the_first_record"),
     ),
     broken(
@@ -236,8 +244,8 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "resets in a row don't wait",
         "R-BO-1",
         "clients/consumer/subscription_state.py",
-        "        if before:\n            state.backoff.failures",
-        "        if False:\n            state.backoff.failures",
+        "        if before:\n            state.backoff.go_on",
+        "        if False:\n            state.backoff.go_on",
         "tests/simulation/test_lost_positions.py",
     ),
     broken(

@@ -295,8 +295,8 @@ BREAKAGES = (
     broken(
         "throttles are ignored",
         "R-RB-2",
-        CLIENT,
-        "connection.throttled_until = max(connection.throttled_until, now + throttle / 1000.0)",
+        "network/connection.py",
+        "self.throttled_until = max(self.throttled_until, until)",
         "pass",
         case("kip_144", "a_throttle_is_kept_to"),
     ),
@@ -459,7 +459,7 @@ BREAKAGES = (
         "R-RB-5",
         "clients/cluster_check.py",
         "if connection.ours or connection.asked_whose:",
-        "connection.ours = True\n        if connection.ours:",
+        "connection.is_ours()\n        if connection.ours:",
         "tests/property/test_foreign_clusters.py",
     ),
     # Retries

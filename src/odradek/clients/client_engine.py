@@ -110,7 +110,7 @@ class ClientEngine(Engine):
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
-        self.updater.refusals.tell = self._refused
+        self.updater.refusals.told_to(self._refused)
         self._callers: dict[Completion[Any], str] = {}
         self.waiting: dict[str, tuple[float, str]] = {}
         """What callers wait for, and until when: for `explain()`."""

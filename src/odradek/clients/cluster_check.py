@@ -48,7 +48,7 @@ class ClusterCheck:
             reply = network.send(connection, DescribeClusterRequest(), now)
         except UnsupportedVersionError:  # before Kafka 2.8
             reply = network.send(connection, MetadataRequest(topics=[]), now)
-        connection.asked_whose = True
+        connection.asks_whose(True)
         reply.when_done(lambda done: self._answered(connection, done))
         return False
 
@@ -60,14 +60,14 @@ class ClusterCheck:
 
     def _answered(self, connection: Connection, reply: Completion[Message]) -> None:
         engine, now, address = self._engine, self._engine.now, connection.address
-        connection.asked_whose = False
+        connection.asks_whose(False)
         if reply.error is not None or engine.ended is not None:
             return
         response = cast("DescribeClusterResponse | MetadataResponse", reply.result())
         found = response.cluster_id if not response.error_code else None
         foreign = check_cluster_id(engine.metadata.cluster_id, found, address)
         if foreign is None:
-            connection.ours = True
+            connection.is_ours()
             engine.network.changed.notify()
             return
         engine.events.emit(

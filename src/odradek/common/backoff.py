@@ -90,6 +90,10 @@ class Backoff:
         self.failures += 1
         return self.until
 
+    def go_on(self, failures: int) -> None:
+        """The next failure follows so many."""
+        self.failures = failures
+
     def succeeded(self) -> None:
         """Start over: the next failure waits the base again."""
         self.failures = 0

@@ -26,6 +26,16 @@ class Rebootstrap:
     ended: float | None = None
     address: Address | None = None
 
+    def end(self, now: float, address: Address) -> bool:
+        """This address answered; whether it is the first time, as it may go on afterwards."""
+        first = self.address is None
+        self.ended, self.address = now, address
+        return first
+
+    def go_on(self) -> None:
+        """It helped nothing: its outage is still there."""
+        self.ended = None
+
 
 class Silence:
     """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""

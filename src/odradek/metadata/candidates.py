@@ -78,6 +78,11 @@ class Candidates:
             found.connected.append(Candidate(address, connection, suspect, young, bootstrap))
         return found
 
+    def answered(self, *, quick: bool) -> None:
+        """A good answer came; `quick`: before anybody could think that its broker is silent."""
+        self.silence.clear()
+        self.quick = quick
+
     def _leads_nowhere(self, connection: Connection) -> bool:
         """A bootstrap address's connection is silent, and none is there beside it: one is made.
 
@@ -122,14 +127,16 @@ class Candidates:
         keep the bootstrap addresses waiting for minutes.
         """
         network = self._network
-        if round_.known is None:
+        kept = round_.known
+        if kept is None:
             free = [a for a in known if a not in round_.failed and network.connection(a) is None]
             free.sort(key=lambda a: network.states.state(a).last_dial)
             chosen = set(free[:count])
-            round_.known = [a for a in known if a in chosen]
+            kept = [a for a in known if a in chosen]
+            round_.keep_to(kept)
         if not network.connections:
-            return round_.known
-        return [a for a in known if a in round_.known or network.connection(a) is not None]
+            return kept
+        return [a for a in known if a in kept or network.connection(a) is not None]
 
     def line(self, address: Address, now: float) -> Connection | None:
         """The connection on which an address can be asked; None where one has to be dialled.

@@ -76,6 +76,10 @@ class Metadata:
 
     # Wishes
 
+    def expect(self, cluster_id: str) -> None:
+        """Take no other cluster for ours (`cluster.id.expected`)."""
+        self.cluster_id = cluster_id
+
     def request(self, why: str) -> None:
         """Ask for a refresh; many asks become one request."""
         if self._asked <= self._sent:

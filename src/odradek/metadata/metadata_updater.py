@@ -76,12 +76,12 @@ class MetadataUpdater:
         self._misled = Misled(config["retry.backoff.max.ms"])
         self._forced: str | None = None
         if self._rebootstraps and config["metadata.cluster.check.enable"]:
-            network.meant_by = self._meant_by
+            network.means(self._meant_by)
         network.on_lost.append(self._lost)
         network.on_suspect.append(self._suspected)
         expected = config["cluster.id.expected"]
         if expected:
-            metadata.cluster_id = expected
+            metadata.expect(expected)
 
     @property
     def rounds_failed(self) -> int:
@@ -206,8 +206,8 @@ class MetadataUpdater:
             self._attempt_failed(round_, candidate.address, "metadata request", error, now)
             return
         serial = self.metadata.sent(topics)
-        round_.asked = PendingRequest(
-            connection, reply, topics, partial, candidate.bootstrap, serial, now
+        round_.asks(
+            PendingRequest(connection, reply, topics, partial, candidate.bootstrap, serial, now)
         )
         self._events.emit(
             now,
@@ -225,19 +225,19 @@ class MetadataUpdater:
         asked = round_.asked
         if asked is not None:
             if asked.reply.done:
-                round_.asked = None
+                round_.asks_no_more()
                 if asked.reply.error is not None:
                     self.metadata.failed()
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now):
                 # It waits behind a write that the broker may hold: no failure, but ask elsewhere.
-                round_.asked = None
+                round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
             elif asked.connection.suspect:
                 # R-RB-2: it counts as failed, the next one is asked; a late answer is still used.
-                round_.asked = None
+                round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)
                 error = KafkaError(f"no byte for {SUSPICION:.0f} s")
@@ -307,7 +307,7 @@ class MetadataUpdater:
             serial=asked.serial,
         )
         address = asked.connection.address
-        asked.connection.ours = True  # R-RB-5: its cluster is ours, for as long as it stands
+        asked.connection.is_ours()
         self._events.emit(
             now,
             "metadata",
@@ -319,8 +319,7 @@ class MetadataUpdater:
         )
         self.due_since = self.unavailable_since = None
         self._failed_in_a_row.clear()
-        self._candidates.silence.clear()
-        self._candidates.quick = now - asked.sent_at < SUSPICION
+        self._candidates.answered(quick=now - asked.sent_at < SUSPICION)
         self._late.clear()
         self.attempts.clear()
         self.refusals.forget()
@@ -344,10 +343,10 @@ class MetadataUpdater:
 
     def _rebootstrapped(self, restarted: bool, used: Connection, now: float) -> None:
         current = cast("Rebootstrap", self.current)
-        first = current.address is None
-        current.ended, current.address = now, used.address
         self.current = None
-        if first:  # not where its brokers couldn't be reached and it had to be asked again
+        if current.end(
+            now, used.address
+        ):  # not where its brokers couldn't be reached and it had to be asked again
             self._events.emit(
                 now,
                 "rebootstrapped",
@@ -480,7 +479,8 @@ class MetadataUpdater:
         known = snapshot.addresses() if snapshot is not None else []
         last = self.history[-1] if self.history else None
         if last is not None and not forced and self._goes_on(last, known, now):
-            last.ended, self.current = None, last
+            last.go_on()
+            self.current = last
             return
         self.current = Rebootstrap(why, now)
         self.history.append(self.current)
@@ -506,5 +506,5 @@ class MetadataUpdater:
             self._network.close(connection, now, "rebootstrap")
         round_.failed.clear()
         round_.dialled.clear()
-        round_.asked = None
+        round_.asks_no_more()
         self._late.clear()

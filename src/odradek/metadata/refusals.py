@@ -47,7 +47,10 @@ class Refusals:
         self._since = math.inf
         self._last: Refusal | None = None
         self.tell: Callable[[Refusal], None] = _nobody
-        """Called with each refusal that begins to stand."""
+
+    def told_to(self, tell: Callable[[Refusal], None]) -> None:
+        """Tell of each refusal that begins to stand."""
+        self.tell = tell
 
     def note(self, address: Address, error: KafkaError, now: float) -> None:
         """A connection to an address has ended with an error."""

@@ -45,3 +45,15 @@ class Round:
     """During a rebootstrap: the known brokers that take part besides the bootstrap addresses and
     those that are connected, in the snapshot's order."""
     asked: PendingRequest | None = None
+
+    def asks(self, request: PendingRequest) -> None:
+        """A request is out, and is waited for."""
+        self.asked = request
+
+    def asks_no_more(self) -> None:
+        """Nothing is waited for: it has ended, or others are asked now."""
+        self.asked = None
+
+    def keep_to(self, known: list[Address]) -> None:
+        """These known brokers take part, for as long as the round lasts."""
+        self.known = known

@@ -65,6 +65,18 @@ class AddressState:
         host = self.address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
 
+    def opens_to(self, ip: str) -> None:
+        """It is dialled at this IP."""
+        self.last_ip = ip
+
+    def suspect_of(self, suspicion: str) -> None:
+        """What the next dial asks; "" where it asks nothing."""
+        self.suspicion = suspicion
+
+    def heard(self, now: float) -> None:
+        """Bytes came from it."""
+        self.heard_at = now
+
     def settled(self) -> None:
         """A dial of it is pending no more, whatever came of it."""
         self.dialling -= 1

@@ -19,6 +19,7 @@ from odradek.network.frame import FrameReader
 from odradek.network.in_flight_requests import InFlightRequest, InFlightRequests
 
 if TYPE_CHECKING:
+    from odradek.network.frame_buffers import FrameBuffers
     from odradek.network.sasl.session import SaslSession
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
@@ -151,6 +152,121 @@ class Connection:
         """It does so now, for the first time or once more."""
         again = self.session is not None and self.session.gated
         return again or self.state is ConnectionState.AUTHENTICATING
+
+    # On its way to READY
+
+    def beside_of(self, first: Connection, now: float) -> None:
+        """It was dialled beside a silent dial: it has as long as that one has been waiting."""
+        self.beside = True
+        self.hurry(2 * now - first.dialled_at)
+
+    def hurry(self, deadline: float) -> None:
+        """Its setup has less time than is usual."""
+        self.setup_deadline = min(self.setup_deadline, deadline)
+
+    def opens_to(self, ip: str) -> None:
+        """The IP is known that it is opened to."""
+        self.ip = ip
+        self.record.opens_to(ip)
+        self.move(ConnectionEvent.RESOLVED)
+
+    def connected(self, now: float) -> None:
+        """TCP (and TLS) is up: if it was hurried for want of TCP, the rest has its whole time."""
+        self.last_received = now
+        if not (self.beside or self.asks):
+            allowed = self.dialled_at + self.record.setup_timeout
+            self.setup_deadline = max(self.setup_deadline, allowed)
+        self.move(ConnectionEvent.CONNECTED)
+
+    def speaks(self, versions: dict[int, tuple[int, int]], broker_id: int | None) -> None:
+        """ApiVersions was answered, by the broker that was asked for if there is an id."""
+        self.versions, self.broker_id = versions, broker_id
+
+    def outside(self, works: bool, now: float) -> None:
+        """A function of ours works for its authentication, or has ended."""
+        self.works_outside = works
+        if not works:
+            self.last_received = now  # silence counts from here on
+
+    def became_ready(
+        self, now: float, event: ConnectionEvent, limit: int, buffers: FrameBuffers
+    ) -> None:
+        """Requests may be sent; answers may be as large as `limit`."""
+        self.move(event)
+        self.ready_at = self.last_received = self.heard_at = now
+        self.suspect = False
+        self.reader.allow(limit, buffers)
+
+    def has_session(self, session: SaslSession) -> None:
+        """The broker takes requests for a while after this authentication (KIP-368)."""
+        self.session = session
+
+    def finds_out(self, asks: str, left: str) -> None:
+        """It takes over the question of its address (see `probe`), of which `left` is left."""
+        self.asks = asks
+        self.record.suspect_of(left)
+
+    # In use
+
+    def take_bytes(self, count: int) -> list[memoryview]:
+        """So many bytes were received; the frames that they complete."""
+        self.bytes_seen = True
+        return self.reader.buffer_updated(count)
+
+    def heard(self, now: float) -> bool:
+        """Bytes came; say whether that ended a silence."""
+        self.last_received = self.heard_at = now
+        self.record.heard(now)
+        self.bytes_seen = False
+        if not self.suspect:
+            return False
+        self.suspect = False
+        return True
+
+    def sends(self, now: float) -> None:
+        """A request goes out, and is in flight already."""
+        if len(self.in_flight) == 1:
+            self.last_received = now  # silence counts from the question on
+        self.last_used = now
+
+    def uses_nothing(self, last_used: float) -> None:
+        """What was sent last keeps no idle connection open."""
+        self.last_used = last_used
+
+    def silent(self, now: float) -> None:
+        """R-RB-2: it is suspect from now on."""
+        self.suspect, self.suspected_at = True, now
+
+    def throttle(self, until: float) -> None:
+        """KIP-219: the broker wants quiet until then."""
+        self.throttled_until = max(self.throttled_until, until)
+
+    def set_writable(self, ready: bool) -> None:
+        """Whether the host takes more for it."""
+        self.writable = ready
+
+    def proves(self, proved: bool) -> None:
+        """It has proved itself; or it only seemed so, as its answer was another cluster's."""
+        self.proved = proved
+
+    def asks_whose(self, asks: bool) -> None:
+        """Its broker is asked whose it is, or has answered."""
+        self.asked_whose = asks
+
+    def is_ours(self) -> None:
+        """R-RB-5: its cluster is ours, for as long as it stands."""
+        self.ours = True
+
+    # Ends
+
+    def leaves_in_use(self) -> None:
+        """The broker ends it in order although it has just been used."""
+        self.left_in_use = True
+
+    def ends_for_its_version(self, steps_down: bool) -> bool:
+        """Note and return whether only the version of ApiVersions led to its end."""
+        self.steps_down = steps_down
+        return steps_down
 
     def lost(self, error: KafkaError) -> None:
         """Go to the state in which it ended."""

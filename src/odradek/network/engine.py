@@ -179,8 +179,7 @@ class Engine:
         """The same from within a step: the flow doesn't run on in this one."""
         for task in self._tasks:
             if task.completion is completion:
-                task.cancelled = error
-                task.wake()
+                task.cancel(error)
                 return
         if not completion.done:  # started in this step: it won't begin
             completion.fail(error)
@@ -233,8 +232,7 @@ class Engine:
             _quietly(component.abort, why, self.now)
         for task in list(self._tasks):
             if task.running:  # it ended the client itself: it is closed when it yields
-                task.cancelled = why
-                task.wake()
+                task.cancel(why)
             elif not task.completion.done:
                 _quietly(task.flow.close)
                 _quietly(task.completion.fail, why)

@@ -154,6 +154,11 @@ class Task(Generic[T]):
         self.serial = 0
         self._ready = ready
 
+    def cancel(self, why: BaseException) -> None:
+        """It ends with this at its next turn, which comes at once."""
+        self.cancelled = why
+        self.wake()
+
     def wake(self) -> None:
         """Ask to be resumed in this step."""
         if not self.queued and not self.completion.done:

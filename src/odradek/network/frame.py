@@ -48,6 +48,10 @@ class FrameReader:
         self._expected = 0  # bytes of the body, when it has a buffer of its own
         self._refused = False
 
+    def allow(self, limit: int, buffers: FrameBuffers) -> None:
+        """From now on answers may be as large as `limit`; large ones get their buffers there."""
+        self.limit, self.buffers = limit, buffers
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         if self._body is not None:

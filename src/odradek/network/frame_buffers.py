@@ -44,6 +44,10 @@ class FrameBuffers:
             f"{self.made} made, {self.reused} reused>"
         )
 
+    def allow(self, limit: int) -> None:
+        """Keep so many bytes at most."""
+        self.limit = limit
+
     def take(self, size: int) -> bytearray:
         """Give a buffer for an answer of `size` bytes: a free one that is large enough, or else a
         new one, which may be smaller: ask again when it is full.

@@ -7,7 +7,6 @@ the clients that use it, so that the others start as quickly as without.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -58,8 +57,7 @@ def dial_for_metadata(network: NetworkClient, address: Address, now: float) -> C
     purpose = DATA if data is None else METADATA
     made = network.dial(address, now, purpose=purpose, for_metadata=True)
     if first is not None and not first.ready:
-        made.beside = True
-        made.setup_deadline = min(made.setup_deadline, 2 * now - first.dialled_at)
+        made.beside_of(first, now)
     return made
 
 
@@ -70,8 +68,7 @@ def _open(
 
     A proxy that resolves names itself has them from us as they are, and `ip` is its own.
     """
-    connection.ip = connection.record.last_ip = ip
-    connection.move(ConnectionEvent.RESOLVED)
+    connection.opens_to(ip)
     network.events.emit(
         now,
         "dial",
@@ -108,17 +105,13 @@ def _resolve_and_open(network: NetworkClient, connection: Connection) -> Flow[No
     ip = network.states.pick_ip(connection.address, ips)
     untried = ways > 1 and connection.record.setup_failures + 1 < ways * len(ips)
     if untried or network.states.others_wait(connection.address, ips):
-        connection.setup_deadline = min(connection.setup_deadline, now + NEXT_IP)
+        connection.hurry(now + NEXT_IP)
     _open(network, connection, ip, now, through)
 
 
 def opened(network: NetworkClient, connection: Connection, now: float) -> None:
     """TCP (and TLS) is up: go on to the handshake."""
-    connection.last_received = now
-    if not (connection.beside or connection.asks):
-        allowed = connection.record.setup_timeout
-        connection.setup_deadline = max(connection.setup_deadline, connection.dialled_at + allowed)
-    connection.move(ConnectionEvent.CONNECTED)
+    connection.connected(now)
     network.events.emit(now, "connected", address=str(connection.address))
     network.engine.start(_handshake(network, connection))
 
@@ -129,7 +122,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
         return
     event = ConnectionEvent.API_VERSIONS_ANSWERED
     try:
-        connection.versions, now = yield from check_api_versions(network, connection, now)
+        now = yield from check_api_versions(network, connection, now)
         now = yield from probe.ask(network, connection, now)
         if network.mechanism is not None and not connection.ended:
             from odradek.network.sasl.authenticate import authenticate
@@ -141,11 +134,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
         return
     if _gone(connection):
         return
-    connection.move(event)
-    connection.ready_at = connection.last_received = connection.heard_at = now
-    connection.suspect = False
-    connection.reader.limit = network.frame_limit
-    connection.reader.buffers = network.buffers
+    connection.became_ready(now, event, network.frame_limit, network.buffers)
     network.states.setup_done(connection.address)
     network.dials.ended(connection.record)
     network.events.emit(
@@ -165,7 +154,7 @@ def begin_again(network: NetworkClient, connection: Connection) -> None:
         return
     from odradek.network.sasl.reauthentication import reauthenticate
 
-    session.due_at, session.renewing = math.inf, True
+    session.renews()
     network.engine.start(reauthenticate(network, connection, mechanism, session))
 
 
@@ -205,9 +194,7 @@ def _gone(connection: Connection) -> bool:
     return connection.ended
 
 
-def check_api_versions(
-    network: NetworkClient, connection: Connection, now: float
-) -> Flow[tuple[dict[int, tuple[int, int]], float]]:
+def check_api_versions(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
     """Ask which versions the broker speaks; ask again more simply where it knows only older ones.
 
     A broker that doesn't know our version answers UNSUPPORTED_VERSION in the oldest layout, with
@@ -223,15 +210,14 @@ def check_api_versions(
         response = cast("ApiVersionsResponse", request.reply.result())
         if response.error_code == 0:
             versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-            if version >= SAYS_WHO_IS_MEANT and cluster_id is not None:
-                connection.broker_id = node_id
+            told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
+            connection.speaks(versions, node_id if told else None)
             _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
             network.states.api_versions_known(connection.address, version, newest)
-            epoch = response.finalized_features_epoch
-            if epoch > network.finalized[0] and not asks:
+            if not asks:
                 levels = {f.name: f.max_version_level for f in response.finalized_features}
-                network.finalized = (epoch, levels)
-            return versions, now
+                network.learned_features(response.finalized_features_epoch, levels)
+            return now
         if response.error_code != UnsupportedVersionError.code or version == 0:
             break
         known = {k.api_key: k.max_version for k in response.api_keys}

@@ -43,9 +43,8 @@ class HostInputs:
         """Bytes were received."""
         if (found := self._by_id.get(connection)) is None:
             return
-        found.bytes_seen = True
         try:
-            frames = found.reader.buffer_updated(count)
+            frames = found.take_bytes(count)
         except MalformedMessageError as error:
             failure = error
             self.engine.post(lambda now: self._malformed(connection, failure, now))

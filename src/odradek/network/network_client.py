@@ -211,9 +211,7 @@ class NetworkClient(HostInputs):
         self.changed.notify()
 
     def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
-        if len(connection.in_flight) == 1:
-            connection.last_received = now  # silence counts from the question on
-        connection.last_used = now
+        connection.sends(now)
         identity, version = request.correlation_id, request.version
         outgoing = OutgoingRequest(
             request.body, version, identity, self.client_id, request.answered
@@ -224,6 +222,15 @@ class NetworkClient(HostInputs):
         """The highest version of an API that both sides speak."""
         return connection.version_for(request)
 
+    def means(self, meant_by: Callable[[Address], tuple[str | None, int]]) -> None:
+        """Have brokers told which one is meant by their address (KIP-1242)."""
+        self.meant_by = meant_by
+
+    def learned_features(self, epoch: int, levels: dict[str, int]) -> None:
+        """A broker of the cluster has told its features (KIP-584); the newest epoch counts."""
+        if epoch > self.finalized[0]:
+            self.finalized = (epoch, levels)
+
     def close(self, connection: Connection, now: float, reason: str) -> None:
         """Close a connection of ours: no failure of the address (R-CS-4)."""
         if not connection.ended:
@@ -233,7 +240,7 @@ class NetworkClient(HostInputs):
     def disown(self, connection: Connection, error: KafkaError, now: float) -> None:
         """Close a connection that led to another cluster: what it proved counts as nothing."""
         if not connection.ended:
-            connection.proved = False
+            connection.proves(False)
             self.dials.disproved(connection.address)
             self.fail(connection, error, now)
 
@@ -269,7 +276,6 @@ class NetworkClient(HostInputs):
                     moved = True
                 continue
             if connection.bytes_seen:  # part of an answer: neither silent nor overdue
-                connection.bytes_seen = False
                 moved = self._heard(connection, now) or moved
             head = connection.in_flight.head
             if head is None:
@@ -301,7 +307,7 @@ class NetworkClient(HostInputs):
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
-        connection.suspect, connection.suspected_at = True, now
+        connection.silent(now)
         self.dials.alarmed(now)
         address, held = str(connection.address), connection.is_held(now)
         self.events.emit(
@@ -313,11 +319,9 @@ class NetworkClient(HostInputs):
 
     def _heard(self, connection: Connection, now: float) -> bool:
         """Bytes came; say whether that ended a silence."""
-        connection.last_received = connection.heard_at = self.heard_at = now
-        connection.record.heard_at = now
-        if not connection.suspect:
+        self.heard_at = now
+        if not connection.heard(now):
             return False
-        connection.suspect = False
         self.events.emit(now, "heard", address=str(connection.address), ready=connection.ready)
         self.changed.notify()
         return True
@@ -405,7 +409,7 @@ class NetworkClient(HostInputs):
         answer = cast("Message", message)
         throttle = getattr(answer, "throttle_time_ms", 0)
         if throttle > 0:  # KIP-219: the client keeps quiet for so long
-            connection.throttled_until = max(connection.throttled_until, now + throttle / 1000.0)
+            connection.throttle(now + throttle / 1000.0)
         if connection.ready and not connection.proved:
             self._prove(connection, now)
         if not request.reply.done:
@@ -422,11 +426,11 @@ class NetworkClient(HostInputs):
     def _set_writable(self, number: int, ready: bool) -> None:
         connection = self._by_id.get(number)
         if connection is not None:
-            connection.writable = ready
+            connection.set_writable(ready)
             self.changed.notify()
 
     def _prove(self, connection: Connection, now: float) -> None:
-        connection.proved = True
+        connection.proves(True)
         self.dials.proved(connection.address, now)
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
@@ -465,7 +469,7 @@ class NetworkClient(HostInputs):
         failure = not (idle and error is None)
         if not failure and now < connection.last_used + IN_USE:
             # Brokers close what has idled for minutes; this one is going away, and perhaps others.
-            connection.left_in_use = True
+            connection.leaves_in_use()
             self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
 
@@ -475,8 +479,8 @@ class NetworkClient(HostInputs):
             return False
         if connection.heard_at > -math.inf or connection.asks:
             return False
-        connection.steps_down = self.states.step_down(connection.address, head.version)
-        return connection.steps_down
+        excused = self.states.step_down(connection.address, head.version)
+        return connection.ends_for_its_version(excused)
 
     def _forget(self, connection: Connection, error: KafkaError) -> None:
         self._by_id.pop(connection.id, None)

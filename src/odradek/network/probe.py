@@ -58,9 +58,9 @@ def suspect(
         return
     if connection.state is ConnectionState.CONNECTING:
         if network.tls and network.asks_in_plaintext:
-            record.suspicion = Suspicion.PLAINTEXT_PORT
+            record.suspect_of(Suspicion.PLAINTEXT_PORT)
     elif connection.ready and not connection.proved and network.mechanism is None:
-        record.suspicion = Suspicion.SASL_PORT
+        record.suspect_of(Suspicion.SASL_PORT)
 
 
 def begin(connection: Connection, now: float) -> bool:
@@ -68,17 +68,17 @@ def begin(connection: Connection, now: float) -> bool:
     suspicion = connection.record.suspicion
     if suspicion not in (Suspicion.PLAINTEXT_PORT, Suspicion.SASL_PORT):
         return False
-    connection.asks, connection.record.suspicion = suspicion, Suspicion.ASKED
+    connection.finds_out(suspicion, Suspicion.ASKED)
     if suspicion is Suspicion.SASL_PORT:
         return False
-    connection.setup_deadline = min(connection.setup_deadline, now + PATIENCE)
+    connection.hurry(now + PATIENCE)
     return True
 
 
 def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[float]:
     """After ApiVersions were answered: raise what is known by that, or by one more question."""
     if in_plaintext(connection):
-        connection.record.suspicion = connection.asks  # as long as that is so, it is what is asked
+        connection.record.suspect_of(connection.asks)  # as long as that is so, it is what is asked
         raise PlaintextPortError("the port answers in plaintext, and this client speaks TLS")
     if connection.asks is not Suspicion.SASL_PORT:
         return now
@@ -91,7 +91,7 @@ def ask(network: NetworkClient, connection: Connection, now: float) -> Flow[floa
     now = yield Wait((request.reply,))
     answer = cast("SaslHandshakeResponse", request.reply.result())
     if answer.error_code == UnsupportedSaslMechanismError.code:
-        connection.record.suspicion = connection.asks
+        connection.record.suspect_of(connection.asks)
         offered = ", ".join(sorted(answer.mechanisms)) or "no mechanism"
         raise SaslExpectedError(
             f"the port wants SASL, which security.protocol leaves out (it offers {offered})"
@@ -112,7 +112,7 @@ def judged(connection: Connection, error: KafkaError) -> KafkaError:
     listens there next is asked anew, if it ends connections without a word.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
-        connection.record.suspicion = Suspicion.NONE
+        connection.record.suspect_of(Suspicion.NONE)
     if in_plaintext(connection) and isinstance(error, MalformedMessageError):
         return ended_in_handshake(connection.address)
     return error

@@ -65,7 +65,7 @@ class ConsumerEngine(ClientEngine):
         """`wall_clock` gives seconds since the epoch, for resets by duration alone."""
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
-        self.network.buffers.limit = config["fetch.max.bytes"] + BUFFER_SLACK
+        self.network.buffers.allow(config["fetch.max.bytes"] + BUFFER_SLACK)
         group_id: str | None = config["group.id"]
         self.subscription = SubscriptionState(
             config["auto.offset.reset"],
@@ -132,7 +132,7 @@ class ConsumerEngine(ClientEngine):
         self.assign([s.partition for s in states], {s.partition: s.until for s in states})
         for state in states:
             mine = self.subscription.get(state.partition)
-            mine.reset, mine.paused = state.reset, state.paused
+            mine.take_over(state)
             position, epoch = old.hand_over.settled(state)
             if position is not None:
                 mine.move_to(position, epoch)
@@ -147,7 +147,7 @@ class ConsumerEngine(ClientEngine):
             states = [s for s in states if s.reset != COMMITTED]
             if asked:
                 for state in asked:
-                    state.resetting = True
+                    state.look_up()
                 self.start(self.group.commits.look_up(asked))
                 if not states:
                     return True
@@ -160,7 +160,7 @@ class ConsumerEngine(ClientEngine):
                 self.subscription.fail(state, IllegalStateError(text), now)
                 self.fetcher.changed.notify()
                 continue
-            state.resetting = True
+            state.look_up()
             wanted[state.partition] = self._reset_timestamp(state)
             resets[state.partition] = (state, state.generation)
         if not wanted:
@@ -191,14 +191,12 @@ class ConsumerEngine(ClientEngine):
 
     def _reset_found(self, state: PartitionState, result: ListedOffset | KafkaError) -> None:
         by_duration = state.reset not in (EARLIEST, LATEST)
-        self.subscription.changes += 1
+        self.subscription.touch()
         if isinstance(result, KafkaError):
-            state.resetting = False
-            state.log_end = None
+            state.looked_up()
             self.subscription.fail(state, result, self.now)
         elif by_duration and state.log_end is None:
-            state.resetting = False  # the fetcher asks on in its next turn, for all at once
-            state.log_end = result.offset
+            state.looked_up(result.offset)  # the fetcher asks on in its next turn, for all at once
             return
         elif by_duration and state.log_end is not None and result.offset < 0:
             state.move_to(state.log_end)
@@ -209,7 +207,7 @@ class ConsumerEngine(ClientEngine):
 
     def out_of_range(self, state: PartitionState) -> None:
         """Have the next poll raise where a position is, and where the log begins and ends."""
-        state.fetch_offset = None  # nothing is asked meanwhile
+        state.fetch_from(None)  # nothing is asked meanwhile
         self.start(self._out_of_range(state, state.generation))
 
     def _out_of_range(self, state: PartitionState, generation: int) -> Flow[None]:
@@ -225,7 +223,7 @@ class ConsumerEngine(ClientEngine):
                 break
         if state.generation != generation or position is None:
             return
-        state.fetch_offset = position
+        state.fetch_from(position)
         error = NoSuchOffsetError(partition, position, log.get(BEGINNING), log.get(END))
         self.subscription.fail(state, error, self.now)
         self.fetcher.changed.notify()
@@ -249,9 +247,9 @@ class ConsumerEngine(ClientEngine):
     def _reset(self, state: PartitionState, deadline: float) -> Flow[None]:
         now = yield START
         while state.position is None and self.subscription.holds(state):
-            if state.error is not None:
-                error, state.error = state.error, None
-                self.subscription.changes += 1
+            error = state.take_error()
+            if error is not None:
+                self.subscription.touch()
                 raise error
             if now >= deadline:
                 raise self.timeout(f"position of {state.partition}", now)

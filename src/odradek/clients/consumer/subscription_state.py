@@ -161,6 +161,107 @@ class PartitionState:
         self.backoff.succeeded()
         self.losses = 0
 
+    # Fetching
+
+    def fetched(
+        self, next_offset: int | None, epoch: int | None, *, bytes_each: float, served: int
+    ) -> None:
+        """Batches came up to `next_offset`, None where only decoding shows where they end.
+
+        `epoch`: the leader epoch of the last record, where it is known.
+        """
+        self.served, self.offset_bytes = served, bytes_each
+        self.fetch_from(next_offset, epoch)
+
+    def there(self, log_end: int | None = None) -> None:
+        """A leader answered for it; the log ends there, as far as it said."""
+        self.missing_since = None
+        if log_end is not None and log_end >= 0:
+            self.seen_end = log_end
+
+    def missed(self, now: float) -> float:
+        """It isn't there; since when."""
+        if self.missing_since is None:
+            self.missing_since = now
+        return self.missing_since
+
+    def identify(self, topic_id: bytes) -> bytes:
+        """Note the id of its topic; gives the id that it had before (KIP-516)."""
+        before, self.topic_id = self.topic_id, topic_id
+        return before
+
+    def ask_whole(self, needed: int, *, again: bool) -> None:
+        """Its next batch is larger than the usual limit; `again`: all of it was asked for once."""
+        self.max_bytes, self.cut_short, self.served = needed, again, 0
+        self.oversized = self.oversized or again
+
+    def ask_as_usual(self) -> None:
+        """Its next batch came whole, or asking for it doesn't help."""
+        self.max_bytes, self.cut_short = None, False
+
+    def doubt_size(self, oversized: bool) -> None:
+        """Whether an answer may have been too large because of it."""
+        self.oversized = oversized
+
+    def fetch_from(self, offset: int | None, epoch: int | None = None) -> None:
+        """The offset to ask for next, None for nothing; `epoch`: of the record before it."""
+        self.fetch_offset = offset
+        if epoch is not None:
+            self.fetch_epoch = epoch
+
+    def asked_in(self, request: FetchRequestState | None) -> None:
+        """It stands in this request; None: in none any more."""
+        self.asked = request
+
+    def read_from(self, replica: ReadReplica | None) -> None:
+        """Read this replica; None: the leader."""
+        self.replica = replica
+
+    def checked(self, leader_epoch: int) -> None:
+        """The log under this leader epoch has what was fetched (KIP-320)."""
+        self.checked_under = leader_epoch
+
+    # Its position
+
+    def pass_over(self, position: int, epoch: int | None) -> None:
+        """Rows were handed out; `epoch`: of the last of them, where it is known."""
+        self.position = position
+        if epoch is not None:
+            self.position_epoch = epoch
+
+    def put_back(self, position: int | None, epoch: int) -> None:
+        """What was on its way to the caller didn't get there."""
+        self.position, self.position_epoch = position, epoch
+
+    def looked_up(self, log_end: int | None = None) -> None:
+        """A reset has had its answer: where the log ends, if it only asked for that."""
+        self.resetting, self.log_end = False, log_end
+
+    def look_up(self) -> None:
+        """A reset is under way."""
+        self.resetting = True
+
+    def reset_by(self, policy: str) -> None:
+        """What a reset does from now on."""
+        self.reset = policy
+
+    def take_over(self, old: PartitionState) -> None:
+        """Go on as the state of another engine, positions apart."""
+        self.reset, self.paused = old.reset, old.paused
+
+    def take_error(self) -> KafkaError | None:
+        """What somebody is told now; nobody else will be."""
+        error, self.error = self.error, None
+        return error
+
+    def committed_at(self, offset: int) -> None:
+        """The group has this offset."""
+        self.committed = offset
+
+    def unsay(self) -> None:
+        """The caller's own commit failed: it is told, and chooses again."""
+        self.said = None
+
     def say(self, offset: OffsetAndMetadata) -> None:
         """The caller commits this."""
         consumed, position = self.consumed, self.position
@@ -271,6 +372,10 @@ class SubscriptionState:
         return PartitionState(partition, self._first, Backoff(self._retry, self._rng))
 
     # What a group does
+
+    def touch(self) -> None:
+        """Something changed that may make another partition worth a fetch."""
+        self.changes += 1
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign these as well; the others aren't touched."""
@@ -402,7 +507,7 @@ class SubscriptionState:
         self.policy_reset(state)
         state.losses = before + 1
         if before:
-            state.backoff.failures = before - 1
+            state.backoff.go_on(before - 1)
             state.backoff.failed(now)
 
     @property

@@ -70,7 +70,7 @@ def authenticate(
     first = yield from next_token(network, connection, mechanism, talk, deadline)
     lifetime, began = yield from exchange(network, connection, mechanism, talk, first, deadline)
     if lifetime > 0.0:
-        connection.session = SaslSession(lifetime, began, network.rng)
+        connection.has_session(SaslSession(lifetime, began, network.rng))
     return network.engine.now
 
 
@@ -116,10 +116,9 @@ def next_token(
         call = network.engine.call(
             wanted.function, wanted.arguments, deadline=deadline, where="worker"
         )
-        connection.works_outside = True
+        connection.outside(True, network.engine.now)
         yield Wait((call,))
-        connection.works_outside = False
-        connection.last_received = network.engine.now  # silence counts from here on
+        connection.outside(False, network.engine.now)
         if connection.ended:
             talk.close()
             raise DisconnectedError("the connection was lost meanwhile")
@@ -213,7 +212,7 @@ def _ask(
     version = connection.version_for(type(body))
     used = connection.last_used
     request = network.send_version(connection, body, version, now, past_the_gate=True)
-    connection.last_used = used  # authenticating again keeps no idle connection open
+    connection.uses_nothing(used)  # authenticating again keeps no idle connection open
     yield Wait((request.reply,))
     return cast("M", request.reply.result())
 

@@ -36,14 +36,14 @@ def reauthenticate(
     now = yield START
     try:
         talk, first = yield from _first_token(network, connection, mechanism, session, now)
-        session.gated = True
+        session.shut()
         while len(connection.in_flight) and not session.held:
             yield Wait((network.changed,))
             if connection.ended:
                 return
         began = network.engine.now
         yield from shake_hands(network, connection, mechanism, again=True)
-        session.begun_at = network.engine.now  # the broker's second began before its answer
+        session.began(network.engine.now)  # the broker's second began before its answer
         deadline = network.engine.now + network.request_timeout
         lifetime, sent_at = yield from exchange(
             network, connection, mechanism, talk, first, deadline
@@ -55,7 +55,6 @@ def reauthenticate(
         return
     now = network.engine.now
     session.renewed(lifetime, sent_at)
-    session.gated = session.renewing = False
     network.events.emit(
         now,
         "reauthenticated",

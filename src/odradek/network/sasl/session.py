@@ -38,12 +38,25 @@ class SaslSession:
 
     def renewed(self, lifetime: float, began: float) -> None:
         """The broker takes requests for so long, counted from `began`; 0: for ever."""
+        self.gated = self.renewing = False
         if lifetime <= 0.0:
             self.due_at = self.ends_at = math.inf
             return
         share = EARLIEST + (LATEST - EARLIEST) * self._rng.random()
         self.due_at = max(began + lifetime * share, self.begun_at + LEAST_BETWEEN)
         self.ends_at = began + lifetime
+
+    def renews(self) -> None:
+        """The connection authenticates again, or gets its credentials for that."""
+        self.due_at, self.renewing = math.inf, True
+
+    def shut(self) -> None:
+        """Requests wait from now on."""
+        self.gated = True
+
+    def began(self, now: float) -> None:
+        """The broker has taken up the new authentication."""
+        self.begun_at = now
 
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
         """Whether a request has to wait: brokers look at the clock when they come to it.

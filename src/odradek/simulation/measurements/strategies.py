@@ -244,7 +244,7 @@ class JavaUpdater(MetadataUpdater):
         self._last_refresh = now
         self.due_since = self.unavailable_since = None
         if self.current is not None:
-            self.current.ended, self.current.address = now, asked.connection.address
+            self.current.end(now, asked.connection.address)
             self.current = None
         self._events.emit(
             now,

@@ -180,9 +180,9 @@ class CompletedFetch:
             if not self.valid or self.state.paused or decoded is None:
                 return EMPTY
             self._row += columns.count
-            self.state.position = decoded.next_offset_after(self._row)
-            if columns.count and self._epochs:
-                self.state.position_epoch = self._epoch_at(columns.offset_at(columns.count - 1))
+            known = columns.count and self._epochs
+            epoch = self._epoch_at(columns.offset_at(columns.count - 1)) if known else None
+            self.state.pass_over(decoded.next_offset_after(self._row), epoch)
         self._let_go()
         return columns
 

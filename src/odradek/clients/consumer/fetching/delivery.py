@@ -171,7 +171,7 @@ class Delivery:
         if subscription.hand_over:
             with self._lock:
                 if subscription.hand_over.take_back(self._fetcher.waiting.holds):
-                    subscription.changes += 1
+                    subscription.touch()
 
     def handed_over(self) -> None:
         """The caller has what the call took: to be said when nothing can come between any more."""
@@ -239,7 +239,7 @@ class Delivery:
         with self._lock:
             self._subscription.hand_over.forget(state)
             self._fetcher.discard(entry, failure, now)
-            state.error = None
+            state.take_error()
         raise failure from error
 
     # The event that says that records flow again

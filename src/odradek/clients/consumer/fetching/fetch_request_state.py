@@ -81,9 +81,25 @@ class FetchRequestState:
         name = (topic.name, partition.partition)
         self.wanted[key] = (partition.leader_epoch, offset, most)
         self.parts[name] = (state, state.generation, offset, key)
-        state.asked = self
+        state.asked_in(self)
         if state.backoff.failures or state.missing_since is not None:
             self._doubtful[name] = None
+
+    def sent(self, *, leaders_only: bool) -> None:
+        """The next request is out."""
+        self.under_way, self.leaders_only = True, leaders_only
+
+    def ended(self) -> None:
+        """It was answered, or is lost."""
+        self.under_way = False
+
+    def outdate(self) -> None:
+        """The metadata has changed since the request under way was sent."""
+        self.outdated = True
+
+    def doubts(self, state: PartitionState | None) -> None:
+        """What is asked for alone, because of an answer that was too large."""
+        self.doubted = state
 
     def least(self, usual: int) -> int:
         """Bytes that brokers wait for before they answer.
@@ -115,7 +131,7 @@ class FetchRequestState:
         self._doubtful.pop(name, None)
         if state.asked is not self:
             return None
-        state.asked = None
+        state.asked_in(None)
         return (state, offset) if state.generation == generation else None
 
     def release_all(self) -> list[PartitionState]:

@@ -164,7 +164,7 @@ class Fetcher:
                 if asked.address not in here:
                     del self._asked[asked.address]
                 continue
-            asked.outdated = True
+            asked.outdate()
             for key, (state, *_) in list(asked.parts.items()):
                 partition = snapshot.partition(*key)
                 if partition is not None:
@@ -208,7 +208,7 @@ class Fetcher:
                     if state.fetch_epoch >= 0 or made_anew(state, partition.leader_epoch):
                         unchecked.append((state, partition))
                         continue
-                    state.checked_under = partition.leader_epoch
+                    state.checked(partition.leader_epoch)
                 groups.setdefault(broker.address, []).append((state, topic, partition))
         if unchecked:
             self._wake_at = min(self._wake_at, self._truncation.check(unchecked, snapshot, now))
@@ -229,19 +229,18 @@ class Fetcher:
 
     def _missing(self, state: PartitionState, now: float) -> bool:
         """Note that a topic or partition isn't there; after default.api.timeout.ms poll raises."""
-        if state.missing_since is None:
-            state.missing_since = now
-        if now < state.missing_since + self._missing_limit:
+        since = state.missed(now)
+        if now < since + self._missing_limit:
             return False
-        text = f"{state.partition} hasn't been there for {now - state.missing_since:.0f} s"
-        state.missing_since = None
+        text = f"{state.partition} hasn't been there for {now - since:.0f} s"
+        state.there()
         self._subscription.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
         self.changed.notify()
         return True
 
     def _same_topic(self, state: PartitionState, topic: Topic, partition: Partition) -> bool:
         """KIP-516: a topic with another id is another topic, whose offsets begin anew."""
-        before, state.topic_id = state.topic_id, topic.topic_id
+        before = state.identify(topic.topic_id)
         if before in (NO_ID, topic.topic_id) or topic.topic_id == NO_ID:
             return True
         logger.warning("the id of topic %s is %s now", topic.name, topic.uuid)
@@ -266,7 +265,7 @@ class Fetcher:
             return False
         asked.forget_moved(self._subscription.changes)
         doubted = [part for part in parts if part[0].oversized]
-        asked.doubted = doubted[0][0] if doubted else None
+        asked.doubts(doubted[0][0] if doubted else None)
         if doubted:
             parts = doubted[:1]  # the others are next
         if asked.nameless or any(topic.topic_id == NO_ID for _, topic, _ in parts):
@@ -291,8 +290,7 @@ class Fetcher:
             rack_id=self._replicas.rack(now),
         )
         asked.session.fill(body, asked.wanted, version)
-        asked.under_way = True
-        asked.leaders_only = self._replicas.leaders_only(now)
+        asked.sent(leaders_only=self._replicas.leaders_only(now))
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
         request.reply.when_done(lambda reply: self._answered(asked, reply))
@@ -303,7 +301,7 @@ class Fetcher:
     def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
         self._settled = None
-        asked.under_way = False
+        asked.ended()
         if reply.error is not None:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
@@ -320,7 +318,7 @@ class Fetcher:
             return
         asked.session.answered(response.session_id)
         if asked.doubted is not None:
-            asked.doubted.oversized = False
+            asked.doubted.doubt_size(False)
         brokers = [
             Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
         ]
@@ -332,7 +330,7 @@ class Fetcher:
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
         for state in asked.without_news():
-            state.missing_since = None
+            state.there()
             state.fetched_well()
         if asked.outdated or not asked.session.id:
             asked.release_all()
@@ -356,13 +354,13 @@ class Fetcher:
         guilty = states if len(states) == 1 else [s for s in states if s.oversized]
         if not guilty:
             for state in states:
-                state.oversized = True
+                state.doubt_size(True)
             return
         for state in guilty:
             limit, at = self._engine.network.frame_limit, state.fetch_offset or 0
             failure = FetchTooLargeError(state.partition, at, error.size, limit)
             self._subscription.fail(state, failure, now)
-            state.oversized = True
+            state.doubt_size(True)
         self.changed.notify()
 
     def _take(
@@ -379,9 +377,7 @@ class Fetcher:
                 self._check.doubt(asked.address, now)
             self._failed(state, offset, data, brokers, now)
             return
-        state.missing_since = None
-        end = data.last_stable_offset if self._isolation else data.high_watermark
-        state.seen_end = end if end >= 0 else state.seen_end
+        state.there(data.last_stable_offset if self._isolation else data.high_watermark)
         node, address = data.preferred_read_replica, asked.address
         sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)
@@ -395,7 +391,7 @@ class Fetcher:
         if found.size == 0 and found.needed is not None:
             self._cut(state, offset, found.needed, len(records), now)
             return
-        state.max_bytes, state.cut_short = None, False
+        state.ask_as_usual()
         if found.next_offset <= offset and not found.odd:
             self._retry(state, KafkaError(f"no record at or after {offset}"), now)
             return
@@ -414,12 +410,13 @@ class Fetcher:
             limits=self._limits,
         )
         self._served += 1
-        state.served = self._served
-        if found.next_offset > offset:
-            state.offset_bytes = entry.size / (found.next_offset - offset)
-        state.fetch_offset = None if found.odd else found.next_offset
-        if found.epochs:
-            state.fetch_epoch = found.epochs[-1][1]
+        count = found.next_offset - offset
+        state.fetched(
+            None if found.odd else found.next_offset,
+            found.epochs[-1][1] if found.epochs else None,
+            bytes_each=entry.size / count if count > 0 else state.offset_bytes,
+            served=self._served,
+        )
         self.waiting.add(entry)
         self.changed.notify()
 
@@ -433,11 +430,9 @@ class Fetcher:
         before, limit = state.max_bytes, self._engine.network.frame_limit
         whole = before is not None and before >= needed
         if needed <= limit and not (whole and state.cut_short):
-            state.max_bytes, state.cut_short = needed, whole
-            state.oversized = state.oversized or whole
-            state.served = 0
+            state.ask_whole(needed, again=whole)
             return
-        state.max_bytes, state.cut_short = None, False
+        state.ask_as_usual()
         failure: KafkaError
         if needed > limit:
             failure = FetchTooLargeError(state.partition, offset, needed, limit)
@@ -526,5 +521,5 @@ class Fetcher:
     def skip(self, entry: CompletedFetch, position: int) -> None:
         """Go on elsewhere, as a seek does: asked anew, brokers say which transactions count."""
         self.waiting.drop(entry)
-        self._subscription.changes += 1
+        self._subscription.touch()
         entry.state.move_to(min(position, entry.state.until))

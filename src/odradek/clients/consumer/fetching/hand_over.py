@@ -77,9 +77,9 @@ class HandOver:
                 continue
             if before.entry.valid and waits(before.entry):
                 before.entry.put_back(before.progress)
-                state.position, state.position_epoch = before.position, before.epoch
+                state.put_back(before.position, before.epoch)
             else:
-                state.position, state.position_epoch = before.position, before.epoch
+                state.put_back(before.position, before.epoch)
                 state.fetch_again()
                 again = True
         self.done()

@@ -68,7 +68,7 @@ class ReadReplicas:
         )
         gone = leader is None or found is None or replica.id in partition.offline
         if gone or not led_as_before or now >= replica.until:
-            state.replica = None
+            state.read_from(None)
             return leader
         return found
 
@@ -98,7 +98,7 @@ class ReadReplicas:
             self._leaders_until = now + LEADERS_ONLY
             return True
         until = now + self._max_age
-        state.replica = ReadReplica(node, until, partition.leader, partition.leader_epoch)
+        state.read_from(ReadReplica(node, until, partition.leader, partition.leader_epoch))
         return True
 
     def _down(self, broker: Broker) -> bool:
@@ -111,7 +111,7 @@ class ReadReplicas:
         """Go back to the leaders of those that are read elsewhere; say whether there are any."""
         found = [s for s in states if s.replica is not None]
         for state in found:
-            state.replica = None
+            state.read_from(None)
         if found:
             self._leaders_until = now + LEADERS_ONLY
         return bool(found)
@@ -125,6 +125,6 @@ class ReadReplicas:
             broker = None if state.replica is None else snapshot.brokers.get(state.replica.id)
             if broker is not None and broker.address == connection.address:
                 self.give_up((state,), now)
-                self._subscription.changes += 1
+                self._subscription.touch()
                 if state.asked is not None:
                     state.asked.release((state.partition.topic, state.partition.partition))

@@ -153,7 +153,7 @@ class TruncationCheck:
                 for t in response.topics
                 for p in t.partitions
             }
-        self._subscription.changes += 1
+        self._subscription.touch()
         for state, question in parts:
             if self._asked.get(state) != question:
                 continue  # somebody else has been asked since
@@ -184,8 +184,8 @@ class TruncationCheck:
             self._engine.fetcher.changed.notify()
 
     def _good(self, state: PartitionState, question: Question) -> None:
-        state.checked_under = question.leader_epoch
-        self._subscription.changes += 1
+        state.checked(question.leader_epoch)
+        self._subscription.touch()
 
     def _judge(
         self, state: PartitionState, question: Question, answer: EpochEndOffset, now: float
@@ -215,7 +215,7 @@ class TruncationCheck:
         """
         logger.warning("topic %s was deleted and made anew", state.partition.topic)
         if self._subscription.policy == NONE:
-            state.checked_under = epoch
+            state.checked(epoch)
             self._engine.out_of_range(state)
         else:
             self._subscription.policy_reset(state, EARLIEST)
@@ -239,4 +239,4 @@ class TruncationCheck:
             self._subscription.policy_reset(state)
         else:
             state.move_to(answer.end_offset, answer.leader_epoch)
-            self._subscription.changes += 1
+            self._subscription.touch()

@@ -139,8 +139,8 @@ class WaitingRecords:
             room = left <= 0 or before > self._share >= left
         state = entry.state
         if entry.valid and state.fetch_offset is None:
-            state.fetch_offset = state.position  # what follows wasn't known until it was decoded
-            state.fetch_epoch = state.position_epoch
+            # What follows wasn't known until it was decoded.
+            state.fetch_from(state.position, state.position_epoch)
             room = True
         if room:
             self._room_made = True
@@ -182,7 +182,7 @@ class WaitingRecords:
         for state in subscription.partitions.values():
             if state.position is not None:
                 state.fetch_again()
-        subscription.changes += 1
+        subscription.touch()
         self.clear()
         self._seen = (subscription.changes, subscription.pauses)
         self._room_made = True

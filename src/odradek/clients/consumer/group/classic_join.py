@@ -73,6 +73,10 @@ class Joining:
         """What was assigned last, and in which generation: assignors want to know."""
         self.last_generation = NO_GENERATION
 
+    def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
+        """What the member was assigned last, in which generation: sticky assignors are told."""
+        self.last, self.last_generation = assigned, generation
+
     def join(self, topics: Sequence[str], reason: str) -> Flow[JoinGroupResponse]:
         """Join, for as long as it takes: until all members have come, or the group is there."""
         yield START

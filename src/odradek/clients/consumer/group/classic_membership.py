@@ -213,7 +213,7 @@ class ClassicMembership:
     def _take(self, assigned: tuple[TopicPartition, ...], topics: list[str]) -> Flow[None]:
         """Own what is assigned, and nothing else."""
         group, joining = self._group, self._joining
-        joining.last, joining.last_generation = assigned, self.generation
+        joining.took(assigned, self.generation)
         given, subscribed = set(assigned), set(topics)
         wanted = [p for p in sorted(given) if p.topic in subscribed]
         gone = [p for p in group.owned() if p not in given]

@@ -36,6 +36,10 @@ class Heartbeats:
         self._topics: list[str] | None = None
         self._pattern: str | None = None
 
+    def say_all(self) -> None:
+        """The next heartbeat says everything: what the last one said may be lost."""
+        self.full = True
+
     def choose_id(self, rng: Rng) -> None:
         """A random UUID, from the client's own generator."""
         octets = bytes(int(rng.random() * 256) for _ in range(16))

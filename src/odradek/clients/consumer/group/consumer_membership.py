@@ -135,7 +135,7 @@ class ConsumerMembership:
                 now, "group", what=self._group.group_id, state=self._state, event="heartbeat",
                 why=reason,
             )  # fmt: skip
-            self._beats.full = True
+            self._beats.say_all()
             self._wake()
 
     def hold(self, now: float) -> None:
@@ -194,7 +194,7 @@ class ConsumerMembership:
             )
         except KafkaError as error:
             now = self._engine.now
-            self._beats.full = True  # the answer may have been lost, and with it an assignment
+            self._beats.say_all()  # the answer may have been lost, and with it an assignment
             if self._state in MEMBER:
                 yield from self._failed(error, now)
             return now
@@ -205,7 +205,7 @@ class ConsumerMembership:
 
     def _request(self, _: float) -> ConsumerGroupHeartbeatRequest:
         if self._tries:
-            self._beats.full = True
+            self._beats.say_all()
         self._tries += 1
         self._soon = False
         self._introduced = True

@@ -143,7 +143,7 @@ class GroupCommits:
         def accepted(partition: TopicPartition, offset: OffsetAndMetadata) -> None:
             state = states[partition]
             if state is not None:
-                state.committed = offset.offset
+                state.committed_at(offset.offset)
                 done.add(partition)
 
         done: set[TopicPartition] = set()
@@ -165,7 +165,7 @@ class GroupCommits:
                 if state is None or state.said is None or partition in done:
                     continue
                 if state.said[0] is chosen[partition]:
-                    state.said = None  # the caller is told, and chooses again
+                    state.unsay()
         return chosen
 
     def commit_and_tell(
@@ -248,8 +248,8 @@ class GroupCommits:
             state = wanted[partition][0] if still(partition) else None
             del wanted[partition]
             if state is not None:
-                state.resetting = False
-                subscription.changes += 1
+                state.looked_up(state.log_end)
+                subscription.touch()
             return state
 
         def told(partition: TopicPartition, found: OffsetAndMetadata | KafkaError | None) -> bool:
@@ -267,10 +267,10 @@ class GroupCommits:
                 refused = True
                 subscription.fail(state, found, self._group.engine.now)
             elif found is None:
-                state.reset = subscription.policy
+                state.reset_by(subscription.policy)
             else:
                 state.move_to(found.offset, found.leader_epoch)
-                state.committed = found.offset
+                state.committed_at(found.offset)
             subscription.changed.notify()
             self._group.engine.fetcher.changed.notify()
             return True
