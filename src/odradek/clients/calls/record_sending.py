@@ -25,6 +25,12 @@ DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 F = TypeVar("F")
 
 
+class Never:
+    """Where each record needs the lock, and a look at its size."""
+
+    here = False
+
+
 class RecordSending(Generic[F]):
     """The `send` of a producer; not made directly."""
 
@@ -43,8 +49,7 @@ class RecordSending(Generic[F]):
         self._lanes = calls.lanes
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        self._process = calls.process
-        self._lock_free = calls.lock_free
+        self._free = calls.process if calls.lock_free else Never()
 
     def _lane(self, name: str) -> TopicLane | None:
         """Carry out `ProducerCalls.lane`."""
@@ -115,7 +120,7 @@ class RecordSending(Generic[F]):
                 elif type(partition) is not int:
                     partition = partition_number("partition", partition)
                 batch = lane.open.get(partition)
-                if batch is not None and self._lock_free and self._process.here:
+                if batch is not None and self._free.here:
                     index = batch.append(key, value, headers, at)
                     if index is not None:
                         made = self._future
