@@ -296,7 +296,7 @@ class Watched:
     @property
     def ended(self) -> bool:
         """The broker is through with it."""
-        return self._over or (self._session is not None and self._session.ended)
+        return self._over or self._session is None or self._session.ended
 
     @property
     def idle(self) -> bool:
@@ -322,7 +322,6 @@ class Watched:
     def left(self) -> None:
         """The client has closed the connection."""
         self._address.open.pop(self, None)
-        self._over = self._session is None
         if self._session is not None:
             self._session.left()
 
