@@ -51,12 +51,14 @@ def assembled(
     if real and config["events.topic"]:
         from odradek.runtime.events.event_topic import EventTopic
 
-        made.event_topic = topic = EventTopic(config, producer)
+        topic = EventTopic(config, producer)
+        made.publishes_to(topic)
         made.listen(topic.queue)
         made.close_events.append(topic.queue.close)
     host.attach(made.engine)
     if real:
         what = (kind, config["client.id"], host, made.engine, made.writes, made.close_timeout)
-        made.left_open = left_open = Opened(*what, *made_at())
+        left_open = Opened(*what, *made_at())
+        made.watched_by(left_open)
         opened(client, left_open)
     return made

@@ -69,7 +69,7 @@ def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
 def shown_by(producer: Producer) -> tuple[str, str]:
     mechanism = producer._engine.network.mechanism
     assert isinstance(mechanism, Plain)
-    return mechanism.credentials.username, mechanism.credentials.password.reveal()
+    return mechanism._credentials.username, mechanism._credentials.password.reveal()
 
 
 def test_another_cluster_for_the_events() -> None:

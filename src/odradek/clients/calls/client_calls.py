@@ -75,6 +75,14 @@ class ClientCalls(Generic[E]):
         self._listeners: list[Listener] = []
         self.engine.events.surface = host.surface
 
+    def publishes_to(self, topic: CredentialsShown) -> None:
+        """The topic of its events: credentials that are replaced are told to it."""
+        self.event_topic = topic
+
+    def watched_by(self, left_open: LeftOpen) -> None:
+        """Who acts if nobody closes the client."""
+        self.left_open = left_open
+
     def use(self, mechanism: Mechanism | None) -> None:
         """Authenticate by this from the first connection on."""
         self.engine.network.mechanism = mechanism

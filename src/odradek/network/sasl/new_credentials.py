@@ -18,4 +18,4 @@ def replace_credentials(mechanism: Mechanism | None, username: str, password: Se
     if not isinstance(mechanism, Plain | Scram):
         name = "no SASL" if mechanism is None else mechanism.name
         raise IllegalStateError(f"this client has {name}: no name and password to replace")
-    mechanism.credentials = Credentials(username, password)
+    mechanism.use(Credentials(username, password))

@@ -59,14 +59,9 @@ class Scram:
         self._random_bytes = random_bytes
         self._salted: dict[tuple[bytes, int], bytes] = {}
 
-    @property
-    def credentials(self) -> Credentials:
-        """Whose they are."""
-        return self._credentials
-
-    @credentials.setter
-    def credentials(self, new: Credentials) -> None:
-        self._credentials = new
+    def use(self, credentials: Credentials) -> None:
+        """From the next conversation on, use others."""
+        self._credentials = credentials
         self._salted = {}
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:

@@ -38,11 +38,11 @@ def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
     scram = rfc_7677()
     assert talk(scram, [FIRST, FINAL]) == talk(scram, [FIRST, FINAL])
     assert len(scram._salted) == 1
-    scram.credentials = Credentials("user", Secret("another"))
+    scram.use(Credentials("user", Secret("another")))
     with pytest.raises(ServerNotTrustedError, match="signature"):
         talk(scram, [FIRST, FINAL])
     assert len(scram._salted) == 0, "what proved nothing isn't kept"
-    scram.credentials = Credentials("user", Secret("pencil"))
+    scram.use(Credentials("user", Secret("pencil")))
     for n in range(KEPT + 3):
         scram._salted[b"%d" % n, 4096] = b""
     talk(scram, [FIRST, FINAL])
