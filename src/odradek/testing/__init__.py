@@ -34,7 +34,7 @@ _HOME = {
     "ClusterStartError": "odradek.testing.errors",
     "FakeCluster": "odradek.testing.fake_cluster",
     "FrontDoor": "odradek.testing.front_door",
-    "Identity": "odradek.testing.authority",
+    "KeyAndCertificate": "odradek.testing.authority",
     "JarsError": "odradek.testing.errors",
     "JavaNotFoundError": "odradek.testing.errors",
     "KafkaSimulation": "odradek.testing.simulated",

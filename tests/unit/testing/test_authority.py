@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from odradek.testing import Authority, Identity, java_home
+from odradek.testing import Authority, KeyAndCertificate, java_home
 from odradek.testing.authority import STORE_PASSWORD
 
 DAY = datetime.timedelta(days=1)
@@ -22,7 +22,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def server(identity: Identity, authority: Authority | None = None) -> ssl.SSLContext:
+def server(identity: KeyAndCertificate, authority: Authority | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.certificate, identity.key)
     if authority is not None:
@@ -31,7 +31,7 @@ def server(identity: Identity, authority: Authority | None = None) -> ssl.SSLCon
     return context
 
 
-def client(authority: Authority, identity: Identity | None = None) -> ssl.SSLContext:
+def client(authority: Authority, identity: KeyAndCertificate | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority.certificate))
     if identity is not None:
         context.load_cert_chain(identity.both)
