@@ -327,14 +327,6 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         f"{SIGNALS}::test_an_interrupted_wait_for_room_leaves_the_line",
     ),
     broken(
-        "send() waits for room as if it hadn't waited for the topic",
-        "R-RT-2",
-        "clients/calls/producer_calls.py",
-        "deadline = deadline or now +",
-        "deadline = now +",
-        "tests/simulation/test_producer.py",
-    ),
-    broken(
         "a callback closes its producer, and what is left is given up",
         "R-HO-2",
         "clients/calls/producer_calls.py",

@@ -17,10 +17,12 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
 OF_TODAY: dict[int, tuple[int, int]] = {}
-BY_NAME = {0: (3, 12), 1: (4, 12)}
-BEFORE_2_8 = {0: (3, 8), 1: (4, 11), 60: (0, -1)}
+BEFORE_4_4 = {18: (0, 4)}
+"""Nobody is refused for meaning another cluster (KIP-1242): it has to be asked."""
+BY_NAME = {0: (3, 12), 1: (4, 12), **BEFORE_4_4}
+BEFORE_2_8 = {0: (3, 8), 1: (4, 11), 60: (0, -1), **BEFORE_4_4}
 """DescribeCluster isn't spoken: whose a connection is must be asked by Metadata."""
-WITHOUT_IDS = {3: (0, 9)}
+WITHOUT_IDS = {3: (0, 9), **BEFORE_4_4}
 """Metadata gives no ids, so what would go by them goes by name."""
 VERSIONS = pytest.mark.parametrize(
     "versions",
