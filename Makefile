@@ -17,7 +17,7 @@ kernel: ## compile the record kernels in place, where their sources have changed
 demo: setup ## flights through a dying cluster: real Kafka, real Spark
 	@$(BIN)/odradek demo $(ARGS)
 
-test: setup ## all suites, side by side (SUITES="unit simulation" for some, or "--in-turn")
+test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-side on four processors)
 	@$(BIN)/python tools/run_tests.py $(SUITES)
 
 quick: ## unit tests, spec cases and house rules: for the loop of an edit, within a minute

@@ -1,8 +1,8 @@
-"""`make test`: runs the suites side by side, prints each when it ends, and adds up what they say.
+"""`make test`: runs one suite after another, prints each when it ends, and adds up what they say.
 
-Suites that mostly wait for brokers, those that wait for Spark, and those that only compute have a
-lane each: a lane's suites run one after another, the lanes beside each other, so that who computes
-has the processor while others wait. `--in-turn` runs everything in one lane, for small machines.
+`--side-by-side` is for machines with more than two processors: suites that mostly wait for brokers,
+those that wait for Spark, and those that only compute have a lane each then, and lanes run beside
+each other. On two processors tests with time limits would fail at times (load 20).
 
 The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
 suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument(
         "suites", nargs="*", help=f"of {', '.join(SUITES)} (default: all), or quick"
     )
-    parser.add_argument("--in-turn", action="store_true", help="one suite after the other")
+    parser.add_argument("--side-by-side", action="store_true", help="for four processors or more")
     own, rest = sys.argv[1:], []
     if "--" in own:
         own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
@@ -265,7 +265,8 @@ def main() -> None:
     if unknown := [name for name in names if name not in SUITES]:
         parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
     set_up(names)
-    lanes = [names] if wanted.in_turn else [[n for n in lane if n in names] for lane in LANES]
+    beside = wanted.side_by_side
+    lanes = [[n for n in lane if n in names] for lane in LANES] if beside else [names]
     run = Run(rest)
     start = time.monotonic()
     run.all([lane for lane in lanes if lane])

@@ -290,7 +290,7 @@ class HostNameMismatchError(TlsError):
 
     sticky, retriable = True, False
     usual_cure = (
-        "Use a name that stands in the certificate in bootstrap.servers (and in the broker's "
+        "Use a name that is in the certificate in bootstrap.servers (and in the broker's "
         "advertised.listeners), or have a certificate made for this one: names count as "
         "subjectAltName, a common name (CN) alone doesn't."
     )

@@ -66,10 +66,10 @@ def test_a_changed_password_reaches_the_events_producer_at_any_time() -> None:
             sink.close(0.0)
 
 
-def shown_by(producer: Producer) -> tuple[str, str]:
-    mechanism = producer._engine.network.mechanism
-    assert isinstance(mechanism, Plain)
-    return mechanism._credentials.username, mechanism._credentials.password.reveal()
+def shown_by(producer: Producer) -> tuple[str | None, str]:
+    network = producer._engine.network
+    assert isinstance(network.mechanism, Plain)
+    return network.user, network.mechanism.credentials.password.reveal()
 
 
 def test_another_cluster_for_the_events() -> None:

@@ -21,15 +21,15 @@ class Plain:
     name = "PLAIN"
 
     def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
+        self.credentials = credentials
 
     def use(self, credentials: Credentials) -> None:
         """From the next conversation on, use others."""
-        self._credentials = credentials
+        self.credentials = credentials
 
     def conversation(self, address: Address, rng: Rng) -> Conversation:
         """One token; the broker's answer has none."""
-        credentials = self._credentials
+        credentials = self.credentials
         if "\0" in credentials.username or "\0" in credentials.password.reveal():
             raise CredentialsRefusedError(
                 "PLAIN can't carry a zero character in sasl.username or sasl.password"

@@ -59,6 +59,11 @@ class Scram:
         self._random_bytes = random_bytes
         self._salted: dict[tuple[bytes, int], bytes] = {}
 
+    @property
+    def credentials(self) -> Credentials:
+        """Whose they are."""
+        return self._credentials
+
     def use(self, credentials: Credentials) -> None:
         """From the next conversation on, use others."""
         self._credentials = credentials

@@ -39,6 +39,7 @@ def test_a_salted_password_is_kept_and_forgotten_with_its_credentials() -> None:
     assert talk(scram, [FIRST, FINAL]) == talk(scram, [FIRST, FINAL])
     assert len(scram._salted) == 1
     scram.use(Credentials("user", Secret("another")))
+    assert scram.credentials.password == Secret("another")
     with pytest.raises(ServerNotTrustedError, match="signature"):
         talk(scram, [FIRST, FINAL])
     assert len(scram._salted) == 0, "what proved nothing isn't kept"
