@@ -58,7 +58,7 @@ def simulated_client(
         config.setdefault("bootstrap_servers", cluster.bootstrap_servers)
         client = on_host(host, facade, **config)
         assert host.events is not None
-        checkers.watch(host.events, client._config)
+        checkers.watch(host.events, client._calls.config)
         clients.append(client)
         return client
 

@@ -56,7 +56,7 @@ class Admin(Client[AdminEngine]):
 
         Raises `ConfigurationError`.
         """
-        super().__init__(config, lambda _: background, _engine)
+        super().__init__(config, lambda _: flag("background", background), _engine)
 
     def create_topics(
         self,

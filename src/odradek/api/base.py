@@ -23,7 +23,7 @@ from odradek.network.flow import Flow
 from odradek.network.host import Host
 from odradek.runtime.assembly import assembled
 from odradek.runtime.hosts.caller import carried_out
-from odradek.runtime.hosts.host_sources import hosts_from
+from odradek.runtime.hosts.host_sources import hosts_from, only_here
 
 if TYPE_CHECKING:
     from odradek.api.producer import Producer
@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 def on_host(host: Host, make: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
     """Make a client, `make(*arguments, **keywords)`, on a host that is there: a simulated one."""
-    with hosts_from(lambda config: host):
+    with hosts_from(only_here(host)):
         return make(*arguments, **keywords)
 
 

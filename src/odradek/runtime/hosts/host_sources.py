@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 
 from odradek.common.config import Config
 from odradek.network.host import Host
@@ -28,6 +29,12 @@ def hosts_from(source: HostSource) -> Iterator[None]:
         yield
     finally:
         _sources.remove(source)
+
+
+def only_here(host: Host) -> HostSource:
+    """A host for clients that this thread makes; other threads' get theirs as ever."""
+    own = get_ident()
+    return lambda config: host if get_ident() == own else None
 
 
 def host_from_sources(config: Config) -> Host | None:
