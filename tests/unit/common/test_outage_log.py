@@ -328,12 +328,16 @@ def test_whatever_happens_it_is_told_in_few_lines(
 
     @given(streams([kind for kind in KINDS if kind not in left_out]))
     def check(stream: list[tuple[float, str, dict[str, Any]]]) -> None:
+        caplog.clear()  # of what an example said that failed
         client, now = Client(caplog), 0.0
         for gap, kind, fields in stream:
             now += gap
             client.emit(now, kind, **fields)
             due = client.outages.next_deadline(now)
-            assert due is None or due > now - 3.1
+            if due is not None and due <= now:  # the host steps at once, and that is all
+                client.outages.advance(now)
+                due = client.outages.next_deadline(now)
+                assert due is None or due > now
         lines = client.lines()
         assert not any("listener failed" in line for line in lines), lines
         # Spaced lines: outages, what ran out of time, foreign answers and names by address.
