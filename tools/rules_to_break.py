@@ -44,6 +44,8 @@ GOVERNOR = "network/dial_governor.py"
 SETTLING = "clients/producer/settling.py"
 
 SIGNALS = "tests/unit/api/test_threads_and_signals.py"
+CALLER = "runtime/hosts/caller.py"
+REPLACED = "tests/unit/api/test_overridden_methods.py"
 LEFT_OPEN = "tests/unit/api/test_left_open.py"
 IO_LOG = "tests/unit/runtime/test_io_log.py"
 IN_TEXTS = "tests/unit/common/test_option_texts.py"
@@ -116,6 +118,14 @@ BREAKAGES = (
         "if self.host.torn:",
         "if False:",
         "tests/property/test_interruptions.py::test_a_consumer_goes_on[end_offsets-False]",
+    ),
+    broken(
+        "a callback's StopIteration becomes another error",
+        "R-HO-5",
+        CALLER,
+        "stops += (error,)",
+        "pass",
+        f"{REPLACED}::test_stop_iteration_of_a_callback_is_not_the_end_of_its_call",
     ),
     broken(
         "send() goes on where it has interrupted itself",

@@ -7,34 +7,51 @@ interrupted (R-HO-1).
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.network.flow import START, Wait
 from odradek.network.host import Host
 
 T = TypeVar("T")
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:
-    """Do what the flow asks for until it ends."""
+    """Do what the flow asks for until it ends; whatever comes between two of its steps goes to it.
+
+    A callback's StopIteration comes out as such, and not as the flow's RuntimeError (PEP 479).
+    """
+    resume: Callable[[Any], Wait | Do] = flow.send
+    given: Any = None
+    stops: tuple[StopIteration, ...] = ()
     try:
-        wanted = next(flow)
         while True:
             try:
-                if isinstance(wanted, Do):
-                    wanted.action()
-                elif wanted.on:
-                    host.run(wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
-                elif wanted.deadline is not None:
-                    host.drive()
-                now = host.now()
+                while True:  # inside of `try`: signals are looked for at jumps back
+                    wanted = resume(given)
+                    if wanted is START:
+                        pass
+                    elif isinstance(wanted, Do):
+                        wanted.action()
+                    elif wanted.on:
+                        host.run(wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
+                    else:
+                        host.drive()
+                    resume, given = flow.send, host.now()
             except BaseException as error:
-                wanted = flow.throw(error)
-            else:
-                wanted = flow.send(now)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+                ended = flow.gi_frame is None  # type: ignore[attr-defined]  # it is a generator
+                if not ended:
+                    resume, given = flow.throw, error
+                    if isinstance(error, StopIteration):
+                        stops += (error,)
+                elif isinstance(error, StopIteration):
+                    result: T = error.value
+                    return result
+                elif isinstance(error.__cause__, StopIteration) and error.__cause__ in stops:
+                    raise error.__cause__ from None
+                else:
+                    raise
     finally:
-        wanted = None  # type: ignore[assignment]  # or an error's frames hold what holds the error
+        given = wanted = stops = None  # type: ignore[assignment]  # an error's frames would hold it
         flow.close()
