@@ -495,6 +495,22 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         f"{BEFORE}::test_whoever_sends_again_at_each_error_lets_others_have_their_turn",
     ),
     broken(
+        "a block commits past what a subclass or a mock has replaced",
+        "KIP-98",
+        "clients/calls/transaction_calls.py",
+        "yield Do(client.commit_transaction)",
+        "yield from self.commit_transaction(None)",
+        "tests/unit/api/test_overridden_methods.py::test_a_block_ends_by_a_mock",
+    ),
+    broken(
+        "a block that is dropped leaves its transaction open",
+        "KIP-98",
+        "runtime/hosts/caller.py",
+        "    except BaseException as error:\n        end(error)",
+        "    except Exception as error:\n        end(error)",
+        "tests/unit/api/test_overridden_methods.py::test_a_block_that_was_entered_and_dropped_is_aborted",
+    ),
+    broken(
         "an error of close() takes the place of the with block's own",
         "R-RT-2",
         "api/base.py",

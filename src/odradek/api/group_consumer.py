@@ -210,7 +210,7 @@ class GroupConsumer(Client[ConsumerEngine]):
         may be back within `session.timeout.ms` and find its partitions. What can't be done in time
         is logged. May be called twice; later calls of other methods raise `ClientClosedError`.
         """
-        self._run(self._calls.close(timeout))
+        self._run(self._calls.leave_and_close(timeout))
 
     def __exit__(
         self,
@@ -218,4 +218,4 @@ class GroupConsumer(Client[ConsumerEngine]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._run(self._calls.close(CLOSE_TIMEOUT, through=error is None))
+        self._run(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))

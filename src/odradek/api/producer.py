@@ -141,7 +141,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
         In a callback of this producer, which can't wait for what is left, it raises
         `IllegalStateError` and closes nothing; with `timeout=0` it gives that up and closes.
         """
-        self._run(self._calls.close(timeout))
+        self._run(self._calls.deliver_and_close(timeout, self))
 
     # What the futures need
 

@@ -6,10 +6,9 @@ Must not: decide anything; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import ContextDecorator
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
 from odradek.api.base import Client
 from odradek.clients.calls.producer_calls import ProducerCalls
@@ -21,6 +20,7 @@ from odradek.clients.consumer.records import (
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.caller import block
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +116,8 @@ class Transactional(Client[ProducerEngine]):
         """
         self._run(self._calls.abort_transaction(timeout))
 
-    def transaction(self) -> TransactionBlock[Self]:
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
         """Begin a transaction; commit it at the end, or abort it when the body raises.
 
         What the body raised comes out again, with a note where the abort failed. A commit that
@@ -128,29 +129,4 @@ class Transactional(Client[ProducerEngine]):
         ...     future = producer.send("flights", value=b"12")
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         """
-        return TransactionBlock(self)
-
-    def _end_block(self, error: BaseException | None) -> None:
-        self._run(self._calls.end_block(error))
-
-
-P = TypeVar("P", bound=Transactional)
-
-
-class TransactionBlock(ContextDecorator, Generic[P]):
-    """The `with` block of one transaction."""
-
-    def __init__(self, producer: P) -> None:
-        self._producer = producer
-
-    def __enter__(self) -> P:
-        self._producer.begin_transaction()
-        return self._producer
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._producer._end_block(error)  # noqa: SLF001  # one of its own methods, in two halves
+        yield from block(self, lambda error: self._run(self._calls.end_block(self, error)))

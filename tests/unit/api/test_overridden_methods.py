@@ -1,13 +1,41 @@
-"""What users' callbacks raise comes out as it is."""
+"""Methods of users' subclasses and mocks are called wherever a client calls its own; and what their
+callbacks raise comes out as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
 
 import pytest
 
-from odradek import Consumer, TopicPartition
+from odradek import Consumer, KafkaTimeoutError, Producer, TopicPartition
 from odradek.testing.simulated import KafkaSimulation
+
+
+class Logged(Producer):
+    """Notes which of its methods were called, and by whom they were not."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.log: list[str] = []
+        super().__init__(*arguments, **options)
+
+    def begin_transaction(self) -> None:
+        self.log.append("begin")
+        super().begin_transaction()
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        self.log.append("commit")
+        super().commit_transaction(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        self.log.append("abort")
+        super().abort_transaction(timeout)
+
+    def flush(self, timeout: float | None = None) -> int:
+        self.log.append("flush")
+        return super().flush(timeout)
 
 
 @pytest.fixture
@@ -15,6 +43,52 @@ def simulation() -> Iterator[KafkaSimulation]:
     with KafkaSimulation(seed=3) as simulation:
         simulation.create_topic("t", partitions=1)
         yield simulation
+
+
+def producer_of(simulation: KafkaSimulation, **options: Any) -> Logged:
+    return Logged({"bootstrap.servers": simulation.bootstrap_servers}, **options)
+
+
+def transactional(simulation: KafkaSimulation) -> Logged:
+    producer = producer_of(simulation, transactional_id="x")
+    producer.init_transactions()
+    return producer
+
+
+def test_a_block_and_close_call_what_a_subclass_has_replaced(simulation: KafkaSimulation) -> None:
+    producer = transactional(simulation)
+    with producer.transaction():
+        producer.send("t", b"1")
+    with pytest.raises(ZeroDivisionError), producer.transaction():
+        raise ZeroDivisionError
+    producer.begin_transaction()
+    producer.close()
+    assert producer.log == ["begin", "commit", "begin", "abort", "begin", "abort"]
+    plain = producer_of(simulation)
+    plain.send("t", b"2")
+    plain.close()
+    assert plain.log == ["flush"]
+
+
+def test_a_block_ends_by_a_mock(simulation: KafkaSimulation) -> None:
+    producer = transactional(simulation)
+    late = KafkaTimeoutError("late")
+    with mock.patch.object(producer, "commit_transaction", side_effect=late) as commit:
+        with pytest.raises(KafkaTimeoutError, match="late"), producer.transaction():
+            producer.send("t", b"1")
+        commit.assert_called_once_with()
+    producer.abort_transaction()
+    assert producer.log[-1] == "abort"
+
+
+def test_a_block_that_was_entered_and_dropped_is_aborted(simulation: KafkaSimulation) -> None:
+    producer = transactional(simulation)
+    block = producer.transaction()
+    assert block.__enter__() is producer
+    del block
+    assert producer.log == ["begin", "abort"]
+    with producer.transaction():
+        producer.send("t", b"1")
 
 
 def subscribed(consumer: Consumer, callback: Callable[..., object]) -> None:

@@ -21,7 +21,9 @@ DUE = Wait((), 0.0)
 
 
 class Do(NamedTuple):
-    """Something that may take its time: a user's callback, or the end of the host."""
+    """Something that may take its time: a user's callback, a method of the client that its user may
+    have replaced (what it gives is awaited where it can be), or the end of the host.
+    """
 
     action: Callable[[], object]
 
@@ -30,14 +32,17 @@ CallerFlow = Generator[Wait | Do, float, T]
 """Yields what its caller has to do, gets `now` back, returns the call's result."""
 
 
-def whatever_happens(first: CallerFlow[T], last: Callable[[], CallerFlow[object]]) -> CallerFlow[T]:
-    """A flow, and then another one, also where the first fails; then its error comes out."""
+def whatever_happens(first: CallerFlow[T], last: CallerFlow[object]) -> CallerFlow[T]:
+    """A flow, and then another one, also where the first fails; then its error comes out.
+
+    Nothing is called between the two, so no signal comes there.
+    """
     try:
         result = yield from first
     except GeneratorExit:  # it is left, and nobody carries out the other one
         raise
     except BaseException:
-        yield from last()
+        yield from last
         raise
-    yield from last()
+    yield from last
     return result

@@ -8,9 +8,10 @@ R-RT-2: no public call outlives its timeout by more than 100 ms.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do
+from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
@@ -60,6 +61,9 @@ class CredentialsShown(Protocol):
 class ClientCalls(Generic[E]):
     """What all callers of one client share."""
 
+    least_to_close = 0.0
+    """Seconds that the end of the connections has, also where no time is left."""
+
     def __init__(self, kind: str, config: Config, host: Host, build: Callable[[Host], E]) -> None:
         """`kind`: the client's class, as its users know it; `build` makes an engine."""
         self.kind = kind
@@ -71,6 +75,7 @@ class ClientCalls(Generic[E]):
         self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
         """Where events go: each is closed last, and has so many seconds."""
+        self._close_by = 0.0
         self._build = build
         self._listeners: list[Listener] = []
         self.engine.events.surface = host.surface
@@ -212,21 +217,39 @@ class ClientCalls(Generic[E]):
 
     # The end
 
-    def close(self, timeout: float) -> CallerFlow[None]:
-        """Close all connections, within `timeout` seconds; again does no harm."""
+    def close(
+        self, timeout: float, work: Callable[[float], CallerFlow[None]] | None = None
+    ) -> CallerFlow[None]:
+        """Do `work(deadline)` and then close all connections, whatever happens in it, within
+        `timeout` seconds; again does no harm.
+        """
+        seconds = checked_timeout(timeout)
+        return whatever_happens(self._last_work(seconds, work), self._shut_down())
+
+    def _last_work(
+        self, seconds: float, work: Callable[[float], CallerFlow[None]] | None
+    ) -> CallerFlow[None]:
+        self._close_by = seconds + (yield START)
+        self.host.surfacing = False
+        if work is not None:
+            yield from work(self._close_by)
+
+    def _shut_down(self) -> CallerFlow[None]:
+        """From its first line on the client counts as closed, before anything is called."""
+        first, self.closed = not self.closed, True
         host = self.host
-        deadline = checked_timeout(timeout) + (yield START)
-        host.surfacing = False
-        if not self.closed:
-            self.closed = True
-            if self.left_open is not None:
-                self.left_open.closed()
-            self.engine.shut()
-        now = yield Do(lambda: host.close(deadline))
-        for close in self.close_events:
-            left = min(EVENTS_TIMEOUT, max(0.0, deadline - now))
-            now = yield Do(lambda close=close, left=left: close(left))  # type: ignore[misc]
-        host.surfacing = True
+        try:
+            if first:
+                self.engine.shut()
+                if self.left_open is not None:
+                    self.left_open.closed()
+            now = yield START
+            deadline = max(self._close_by, now + self.least_to_close)
+            now = yield Do(lambda: host.close(deadline))
+            for close in self.close_events:
+                now = yield Do(partial(close, min(EVENTS_TIMEOUT, max(0.0, deadline - now))))
+        finally:
+            host.surfacing = True
         if not host.forked:
             host.check()
 

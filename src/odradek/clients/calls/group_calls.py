@@ -27,7 +27,7 @@ from odradek.clients.consumer.group.subscribe_arguments import (
     topics_to_subscribe,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.arguments import FOREVER, checked_timeout, some_function, text
+from odradek.common.arguments import some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion
@@ -117,7 +117,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         chosen = None if offsets is None else offsets_to_commit(offsets)
         return whatever_happens(
             self.call(lambda d: group.commits.commit(chosen, d), timeout, "commit"),
-            lambda: group.tell_of_commits(self.host.wake),
+            group.tell_of_commits(self.host.wake),
         )
 
     def commit_async(self, offsets: Any, callback: CommitCallback | None) -> CallerFlow[None]:
@@ -136,30 +136,23 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
 
     # The end
 
-    def close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
+    def leave_and_close(self, timeout: float, *, through: bool = True) -> CallerFlow[None]:
         """Commit, leave the group, close; `through`: the caller is done with what it was handed."""
-        host, seconds = self.host, checked_timeout(timeout)
-        deadline = (yield START) + seconds
-        alone, left = host.interrupted, self.closed or host.forked
-        if self.engine.group is not None and not left:
+        alone = self.host.interrupted
+        if self.engine.group is not None and not (self.closed or self.host.forked):
             self.check_uninterrupted("close()")
-        host.surfacing = False
-        yield from whatever_happens(
-            self._end(deadline, through=through, alone=alone), lambda: self._close_by(deadline)
-        )
-
-    def _close_by(self, deadline: float) -> CallerFlow[None]:
-        now = yield START
-        yield from super().close(min(FOREVER, max(0.0, deadline - now)))
+        return self.close(timeout, lambda d: self._end(d, through=through, alone=alone))
 
     def _end(self, deadline: float, *, through: bool, alone: bool) -> CallerFlow[None]:
         host, engine, group = self.host, self.engine, self.engine.group
         if not self.closed and group is not None and not host.forked:
+            rest = group.tell_the_rest(host.wake)
             with suppress(ClientForkedError):  # the member is the parent's
-                yield from whatever_happens(
-                    self._leave_if_well(group, deadline, through=through),
-                    lambda: self._tell_the_rest(group),
-                )
+                if engine.ended is None:
+                    leaving = self._leave(group, deadline, through=through)
+                    yield from whatever_happens(leaving, rest)
+                else:
+                    yield from rest
         open_still = not (self.closed or alone or host.forked or host.torn)
         sessions = engine.fetcher.halt() if open_still else ()
         if sessions and engine.ended is None:
@@ -168,16 +161,6 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 yield from self.call(
                     lambda d: close_sessions(engine, sessions, d), patience, "goodbyes"
                 )
-
-    def _leave_if_well(
-        self, group: ConsumerGroup, deadline: float, *, through: bool
-    ) -> CallerFlow[None]:
-        if self.engine.ended is None:
-            yield from self._leave(group, deadline, through=through)
-
-    def _tell_the_rest(self, group: ConsumerGroup) -> CallerFlow[None]:
-        now = yield START
-        yield from group.tell_the_rest(now, self.host.wake)
 
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:
         """Have the group left, with its callbacks."""

@@ -8,11 +8,12 @@ with a caller that was interrupted (R-HO-1).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, whatever_happens
+from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
-from odradek.clients.calls.transaction_calls import TransactionCalls
+from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.delivery import ArrowDelivery
@@ -52,8 +53,17 @@ class Process(Protocol):
     here: bool
 
 
+class ProducerClient(TransactionClient, Protocol):
+    """The producer that its user has; subclasses and mocks replace such methods."""
+
+    def flush(self, timeout: float | None = None) -> object:
+        """Carry out `ProducerCalls.flush`."""
+
+
 class ProducerCalls(TransactionCalls):
     """What the callers of one producer share."""
+
+    least_to_close = 1.0
 
     def __init__(
         self,
@@ -369,8 +379,8 @@ class ProducerCalls(TransactionCalls):
 
     # The end
 
-    def close(self, timeout: float) -> CallerFlow[None]:
-        """Have records delivered, or the open transaction aborted; then close."""
+    def deliver_and_close(self, timeout: float, client: ProducerClient) -> CallerFlow[None]:
+        """Have records delivered, or the open transaction ended; then close."""
         timeout = checked_timeout(timeout)
         if not self.closed and self.process.here:
             self.check_uninterrupted("close()")
@@ -380,13 +390,7 @@ class ProducerCalls(TransactionCalls):
                     "is left: call it in the program's thread, or close(0) to give that up"
                 )
         self.lanes.clear()  # so that every later `send` looks whether this is open
-        deadline = (yield START) + timeout
-        self.host.surfacing = False
-        yield from whatever_happens(self._end_work(timeout), lambda: self._close_by(deadline))
-
-    def _close_by(self, deadline: float) -> CallerFlow[None]:
-        now = yield START
-        yield from super().close(max(1.0, deadline - now))
+        return self.close(timeout, lambda deadline: self._deliver(timeout, deadline, client))
 
     @property
     def _left(self) -> bool:
@@ -398,13 +402,13 @@ class ProducerCalls(TransactionCalls):
             engine.transactions is not None and engine.transactions.open
         )
 
-    def _end_work(self, timeout: float) -> CallerFlow[None]:
+    def _deliver(self, timeout: float, deadline: float, client: ProducerClient) -> CallerFlow[None]:
         engine = self.engine
         gone = self.closed or not self.process.here or self.host.inside
         if gone or engine.ended is not None:
             return
-        if engine.transactions is not None:
-            if timeout > 0:
-                yield from self.end_transaction(timeout)
-        elif engine.sender.incomplete():
-            yield from self.flush(timeout)
+        if engine.transactions is None:
+            if engine.sender.incomplete():
+                yield Do(partial(client.flush, timeout))
+        elif timeout > 0:
+            yield from self.end_transaction(timeout, deadline, client)

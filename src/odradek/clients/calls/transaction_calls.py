@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, ClientCalls
 from odradek.clients.consumer.group.commit_arguments import (
     group_id,
@@ -30,6 +31,16 @@ from odradek.network.flow import START, Flow
 
 if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
+
+
+class TransactionClient(Protocol):
+    """The producer that its user has; subclasses and mocks replace such methods."""
+
+    def commit_transaction(self, timeout: float | None = None) -> object:
+        """Carry out `TransactionCalls.commit_transaction`."""
+
+    def abort_transaction(self, timeout: float | None = None) -> object:
+        """Carry out `TransactionCalls.abort_transaction`."""
 
 
 class TransactionCalls(ClientCalls[ProducerEngine]):
@@ -78,11 +89,11 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             BLOCK_TIMEOUT,
         )
 
-    def commit_transaction(self, timeout: float | None = None) -> CallerFlow[None]:
+    def commit_transaction(self, timeout: float | None) -> CallerFlow[None]:
         """Wait until all records of the transaction are written, then commit it."""
         return self._finish("commit_transaction", self.transactions.commit, timeout)
 
-    def abort_transaction(self, timeout: float | None = None) -> CallerFlow[None]:
+    def abort_transaction(self, timeout: float | None) -> CallerFlow[None]:
         """Nobody who reads committed records only sees those of the transaction."""
         return self._finish("abort_transaction", self.transactions.abort, timeout)
 
@@ -93,15 +104,15 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
 
     # Blocks
 
-    def end_block(self, error: BaseException | None) -> CallerFlow[None]:
+    def end_block(self, client: TransactionClient, error: BaseException | None) -> CallerFlow[None]:
         """The end of a `with` block: a commit, or an abort where its body has raised `error`."""
         if error is not None:
-            yield from self._give_up(error)
+            yield from self._give_up(client, error)
             return
         try:
-            yield from self.commit_transaction()
+            yield Do(client.commit_transaction)
         except AbortableTransactionError as failure:
-            worse = yield from self._give_up(failure)
+            worse = yield from self._give_up(client, failure)
             if isinstance(worse, FatalTransactionError):  # fenced, as the coordinator says at last
                 try:
                     raise worse from failure
@@ -109,25 +120,29 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
                     del worse  # or the error holds this frame, which holds the error
             raise
 
-    def end_transaction(self, timeout: float) -> CallerFlow[None]:
+    def end_transaction(
+        self, timeout: float, deadline: float, client: TransactionClient
+    ) -> CallerFlow[None]:
         """At close: wait for a commit that goes on; abort what is open otherwise.
 
         Where that fails the coordinator aborts it, after transaction.timeout.ms.
         """
         manager = self.transactions
-        deadline = (yield START) + timeout
         with suppress(KafkaError):
             if manager.pending is not None and manager.pending.name == "commit_transaction":
-                yield from self.commit_transaction(timeout)
+                yield Do(partial(client.commit_transaction, timeout))
         with suppress(KafkaError):
             if manager.open:
-                yield from self.abort_transaction(max(0.0, deadline - (yield START)))
+                left = max(0.0, deadline - (yield START))
+                yield Do(partial(client.abort_transaction, left))
 
-    def _give_up(self, error: BaseException) -> CallerFlow[KafkaError | None]:
+    def _give_up(
+        self, client: TransactionClient, error: BaseException
+    ) -> CallerFlow[KafkaError | None]:
         """Abort because of an error, unless there is nothing left to abort; say what failed."""
         if not self.closed and self.transactions.open:
             try:
-                yield from self.abort_transaction()
+                yield Do(client.abort_transaction)
             except KafkaError as another:
                 error.add_note(f"abort_transaction() failed: {type(another).__name__}: {another}")
                 return another

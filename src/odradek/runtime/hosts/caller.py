@@ -7,14 +7,35 @@ interrupted (R-HO-1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
 
+P = TypeVar("P", bound="Begins")
 T = TypeVar("T")
+
+
+class Begins(Protocol):
+    """A producer with transactions."""
+
+    def begin_transaction(self) -> None:
+        """Begin one."""
+
+
+def block(producer: P, end: Callable[[BaseException | None], None]) -> Iterator[P]:
+    """A transaction's `with` block; `end` hears of what its body has raised, and of a block that
+    was entered and dropped.
+    """
+    producer.begin_transaction()
+    try:
+        yield producer
+    except BaseException as error:
+        end(error)
+        raise
+    end(None)
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:

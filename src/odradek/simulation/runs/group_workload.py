@@ -295,7 +295,8 @@ class MemberDriver(Driver):
         self._polling = True
         self.ledger.works_on(self, {})
         consumer = self.consumer
-        flow = consumer.unsubscribe(LEAVE_TIMEOUT) if self._back else consumer.close(LEAVE_TIMEOUT)
+        leave = consumer.unsubscribe if self._back else consumer.leave_and_close
+        flow = leave(LEAVE_TIMEOUT)
         self.caller.begin(
             f"{self.name}: leave", flow, lambda _: self._left(), lambda error: self._left(error)
         )

@@ -367,10 +367,11 @@ class ConsumerGroup:
         if self.turns and self.turns.running is None:
             yield from self.turns.take(lambda turn: self._ended(turn, wake), COMMIT_CALLBACK)
 
-    def tell_the_rest(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
+    def tell_the_rest(self, wake: Callable[[], None]) -> CallerFlow[None]:
         """Each callback of `commit_async` is called once: also if the time is up, or the client
         has ended. What it begins now would end for nobody, so that is refused.
         """
+        now = yield START
         with self.engine.lock:
             self.commits.closed = True
             self.commits.give_up(now)

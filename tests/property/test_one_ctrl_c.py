@@ -1,0 +1,104 @@
+"""R-HO-1: one Ctrl-C at any place of a call where CPython looks for signals, in the simulation.
+
+Only what callers carry out is interrupted: the facades, their calls, callbacks. Elsewhere, and at
+each bytecode: `test_interruptions`.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+from tests.property.interrupting import OURS, At, Interruption
+
+from odradek import Consumer, Producer
+from odradek.testing.simulated import KafkaSimulation
+
+CALLERS = ("/api/", "/clients/calls/")
+AND = ("/caller.py", "/one_reader.py", "/turns.py")
+
+
+@cache
+def looks(code: CodeType) -> frozenset[int]:
+    """After a call, and at a jump back."""
+    found, before = set(), ""
+    for instruction in dis.get_instructions(code):
+        if before in ("CALL", "CALL_FUNCTION_EX") or instruction.opname == "JUMP_BACKWARD":
+            found.add(instruction.offset)
+        before = instruction.opname
+    return frozenset(found)
+
+
+class CtrlC(At):
+    """Comes at the n-th of these places."""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        name = frame.f_code.co_filename.removeprefix(OURS)
+        if event == "opcode" and frame.f_lasti not in looks(frame.f_code):
+            return self
+        if name.startswith(CALLERS) or name.endswith(AND):
+            return super().__call__(frame, event, argument)
+        return self if name != frame.f_code.co_filename else None
+
+
+def each(
+    action: Callable[[Any], object], scene: Callable[[KafkaSimulation], Any]
+) -> Iterator[tuple[Any, str]]:
+    """The client after a Ctrl-C at each place in turn; ends where the action came to its end."""
+    number = 0
+    while True:
+        with KafkaSimulation(seed=3) as simulation:
+            simulation.create_topic("t", partitions=1)
+            client = scene(simulation)
+            with CtrlC(number) as ctrl_c:
+                try:
+                    action(client)
+                except Interruption:
+                    pass
+                else:
+                    return
+            yield client, ctrl_c.where
+        number += 1
+
+
+def sending(simulation: KafkaSimulation) -> Producer:
+    producer = simulation.producer()
+    producer.send("t", b"0").result()
+    producer.send("t", b"1")
+    return producer
+
+
+def in_transaction(simulation: KafkaSimulation) -> Producer:
+    producer = simulation.producer({"transactional.id": "x"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    return producer
+
+
+def in_group(simulation: KafkaSimulation) -> Consumer:
+    consumer = simulation.consumer({"group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"], on_revoked=lambda *_: None)
+    while not consumer._engine.subscription.partitions:
+        consumer.poll(0.5)
+    return consumer
+
+
+@pytest.mark.parametrize(("scene", "most"), [(sending, 9), (in_transaction, 9), (in_group, 7)])
+def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> None:
+    """But where it comes before anything was begun; and again it closes in any case."""
+    places, left_open = 0, []
+    for client, where in each(lambda client: client.close(), scene):
+        places += 1
+        assert client._host.surfacing, where
+        if not client._closed:
+            left_open.append(where)
+        client.close()
+        assert client._closed, where
+        assert not client._host.in_use, where
+    assert places > 50
+    assert len(left_open) <= most, left_open
