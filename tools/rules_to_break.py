@@ -129,6 +129,14 @@ BREAKAGES = (
         f"{CTRL_C}::test_close_closes",
     ),
     broken(
+        "a Ctrl-C beside the end of poll() costs its list",
+        "R-HO-1",
+        "api/consumer.py",
+        "        self._calls.engine.delivery.handed_over()\n        return found or []",
+        "        (lambda: self._engine.delivery.handed_over())()\n        return found or []",
+        f"{CTRL_C}::test_poll_loses_a_list_at_one_place_alone",
+    ),
+    broken(
         "a callback's StopIteration becomes another error",
         "R-HO-5",
         CALLER,
@@ -140,8 +148,8 @@ BREAKAGES = (
         "send() goes on where it has interrupted itself",
         "R-HO-2",
         "clients/calls/producer_calls.py",
-        'self.check_free("send()")',
-        "self.check_open()",
+        'self.check_uninterrupted("send()")',
+        "pass",
         f"{SIGNALS}::test_a_producer_interrupted_under_its_lock_refuses_to_wait",
     ),
     broken(

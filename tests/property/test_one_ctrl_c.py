@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.property.interrupting import OURS, At, Interruption
 
-from odradek import Consumer, Producer
+from odradek import Consumer, Producer, TopicPartition
 from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
@@ -102,3 +102,24 @@ def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> Non
         assert not client._host.in_use, where
     assert places > 50
     assert len(left_open) <= most, left_open
+
+
+def reading(simulation: KafkaSimulation) -> Consumer:
+    producer = simulation.producer()
+    for number in range(20):
+        producer.send("t", str(number).encode())
+    producer.flush()
+    consumer = simulation.consumer({"auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("t", 0)])
+    return consumer
+
+
+def test_poll_loses_a_list_at_one_place_alone() -> None:
+    """Where `handed_over` has ended, and the list isn't the caller's yet."""
+    lost = []
+    for consumer, where in each(lambda consumer: consumer.poll(1.0, 7), reading):
+        offsets = [record.offset for record in consumer.poll(1.0)]
+        if offsets != list(range(20)):
+            assert offsets == list(range(7, 20)), where
+            lost.append(where)
+    assert [where.split(":")[0] for where in lost] == ["Consumer.poll"]

@@ -91,7 +91,8 @@ class AssignedConsumer(GroupConsumer):
         It moves when records are handed out, and by nothing else. Waits for a lookup where there is
         no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
         """
-        return self._run(self._calls.position(tp, timeout))
+        known = self._calls.engine.subscription.position(one_partition(tp))
+        return self._run(self._calls.position(tp, timeout)) if known is None else known
 
     def lag(self, tp: TopicPartition) -> int | None:
         """How far the position is from the end of the log: offsets that are still to be read.

@@ -123,7 +123,7 @@ class Consumer(AssignedConsumer):
         `WakeupError` after `wakeup()`.
         """
         found = self._read(self._calls.poll(timeout, max_records, timeout_ms))
-        self._calls.handed_over()
+        self._calls.engine.delivery.handed_over()
         return found or []
 
     def records(self, timeout: float | None = None) -> Iterator[ConsumerRecord]:
@@ -133,11 +133,8 @@ class Consumer(AssignedConsumer):
         `pause` and `assign` act at the next record. Without a timeout it waits as long as it takes.
         Raises what `poll` raises; a new iterator goes on behind it.
         """
-        return self._reader.records(
-            lambda: self._read(self._calls.iterated(timeout)),
-            self._calls.handed_over,
-            *(self._calls.given, self._host.now),
-        )
+        more = lambda: self._read(self._calls.iterated(timeout))  # noqa: E731
+        return self._reader.records(more, self._calls, self._host.now)
 
     __iter__ = records
 
@@ -169,7 +166,7 @@ class Consumer(AssignedConsumer):
         layout that isn't there.
         """
         batch = self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
-        self._calls.handed_over()
+        self._calls.engine.delivery.handed_over()
         return batch
 
     def batches(
@@ -191,7 +188,7 @@ class Consumer(AssignedConsumer):
         2
         """
         batches = self._calls.batches(timeout, columns, include_headers, layout)
-        yield from self._reader.batches(lambda: self._read(batches()), self._calls.handed_over)
+        yield from self._reader.batches(lambda: self._read(batches()), self._calls)
 
     def wakeup(self) -> None:
         """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
@@ -207,7 +204,7 @@ class Consumer(AssignedConsumer):
 
     def _read(self, flow: CallerFlow[T]) -> T:
         """Carry out a call that hands out records: one thread at a time does."""
-        return self._reader.inside("poll()", self._calls.callback, lambda: self._run(flow))
+        return self._reader.inside("poll()", self._calls.callback, self._run, flow)
 
     # Offsets
 

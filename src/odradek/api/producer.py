@@ -163,11 +163,9 @@ class Producer(RecordSending[RecordFuture], Transactional):
 
     # What `send` needs
 
-    def _lane(self, name: str) -> TopicLane | None:
-        return self._run(self._calls.lane(name))
-
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> RecordFuture:
-        made = partial(RecordFuture, self)
-        return self._run(self._calls.append(topic, lane, record, partition, made))
+        made, now = partial(RecordFuture, self), self._calls.host.now()
+        found = self._calls.append(topic, lane, record, partition, made, now)
+        return found if isinstance(found, RecordFuture) else self._run(found)

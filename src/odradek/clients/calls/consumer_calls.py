@@ -81,7 +81,6 @@ class ConsumerCalls(GroupCalls):
 
     # Reading
 
-    @property
     def callback(self) -> str | None:
         """Which of the user's functions runs just now."""
         return None if self.engine.group is None else self.engine.group.turns.running
@@ -118,14 +117,6 @@ class ConsumerCalls(GroupCalls):
         take = self._arrow(columns, include_headers, layout)
         return lambda: self._read(seconds, take)
 
-    def handed_over(self) -> None:
-        """The caller has what it was given: positions are after it."""
-        self.engine.delivery.handed_over()
-
-    def given(self) -> Callable[[float], bool] | None:
-        """What a loop over records tells the time after each of them, and whether to stop then."""
-        return None if self.engine.group is None else self.engine.group.given
-
     def wakeup(self) -> None:
         """End a call that waits for records, or else the next one."""
         if not self.closed:
@@ -151,11 +142,13 @@ class ConsumerCalls(GroupCalls):
 
     def _read(self, timeout: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
         """What `take` makes of the next records; waits for some, at most `timeout` seconds."""
-        self.check_free("poll()")
+        self.check_open()
+        self.check_uninterrupted("poll()")
         return self._reading(self.seconds(timeout), take)
 
     def _reading(self, seconds: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
-        engine, host = self.engine, self.host
+        """It may make nothing of what came (markers, aborted transactions): then it waits on."""
+        engine, host, reader = self.engine, self.host, self._reader
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
@@ -163,12 +156,36 @@ class ConsumerCalls(GroupCalls):
             delivery.take_back()
             if group is not None and group.entered(now):
                 host.wake()
-            if delivery.ready:
+            ready = delivery.ready
+            if ready:
                 if engine.fetcher.made_room():
                     host.wake()
-                yield DUE  # the next fetch goes out while the caller works on what is here
-            found = yield from self._found(deadline, take)
-            now = yield START
+                now = yield DUE  # the next fetch goes out while the caller works on what is here
+            while True:
+                if reader.woken:
+                    reader.woken = False
+                    raise WakeupError("wakeup() was called")
+                if group is not None and group.calls:
+                    yield from group.take_turns(now, host.wake)
+                    now = yield START
+                    ready = delivery.ready
+                if not ready:
+                    came = yield from self._waited(deadline - now)
+                    now = yield START
+                    if not came:
+                        found = None
+                        break
+                    if group is not None and group.calls:
+                        continue
+                found = take(now)
+                if group is not None:
+                    now = yield START
+                if found:
+                    break
+                # Markers and aborted transactions: nobody works on them, so they are through with.
+                if group is not None and group.entered(now):
+                    host.wake()
+                ready = delivery.ready
         except BaseException as error:
             delivery.take_back()
             if isinstance(error, AuthorizationError):
@@ -181,34 +198,10 @@ class ConsumerCalls(GroupCalls):
             group.left(now)
         return found
 
-    def _found(self, deadline: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
-        """It may make nothing of what came (markers, aborted transactions): then it waits on."""
-        engine, host, reader = self.engine, self.host, self._reader
-        delivery, group = engine.delivery, engine.group
-        while True:
-            now = yield START
-            if reader.woken:
-                reader.woken = False
-                raise WakeupError("wakeup() was called")
-            if group is not None:
-                yield from group.take_turns(now, host.wake)
-            if not delivery.ready:
-                if not (yield from self._waited(deadline)):
-                    return None
-                if group is not None and group.calls:
-                    continue
-            found = take((yield START))
-            if found:
-                return found
-            # Markers and aborted transactions: nobody works on them, so they are through with.
-            if group is not None and group.entered((yield START)):
-                host.wake()
-
-    def _waited(self, deadline: float) -> CallerFlow[bool]:
+    def _waited(self, seconds: float) -> CallerFlow[bool]:
         """Wait for something to hand out, or to call; a host that is late brings nothing."""
-        seconds = max(0.0, deadline - (yield START))
         try:
-            return (yield from self.call(self.engine.data, seconds, "records"))
+            return (yield from self.call(self.engine.data, max(0.0, seconds), "records"))
         except KafkaTimeoutError:
             if self.engine.unavailable_until() <= (yield START):
                 raise
@@ -250,16 +243,10 @@ class ConsumerCalls(GroupCalls):
         return self.call(lambda d: self.engine.positions(chosen, d), timeout, "committed positions")
 
     def position(self, partition: TopicPartition, timeout: float | None) -> CallerFlow[int]:
-        """The offset of the next record; waits where there is no position yet."""
+        """The offset of the next record, where it has to be waited for."""
         chosen = one_partition(partition)
-        known = self.engine.subscription.position(chosen)
-        if known is not None:
-            return known
-        return (
-            yield from self.call(
-                lambda d: self.engine.position(chosen, d), timeout, f"position of {chosen}"
-            )
-        )
+        what = f"position of {chosen}"
+        return self.call(lambda d: self.engine.position(chosen, d), timeout, what)
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         """Hold partitions back, or no longer; at any place."""

@@ -7,7 +7,7 @@ with a caller that was interrupted (R-HO-1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -54,7 +54,7 @@ class Process(Protocol):
 
 
 class ProducerClient(TransactionClient, Protocol):
-    """The producer that its user has; subclasses and mocks replace such methods."""
+    """The producer that its user has."""
 
     def flush(self, timeout: float | None = None) -> object:
         """Carry out `ProducerCalls.flush`."""
@@ -82,6 +82,8 @@ class ProducerCalls(TransactionCalls):
         """For whom callers wait for room: what interrupts one of them there can't wait as well."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
         """A record may go into an open batch without a lock, and without a look at its size."""
+        self._most: int = min(config["max.request.size"], config["buffer.memory"])
+        self._by_function = callable(config["partitioner"])
         self._who = who
         lanes = self.lanes  # not `self`: a producer that is dropped can go
         self.engine.metadata.on_forgotten.append(lambda topic: lanes.pop(topic, None))
@@ -119,21 +121,21 @@ class ProducerCalls(TransactionCalls):
         found = yield from self.topic(name, timeout)
         return [TopicPartition(name, p.partition) for p in found.partitions]
 
-    def lane(self, name: str) -> CallerFlow[TopicLane | None]:
+    def lane(self, name: str) -> TopicLane | None:
         """What `send` needs to know of a topic, as the newest snapshot has it; None where it isn't
-        known, and records needn't wait here for it. It waits for a function as partitioner alone.
+        known.
         """
         name = topic_name("topic", name)
         self.check_open()
         engine = self.engine
         engine.accumulator.check()
         topic = engine.early.topic(name)
-        if topic is None and not callable(self.config["partitioner"]):
+        if topic is not None:
+            lane = self.lanes[name] = lane_for(engine, topic)
+            return lane
+        if not self._by_function:
             check_topic(name)
-            return None
-        found = topic or (yield from self.topic(name))
-        lane = self.lanes[name] = lane_for(engine, found)
-        return lane
+        return None
 
     def append(
         self,
@@ -142,97 +144,99 @@ class ProducerCalls(TransactionCalls):
         record: SentRecord,
         partition: int | None,
         made: Callable[[ProducerBatch, int, int], F],
-    ) -> CallerFlow[F]:
-        """Put a record where its partition has no open batch with room, or isn't known yet; waits
-        for memory, `max.block.ms` at most. `made` makes its future.
+        now: float,
+        owner: object = None,
+        deadline: float | None = None,
+    ) -> F | CallerFlow[F]:
+        """Put a record where its partition has no open batch with room, or isn't known yet; or give
+        the flow that does so once it has waited: for memory, `max.block.ms` at most, or for the
+        metadata that a function as partitioner needs.
+
+        `made` makes its future; `owner` and `deadline` are those of a wait for memory.
         """
-        self.check_free("send()")
+        self.check_open()
+        self.check_uninterrupted("send()")
         engine, host = self.engine, self.host
         if engine.ended is not None:
             raise engine.ended
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
-        size = self._size(key, value, headers)
-        if partition is not None and partition < 0:
-            there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
-            raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
-        now = yield START
-        deadline: float | None = None
-        owner: object = None
-        try:
-            while lane is None or partition is None or partition >= lane.count:
-                if owner is not None:
-                    engine.accumulator.waive(owner)
-                owner = early = EarlyRecord(
-                    topic,
-                    (key, value, headers, at),
-                    *(partition, size, now, self.config["max.block.ms"]),
-                )
-                taken, deadline = yield from self._taken_early(early, deadline)
-                if taken:
-                    return made(early, 0, at)
-                lane = yield from self.lane(topic)  # it has just become known
-                if lane is not None and partition is None:
-                    partition = lane.choose(key, value)
-                now = yield START
-            target = TopicPartition(topic, partition)
-            engine.metadata.use(topic, now)
-            while True:
-                place = engine.accumulator.append(target, key, value, headers, at, size, now, owner)
-                if place is not None:
-                    break
-                if owner is None and self._cannot_wait:
-                    owner = CANNOT_WAIT
-                    continue
-                deadline = deadline or now + self.seconds(None, BLOCK_TIMEOUT)
-                owner = object()
-                now = yield from self._room(owner, size, deadline)
-            if place.wake:
-                host.wake()
-        except BaseException:  # interrupted: what it began lingers, and nobody else says so
-            if isinstance(owner, EarlyRecord):  # it may have been taken, and nobody has its future
-                engine.early.withdraw(owner)
-            elif owner is not None:
-                self._out_of_line(owner)
-                engine.accumulator.waive(owner)
-            host.wake()
-            raise
-        return made(place.batch, place.index, at)
-
-    def _size(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-    ) -> int:
-        """The most bytes that a record takes in a batch; raises where that is too much."""
         size = estimate_record_size(key, value, headers)
-        if size > min(self.config["max.request.size"], self.config["buffer.memory"]):
+        if size > self._most:
             raise RecordTooLargeError(
                 f"a record of up to {size} bytes is above max.request.size "
                 f"({self.config['max.request.size']}) or buffer.memory"
             )
-        return size
-
-    def _taken_early(
-        self, record: EarlyRecord, deadline: float | None
-    ) -> CallerFlow[tuple[bool, float | None]]:
-        """Give a record of a topic or partition that isn't known to those that wait for it; False
-        where it is known by now: then what was granted to the record is its owner's still. And
-        until when the call may wait, once it has had to.
-        """
-        early, host = self.engine.early, self.host
+        if partition is not None and partition < 0:
+            there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
+            raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
+        if lane is None and self._by_function:  # it chooses the partition here, in the caller
+            lane = self.lane(topic)
+            if lane is None:
+                again = partial(self.append, topic, None, record, partition, made)
+                return self._later(self.topic(topic), None, again)
+        if partition is None and lane is not None:
+            partition = lane.choose(key, value)
         try:
-            while (taken := early.add(record, turn=self._cannot_wait)) is None:
-                deadline = deadline or (yield START) + self.seconds(None, BLOCK_TIMEOUT)
-                yield from self._room(record, early.room(record), deadline)
-            host.wake()
-        except BaseException:  # interrupted, or the host can't begin: nobody will have its future
-            self._out_of_line(record)
-            early.withdraw(record)
-            host.wake()
+            if lane is None or partition is None or partition >= lane.count:
+                if not isinstance(owner, EarlyRecord):
+                    patience = self.config["max.block.ms"]
+                    owner = EarlyRecord(
+                        topic, (key, value, headers, at), partition, size, now, patience
+                    )
+                taken = engine.early.add(owner, turn=self._cannot_wait)
+                if taken:
+                    host.wake()
+                    return made(owner, 0, at)
+                if taken is False:  # it has just become known
+                    lane = self.lane(topic)
+                    return self.append(topic, lane, record, partition, made, now, owner, deadline)
+                size = engine.early.room(owner)
+            else:
+                engine.metadata.use(topic, now)
+                target = TopicPartition(topic, partition)
+                append = engine.accumulator.append
+                place = append(target, key, value, headers, at, size, now, owner)
+                if place is None and owner is None and self._cannot_wait:
+                    owner = CANNOT_WAIT
+                    place = append(target, key, value, headers, at, size, now, owner)
+                if place is not None:
+                    if place.wake:
+                        host.wake()
+                    return made(place.batch, place.index, at)
+                owner = object()
+        except BaseException:
+            self._give_back(owner)
             raise
-        return taken, deadline
+        deadline = deadline or now + self.seconds(None, BLOCK_TIMEOUT)
+        again = partial(
+            self.append, topic, lane, record, partition, made, owner=owner, deadline=deadline
+        )
+        return self._later(self._room(owner, size, deadline), owner, again)
+
+    def _later(
+        self,
+        wait: CallerFlow[object],
+        owner: object,
+        append: Callable[[float], F | CallerFlow[F]],
+    ) -> CallerFlow[F]:
+        try:
+            yield from wait
+            found = append((yield START))
+            return (yield from found) if isinstance(found, Generator) else found
+        except BaseException:
+            self._give_back(owner)
+            raise
+
+    def _give_back(self, owner: object) -> None:
+        """Interrupted: what it began lingers, and nobody else says so."""
+        if owner is not None:
+            self._out_of_line(owner)
+        if isinstance(owner, EarlyRecord):  # it may have been taken, and nobody has its future
+            self.engine.early.withdraw(owner)
+        else:
+            self.engine.accumulator.waive(owner)
+        self.host.wake()
 
     @property
     def _cannot_wait(self) -> bool:

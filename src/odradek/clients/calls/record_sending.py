@@ -47,13 +47,10 @@ class RecordSending(Generic[F]):
         self._future = future
         self._report_to = report_to
         self._lanes = calls.lanes
+        self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
         self._free = calls.process if calls.lock_free else Never()
-
-    def _lane(self, name: str) -> TopicLane | None:
-        """Carry out `ProducerCalls.lane`."""
-        raise NotImplementedError
 
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None

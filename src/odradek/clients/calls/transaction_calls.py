@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 class TransactionClient(Protocol):
     """The producer that its user has; subclasses and mocks replace such methods."""
 
+    def begin_transaction(self) -> object:
+        """Carry out `TransactionCalls.begin_transaction`."""
+
     def commit_transaction(self, timeout: float | None = None) -> object:
         """Carry out `TransactionCalls.commit_transaction`."""
 

@@ -8,21 +8,17 @@ interrupted (R-HO-1).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
 
-P = TypeVar("P", bound="Begins")
+if TYPE_CHECKING:
+    from odradek.clients.calls.transaction_calls import TransactionClient
+
+P = TypeVar("P", bound="TransactionClient")
 T = TypeVar("T")
-
-
-class Begins(Protocol):
-    """A producer with transactions."""
-
-    def begin_transaction(self) -> None:
-        """Begin one."""
 
 
 def block(producer: P, end: Callable[[BaseException | None], None]) -> Iterator[P]:

@@ -11,11 +11,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.common.errors import IllegalStateError
 from odradek.runtime.locks import new_lock
 
+if TYPE_CHECKING:
+    from odradek.clients.calls.consumer_calls import ConsumerCalls
+
+A = TypeVar("A")
 T = TypeVar("T")
 NAME = "claim"
 """The local variable of a call that holds its claim."""
@@ -64,10 +68,10 @@ class OneReader:
         if last is not None:
             last.iterates = NOBODY
 
-    def claim(self, what: str, callback: str | None) -> Claim:
+    def claim(self, what: str, callback: Callable[[], str | None] | None = None) -> Claim:
         """Go in, or raise; the caller keeps it in a variable called `claim`.
 
-        `callback`: which of the user's functions runs just now.
+        `callback` tells which of the user's functions runs just now.
         """
         mine = Claim()
         with self._lock:
@@ -76,7 +80,8 @@ class OneReader:
                 self._held = self._last = mine
                 return mine
         if held.ident == mine.ident:
-            raise IllegalStateError(f"{what} can't be called inside {callback or what}")
+            running = callback and callback()
+            raise IllegalStateError(f"{what} can't be called inside {running or what}")
         raise IllegalStateError(
             f"thread {mine.thread!r} called {what} while thread {held.thread!r} is inside of it: a "
             "consumer hands out records to one thread at a time (only close() may come from others)"
@@ -87,41 +92,44 @@ class OneReader:
         if self._held is claim:
             self._held = None
 
-    def inside(self, what: str, callback: str | None, run: Callable[[], T]) -> T:
+    def inside(
+        self, what: str, callback: Callable[[], str | None], run: Callable[[A], T], call: A
+    ) -> T:
         """Run a call as the one that is inside."""
         claim = self.claim(what, callback)
         try:
-            return run()
+            return run(call)
         finally:
             self.leave(claim)
 
     def records(
         self,
         more: Callable[[], Iterator[T] | None],
-        handed_over: Callable[[], None],
-        given: Callable[[], Callable[[float], bool] | None],
+        calls: ConsumerCalls,
         now: Callable[[], float],
     ) -> Iterator[T]:
-        """Iterate over records until there are no more; `given` hears of each, where it wants to.
+        """Iterate over records until there are no more.
 
-        It says whether something comes before the next one.
+        A group is told the time after each, and its callbacks come before the next one.
         """
         while found := more():
-            handed_over()
-            tell = given()
-            if tell is None:
+            calls.engine.delivery.handed_over()
+            group = calls.engine.group
+            if group is None:
                 yield from self.each(found, "records()")
                 continue
+            came_back, waiting = group.given.append, group.turns.waiting
             for record in self.each(found, "records()"):
                 yield record
-                if tell(now()):
+                came_back(now())
+                if waiting:
                     break
 
     @staticmethod
-    def batches(more: Callable[[], T | None], handed_over: Callable[[], None]) -> Iterator[T]:
+    def batches(more: Callable[[], T | None], calls: ConsumerCalls) -> Iterator[T]:
         """Iterate over what is large: each is let go before the next one is asked for."""
         while (one := more()) is not None:
-            handed_over()
+            calls.engine.delivery.handed_over()
             yield one
             del one
 
@@ -130,7 +138,7 @@ class OneReader:
 
         Between an advance of `found` and the `yield` nothing is called, so no signal comes there.
         """
-        claim = self.claim(what, None)
+        claim = self.claim(what)
         for one in found:
             self._held = None
             yield one
@@ -138,7 +146,7 @@ class OneReader:
             if threading.get_ident() != claim.iterates or self._held is not None:
                 if self.woken:
                     return
-                claim = self.claim(what, None)
+                claim = self.claim(what)
             else:
                 self._held = claim
         self.leave(claim)

@@ -212,7 +212,7 @@ class MemberDriver(Driver):
         self.caller.begin(f"{self.name}: poll", flow, self._given, self._failed)
 
     def _given(self, records: list[ConsumerRecord] | None) -> None:
-        self.consumer.handed_over()
+        self.engine.delivery.handed_over()
         self._polled(records or [])
 
     def _failed(self, error: Exception) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,10 @@ class ConsumerGroup:
         self._max_poll: float = config["max.poll.interval.ms"]
         self.asked_at = 0.0
         """When the caller asked for records, or was last given some."""
+        self.given: deque[float] = deque([0.0], maxlen=1)
+        """When the caller of a loop came back after a record: each counts for
+        `max.poll.interval.ms`, and costs no call of a function of ours.
+        """
         self._polling = False
         self.dispossessed = False
         """Partitions were lost since some were assigned: what was handed out can't be committed."""
@@ -184,11 +189,11 @@ class ConsumerGroup:
     @property
     def polled_at(self) -> float:
         """When the caller was last inside `poll()`."""
-        return self.engine.now if self._polling else self.asked_at
+        return self.engine.now if self._polling else max(self.asked_at, self.given[0])
 
     def last_poll(self, now: float) -> float | None:
         """How long ago the caller asked for records; None while it asks, or never did."""
-        return None if self._polling or self.asked_at == 0.0 else now - self.asked_at
+        return None if self._polling or self.asked_at == 0.0 else now - self.polled_at
 
     def owned(self) -> list[TopicPartition]:
         """What is assigned now."""
@@ -335,13 +340,6 @@ class ConsumerGroup:
     def left(self, now: float) -> None:
         """The caller works on what it was handed."""
         self.asked_at, self._polling = now, False
-
-    def given(self, now: float) -> bool:
-        """The caller of a loop is through with one record: each counts for
-        `max.poll.interval.ms`. Says whether callbacks come before the next one.
-        """
-        self.asked_at = now
-        return bool(self.turns.waiting)
 
     def take_turns(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""

@@ -1,0 +1,95 @@
+"""How many functions of ours a call runs: what is called for each record may not grow unseen.
+
+Python calls can be counted exactly, where seconds can't. The simulation's own aren't counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.property.interrupting import OURS, THEIRS
+
+from odradek import TopicPartition
+from odradek.testing.simulated import KafkaSimulation
+
+MOST = {
+    "send": 6,
+    "send above max.request.size": 25,
+    "send to an unknown topic": 42,
+    "poll": 88,
+    "poll of a group": 111,
+    "position": 8,
+    "a record of a loop": 4,
+    "a record of a group's loop": 4,
+}
+"""At most; at commit aad7921 it was 6, 26, 44, 89, 115, 8, 4 and 4."""
+
+
+def counted(action: Callable[[], object]) -> int:
+    count = 0
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal count
+        name = frame.f_code.co_filename
+        count += event == "call" and name.startswith(OURS) and not name.startswith(THEIRS)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def actions(simulation: KafkaSimulation) -> dict[str, Callable[[], object]]:
+    """Each in the state that it has amid a loop."""
+    simulation.create_topic("t", partitions=1)
+    options: dict[str, Any] = {"batch.size": 1 << 20, "linger.ms": 1000}
+    fast = simulation.producer(options, name="fast")
+    slow = simulation.producer({**options, "max.request.size": 10_000}, name="slow")
+    for producer in (fast, slow):
+        producer.partitions_for("t")
+    fast.send("t", b"-")
+    for _ in range(100):
+        slow.send("t", b"-")
+    slow.flush()
+    slow.send("t", b"-")
+
+    alone = simulation.consumer({"auto.offset.reset": "earliest"}, name="alone")
+    alone.assign([TopicPartition("t", 0)])
+    group = simulation.consumer({"auto.offset.reset": "earliest", "group.id": "g"}, name="group")
+    group.subscribe(["t"])
+    loops = [iter(consumer) for consumer in (alone, group)]
+    for loop in loops:
+        next(loop)
+    polled = simulation.consumer({"auto.offset.reset": "earliest", "group.id": "h"}, name="polled")
+    polled.subscribe(["t"])
+    while not polled.poll(1.0, 1):
+        pass
+    for consumer in (alone, polled):
+        consumer.poll(1.0, 1)
+    early = simulation.producer(name="early")
+    early.send("t", b"-")
+    return {
+        "send": lambda: fast.send("t", b"-"),
+        "send above max.request.size": lambda: slow.send("t", b"-"),
+        "send to an unknown topic": lambda: early.send("t", b"-"),
+        "poll": lambda: alone.poll(0, 1),
+        "poll of a group": lambda: polled.poll(0, 1),
+        "position": lambda: alone.position(TopicPartition("t", 0)),
+        "a record of a loop": lambda: next(loops[0]),
+        "a record of a group's loop": lambda: next(loops[1]),
+    }
+
+
+@pytest.mark.parametrize("what", MOST)
+def test_a_call_for_each_record_runs_so_many_functions_at_most(what: str) -> None:
+    with KafkaSimulation(seed=3) as simulation:
+        action = actions(simulation)[what]
+        action()
+        assert counted(action) <= MOST[what]
