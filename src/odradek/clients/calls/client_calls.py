@@ -235,23 +235,37 @@ class ClientCalls(Generic[E]):
             yield from work(self._close_by)
 
     def _shut_down(self) -> CallerFlow[None]:
-        """From its first line on the client counts as closed, before anything is called."""
+        """From its first line on the client counts as closed, before anything is called; and then
+        the host ends, also where a Ctrl-C comes before that.
+        """
         first, self.closed = not self.closed, True
-        host = self.host
+        deadline, begun = self._close_by, False
+
+        def end_host() -> None:
+            nonlocal begun
+            begun = True
+            self.host.close(deadline)
+
         try:
             if first:
                 self.engine.shut()
                 if self.left_open is not None:
                     self.left_open.closed()
             now = yield START
-            deadline = max(self._close_by, now + self.least_to_close)
-            now = yield Do(lambda: host.close(deadline))
+            deadline = max(deadline, now + self.least_to_close)
+            now = yield Do(end_host)
             for close in self.close_events:
                 now = yield Do(partial(close, min(EVENTS_TIMEOUT, max(0.0, deadline - now))))
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if not begun:
+                yield Do(end_host)
+            raise
         finally:
-            host.surfacing = True
-        if not host.forked:
-            host.check()
+            self.host.surfacing = True
+        if not self.host.forked:
+            self.host.check()
 
     def noting(self, error: BaseException, close: Callable[[], object]) -> None:
         """Close after an error, which is what its caller has to hear of, and soon."""
