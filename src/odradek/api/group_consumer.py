@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
 from odradek.api.base import Client
@@ -29,6 +29,11 @@ from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    OffsetsByPartition: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
+    Offsets: TypeAlias = (
+        OffsetsByPartition | ConsumerRecord | Iterable[ConsumerRecord] | pa.RecordBatch | pa.Table
+    )
 
 
 class RebalanceListener(Protocol):
@@ -126,12 +131,7 @@ class GroupConsumer(Client[ConsumerEngine]):
     @with_keywords
     def commit(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
-        | ConsumerRecord
-        | Iterable[ConsumerRecord]
-        | pa.RecordBatch
-        | pa.Table
-        | None = None,
+        offsets: Offsets | None = None,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit, and wait for it; gives what was committed.
@@ -163,12 +163,7 @@ class GroupConsumer(Client[ConsumerEngine]):
 
     def commit_async(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
-        | ConsumerRecord
-        | Iterable[ConsumerRecord]
-        | pa.RecordBatch
-        | pa.Table
-        | None = None,
+        offsets: Offsets | None = None,
         callback: Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
         | None = None,
     ) -> None:

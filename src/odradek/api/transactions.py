@@ -6,7 +6,7 @@ Must not: decide anything; `clients/producer/transaction_manager` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -14,7 +14,6 @@ from odradek.api.base import Client
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.records import (
     ConsumerGroupMetadata,
-    ConsumerRecord,
     OffsetAndMetadata,
 )
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -23,7 +22,7 @@ from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.caller import block
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from odradek.api.group_consumer import Offsets
 
 
 class Transactional(Client[ProducerEngine]):
@@ -64,11 +63,7 @@ class Transactional(Client[ProducerEngine]):
     @with_keywords
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
-        | ConsumerRecord
-        | Iterable[ConsumerRecord]
-        | pa.RecordBatch
-        | pa.Table,
+        offsets: Offsets,
         group: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:

@@ -13,29 +13,27 @@ import pytest
 from odradek import Consumer, KafkaTimeoutError, Producer, TopicPartition
 from odradek.testing.simulated import KafkaSimulation
 
+NAMES = ("begin_transaction", "commit_transaction", "abort_transaction", "flush")
+
 
 class Logged(Producer):
-    """Notes which of its methods were called, and by whom they were not."""
+    """Notes which of its methods were called."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.log: list[str] = []
         super().__init__(*arguments, **options)
 
-    def begin_transaction(self) -> None:
-        self.log.append("begin")
-        super().begin_transaction()
 
-    def commit_transaction(self, timeout: float | None = None) -> None:
-        self.log.append("commit")
-        super().commit_transaction(timeout)
+def noted(name: str) -> Callable[..., object]:
+    def method(self: Logged, *arguments: Any) -> object:
+        self.log.append(name.removesuffix("_transaction"))
+        return getattr(super(Logged, self), name)(*arguments)
 
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        self.log.append("abort")
-        super().abort_transaction(timeout)
+    return method
 
-    def flush(self, timeout: float | None = None) -> int:
-        self.log.append("flush")
-        return super().flush(timeout)
+
+for name in NAMES:
+    setattr(Logged, name, noted(name))
 
 
 @pytest.fixture

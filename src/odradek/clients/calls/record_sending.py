@@ -8,6 +8,7 @@ it has to: this is the one method that a facade inherits as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Generic, TypeVar
 
 from odradek.clients.calls.producer_calls import ProducerCalls, SentRecord
@@ -23,12 +24,6 @@ DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 
 
 F = TypeVar("F")
-
-
-class Never:
-    """Where each record needs the lock, and a look at its size."""
-
-    here = False
 
 
 class RecordSending(Generic[F]):
@@ -50,7 +45,8 @@ class RecordSending(Generic[F]):
         self._lane = calls.lane
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
-        self._free = calls.process if calls.lock_free else Never()
+        # Else each record needs the lock, and a look at its size.
+        self._free = calls.process if calls.lock_free else SimpleNamespace(here=False)
 
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
