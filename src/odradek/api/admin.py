@@ -73,9 +73,7 @@ class Admin(Client[AdminEngine]):
         """
         wanted, only_checked = new_topics(topics), flag("validate_only", validate_only)
         return self._call(
-            lambda deadline: self._engine.create_topics(
-                wanted, deadline, validate_only=only_checked
-            ),
+            lambda d: self._engine.create_topics(wanted, d, validate_only=only_checked),
             timeout,
             "creation of topics",
         )
@@ -86,11 +84,7 @@ class Admin(Client[AdminEngine]):
         Raises `UnknownTopicOrPartitionError` for one that isn't there.
         """
         wanted = topic_names("names", names)
-        self._call(
-            lambda deadline: self._engine.delete_topics(wanted, deadline),
-            timeout,
-            "deletion of topics",
-        )
+        self._call(lambda d: self._engine.delete_topics(wanted, d), timeout, "deletion of topics")
 
     def list_topics(
         self, timeout: float | None = None, *, include_internal: bool = False
@@ -98,9 +92,7 @@ class Admin(Client[AdminEngine]):
         """The names of all topics that this client may see, sorted."""
         internal = flag("include_internal", include_internal)
         return self._call(
-            lambda deadline: self._engine.list_topics(deadline, internal=internal),
-            timeout,
-            "list of topics",
+            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
         )
 
     def describe_topics(
@@ -112,9 +104,7 @@ class Admin(Client[AdminEngine]):
         """
         wanted = topic_names("names", names)
         return self._call(
-            lambda deadline: self._engine.describe_topics(wanted, deadline),
-            timeout,
-            "description of topics",
+            lambda d: self._engine.describe_topics(wanted, d), timeout, "description of topics"
         )
 
     def describe_cluster(self, timeout: float | None = None) -> ClusterDescription:
@@ -143,7 +133,7 @@ class Admin(Client[AdminEngine]):
         """
         names = None if topics is None else topic_names("topics", topics)
         return self._call(
-            lambda deadline: self._engine.describe_reachability(names, deadline),
+            lambda d: self._engine.describe_reachability(names, d),
             timeout,
             "answers of the cluster's addresses",
         )

@@ -214,9 +214,7 @@ class Consumer(AssignedConsumer):
         """The first offset that is there, per partition."""
         wanted = some_partitions(partitions)
         return self._call(
-            lambda deadline: self._engine.offsets_at(wanted, BEGINNING, deadline),
-            timeout,
-            "beginning offsets",
+            lambda d: self._engine.offsets_at(wanted, BEGINNING, d), timeout, "beginning offsets"
         )
 
     def end_offsets(
@@ -224,11 +222,7 @@ class Consumer(AssignedConsumer):
     ) -> dict[TopicPartition, int]:
         """The offset that the next record will get (read_committed: the last stable offset)."""
         wanted = some_partitions(partitions)
-        return self._call(
-            lambda deadline: self._engine.offsets_at(wanted, END, deadline),
-            timeout,
-            "end offsets",
-        )
+        return self._call(lambda d: self._engine.offsets_at(wanted, END, d), timeout, "end offsets")
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
@@ -236,9 +230,7 @@ class Consumer(AssignedConsumer):
         """Per partition the first record at or after a time in ms since the epoch, else None."""
         wanted = some_times(times)
         return self._call(
-            lambda deadline: self._engine.offsets_for_times(wanted, deadline),
-            timeout,
-            "offsets for times",
+            lambda d: self._engine.offsets_for_times(wanted, d), timeout, "offsets for times"
         )
 
     # Topics and cluster
@@ -247,9 +239,7 @@ class Consumer(AssignedConsumer):
         """The partitions of a topic, in order. Raises `UnknownTopicOrPartitionError`."""
         name = topic_name("topic", topic)
         return self._call(
-            lambda deadline: self._engine.partitions_for(name, deadline),
-            timeout,
-            f"partitions of {name}",
+            lambda d: self._engine.partitions_for(name, d), timeout, f"partitions of {name}"
         )
 
     def describe(
@@ -261,9 +251,7 @@ class Consumer(AssignedConsumer):
         """
         wanted = names("topics", topics)
         return self._call(
-            lambda deadline: self._engine.describe(wanted, deadline),
-            timeout,
-            "description of topics",
+            lambda d: self._engine.describe(wanted, d), timeout, "description of topics"
         )
 
     def list_topics(
@@ -272,9 +260,7 @@ class Consumer(AssignedConsumer):
         """The names of all topics that this client may see, sorted."""
         internal = flag("include_internal", include_internal)
         return self._call(
-            lambda deadline: self._engine.list_topics(deadline, internal=internal),
-            timeout,
-            "list of topics",
+            lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
         )
 
     def bootstrap_hint(self) -> dict[str, Any]:

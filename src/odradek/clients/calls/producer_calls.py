@@ -106,14 +106,8 @@ class ProducerCalls(TransactionCalls):
         found = self.engine.early.topic(name)
         if found is not None:
             return found
-        return (
-            yield from self.call(
-                lambda deadline: self.engine.early.placed(name, deadline),
-                timeout,
-                f"metadata of topic {name}",
-                BLOCK_TIMEOUT,
-            )
-        )
+        placed, what = partial(self.engine.early.placed, name), f"metadata of topic {name}"
+        return (yield from self.call(placed, timeout, what, BLOCK_TIMEOUT))
 
     def partitions_for(self, topic: str, timeout: float | None) -> CallerFlow[list[TopicPartition]]:
         """The partitions of a topic, in order."""
@@ -314,12 +308,8 @@ class ProducerCalls(TransactionCalls):
         try:
             writer = engine.writer(columns, topic, delivery.add, host.wake)
         except InvalidRowError:
-            topic = yield from self.call(
-                lambda deadline: engine.newer(topic, columns, deadline),
-                None,
-                f"metadata of topic {name}",
-                BLOCK_TIMEOUT,
-            )
+            newer, what = partial(engine.newer, topic, columns), f"metadata of topic {name}"
+            topic = yield from self.call(newer, None, what, BLOCK_TIMEOUT)
             writer = engine.writer(columns, topic, delivery.add, host.wake)
         now = yield START
         engine.metadata.use(name, now)
@@ -330,8 +320,7 @@ class ProducerCalls(TransactionCalls):
                     writer, missing, deadline, engine.accumulator.limit // 8
                 )
         except BaseException:
-            self._out_of_line(writer)
-            engine.accumulator.waive(writer)
+            self._give_back(writer)
             writer.give_up(max(now, engine.now))
             raise
 

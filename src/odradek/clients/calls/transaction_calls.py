@@ -71,12 +71,8 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         manager = self.transactions
         wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
         member = group_to_send_to(group)
-        return self.call(
-            lambda deadline: manager.send_offsets(wanted, member, deadline),
-            timeout,
-            "answer to send_offsets_to_transaction()",
-            BLOCK_TIMEOUT,
-        )
+        send = partial(manager.send_offsets, wanted, member)
+        return self.call(send, timeout, "answer to send_offsets_to_transaction()", BLOCK_TIMEOUT)
 
     def committed_offsets(
         self, group: str, timeout: float | None
@@ -85,12 +81,11 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         from odradek.clients.producer.group_offsets import group_offsets
 
         name = group_id(group)
-        return self.call(
-            lambda deadline: group_offsets(self.engine, name, deadline),
-            timeout,
+        ask, what = (
+            partial(group_offsets, self.engine, name),
             f"committed offsets of group {name!r}",
-            BLOCK_TIMEOUT,
         )
+        return self.call(ask, timeout, what, BLOCK_TIMEOUT)
 
     def commit_transaction(self, timeout: float | None) -> CallerFlow[None]:
         """Wait until all records of the transaction are written, then commit it."""
