@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from odradek.clients.consumer.group import classic_state, consumer_state
+from odradek.clients.consumer.group import member_states
 from odradek.clients.producer import transaction_state
 from odradek.network import connection_state
 
@@ -24,8 +24,8 @@ MANY = 4
 Table = Mapping[tuple[Any, Any], StrEnum]
 MACHINES: dict[str, tuple[str, Table]] = {
     "A connection": ("resolving", connection_state.TRANSITIONS),
-    "A member of a classic group": ("unjoined", classic_state.TRANSITIONS),
-    "A member of a KIP-848 group": ("unjoined", consumer_state.TRANSITIONS),
+    "A member of a classic group": ("unjoined", member_states.CLASSIC),
+    "A member of a KIP-848 group": ("unjoined", member_states.CONSUMER),
     "A transactional producer": ("uninitialized", transaction_state.TRANSITIONS),
 }
 

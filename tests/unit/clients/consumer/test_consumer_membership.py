@@ -8,8 +8,6 @@ from uuid import UUID
 import pytest
 from tests.unit.clients.consumer.scripted_group import IDS, S, Scripted, gives
 
-from odradek.clients.consumer.group.consumer_state import TRANSITIONS, ConsumerEvent, move
-from odradek.clients.consumer.group.membership import MemberState
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import (
     FencedInstanceIdError,
@@ -376,12 +374,3 @@ def test_other_topics_are_told_at_once() -> None:
     w.run(w.now + 0.1)
     assert w.beats[-1].subscribed_topic_names == ["orders", "users"]
     assert w.beats[-1].member_epoch == 1
-
-
-def test_the_table_refuses_what_it_does_not_know() -> None:
-    for state, event in itertools.product(MemberState, ConsumerEvent):
-        if (state, event) in TRANSITIONS:
-            assert move(state, event) is TRANSITIONS[state, event]
-        else:
-            with pytest.raises(RuntimeError, match="can't be"):
-                move(state, event)

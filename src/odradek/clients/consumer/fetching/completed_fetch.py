@@ -49,19 +49,12 @@ def survey(records: memoryview, offset: int) -> Survey:
     return Survey(*survey_batches(records, offset))
 
 
-@dataclass(frozen=True, slots=True)
-class DecodingProgress:
-    """How far an answer was decoded and handed out."""
-
-    records: memoryview
-    at: int
-    start: int
-    aborted: tuple[tuple[int, int], ...]
-    before: tuple[int, tuple[tuple[int, int], ...]]
-    wanted: tuple[bool, bool, Headers]
-    decoded: DecodedRecords | None
-    row: int
-    done: bool
+Aborted = tuple[tuple[int, int], ...]
+Wanted = tuple[bool, bool, Headers]
+DecodingProgress = tuple[
+    memoryview, int, int, Aborted, tuple[int, Aborted], Wanted, DecodedRecords | None, int, bool
+]
+"""How far an answer was decoded and handed out; `CompletedFetch.put_back` names the parts."""
 
 
 class CompletedFetch:
@@ -94,7 +87,7 @@ class CompletedFetch:
         found: Survey,
         *,
         start: int,
-        aborted: tuple[tuple[int, int], ...],
+        aborted: Aborted,
         address: Address,
         arrived: float,
         lock: Lock = NULL_LOCK,
@@ -114,7 +107,7 @@ class CompletedFetch:
         self._at = 0
         self._before = (0, aborted)
         """Where the last decoding began: what is left of it may be wanted with more columns."""
-        self._wanted: tuple[bool, bool, Headers] = (True, True, True)
+        self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
         self._row = 0
         self._done = False
@@ -136,23 +129,13 @@ class CompletedFetch:
 
     def progress(self) -> DecodingProgress:
         """How far this is; `put_back` goes back to it, whatever has come between."""
-        return DecodingProgress(
-            self._records,
-            self._at,
-            self._start,
-            self._aborted,
-            self._before,
-            self._wanted,
-            self._decoded,
-            self._row,
-            self._done,
-        )
+        here = self._records, self._at, self._start, self._aborted, self._before, self._wanted
+        return *here, self._decoded, self._row, self._done
 
     def put_back(self, to: DecodingProgress) -> None:
         """What was taken since then wasn't handed out."""
-        self._records, self._at, self._start = to.records, to.at, to.start
-        self._aborted, self._before, self._wanted = to.aborted, to.before, to.wanted
-        self._decoded, self._row, self._done = to.decoded, to.row, to.done
+        self._records, self._at, self._start, self._aborted, self._before, self._wanted = to[:6]
+        self._decoded, self._row, self._done = to[6:]
 
     def take(
         self,

@@ -7,6 +7,8 @@ there is. Must not: move positions, or know the network.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from odradek.clients.consumer.fetching.fetch_session import (
     TOPIC_IDS_FROM,
     FetchSession,
@@ -20,43 +22,28 @@ from odradek.metadata.cluster import Partition, Topic
 Name = tuple[str, int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FetchRequestState:
     """One leader's partitions; each state refers to the `FetchRequestState` that it stands in."""
 
-    __slots__ = (
-        "_changes",
-        "_doubtful",
-        "address",
-        "doubted",
-        "leaders_only",
-        "names",
-        "outdated",
-        "parts",
-        "session",
-        "under_way",
-        "version",
-        "wanted",
-    )
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.session = FetchSession()
-        self.version = -1
-        self.doubted: PartitionState | None = None
-        """What is asked for alone, because of an answer that was too large."""
-        self.leaders_only = False
-        """The last request asked for no advice whom to read."""
-        self.under_way = False
-        """A request is unanswered."""
-        self.outdated = False
-        """The metadata has changed since the request under way was sent."""
-        self.parts: dict[Name, tuple[PartitionState, int, int, Key]] = {}
-        """State, its generation, the offset asked for, and the key on the wire."""
-        self.wanted: dict[Key, Wanted] = {}
-        self.names: dict[bytes, str] = {}
-        self._doubtful: dict[Name, None] = {}
-        """Partitions that failed before: an answer without news of them ends their backoff."""
-        self._changes = -1
+    address: Address
+    session: FetchSession = field(default_factory=FetchSession)
+    version: int = -1
+    doubted: PartitionState | None = None
+    """What is asked for alone, because of an answer that was too large."""
+    leaders_only: bool = False
+    """The last request asked for no advice whom to read."""
+    under_way: bool = False
+    """A request is unanswered."""
+    outdated: bool = False
+    """The metadata has changed since the request under way was sent."""
+    parts: dict[Name, tuple[PartitionState, int, int, Key]] = field(default_factory=dict)
+    """State, its generation, the offset asked for, and the key on the wire."""
+    wanted: dict[Key, Wanted] = field(default_factory=dict)
+    names: dict[bytes, str] = field(default_factory=dict)
+    _doubtful: dict[Name, None] = field(default_factory=dict)
+    """Partitions that failed before: an answer without news of them ends their backoff."""
+    _changes: int = -1
 
     @property
     def nameless(self) -> bool:

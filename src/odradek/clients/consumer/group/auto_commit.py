@@ -46,35 +46,30 @@ class AutoCommit:
             until = now + max(self._interval, 0.001)
             while now < until:
                 now = yield Wait((), until)
-            group = self._group
-            if group.is_member or not group.subscribed:
-                states = group.engine.subscription.partitions.values()
-                now = yield from self._commit(states, now + self._patience, now)
+            if self._group.is_member or not self._group.subscribed:
+                now = yield from self._commit(self._due(self._all()), now + self._patience, now)
 
     def before_revocation(self, states: Iterable[PartitionState], now: float) -> Flow[float]:
         """Commit what is about to be given back, so that its next reader goes on there."""
-        return self._commit(states, now + self._before_revocation, now)
+        return self._commit(self._due(states), now + self._before_revocation, now)
 
     def before_assignment(self) -> Flow[float]:
         """Commit what another `assign` is about to take away; the caller doesn't wait for it."""
-        offsets = self._due(self._group.engine.subscription.partitions.values())
-        return self._told(offsets)
+        offsets = self._due(self._all())
 
-    def _told(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> Flow[float]:
-        now = yield START
-        return (yield from self._send(offsets, now + self._patience, now))
+        def commit() -> Flow[float]:
+            now = yield START
+            return (yield from self._commit(offsets, now + self._patience, now))
+
+        return commit()
 
     def at_the_end(self, deadline: float, now: float) -> Flow[float]:
         """Commit what is left, at `close()` and `unsubscribe()`."""
         if self._group.subscribed and not self._group.is_member:
             return now
-        states = self._group.engine.subscription.partitions.values()
-        return (yield from self._commit(states, deadline, now))
+        return (yield from self._commit(self._due(self._all()), deadline, now))
 
-    def _commit(self, states: Iterable[PartitionState], deadline: float, now: float) -> Flow[float]:
-        return self._send(self._due(states), deadline, now)
-
-    def _send(
+    def _commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: float, now: float
     ) -> Flow[float]:
         group = self._group
@@ -87,6 +82,9 @@ class AutoCommit:
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
         return group.engine.now
+
+    def _all(self) -> Iterable[PartitionState]:
+        return self._group.engine.subscription.partitions.values()
 
     def _due(self, states: Iterable[PartitionState]) -> dict[TopicPartition, OffsetAndMetadata]:
         # Without members a group's offsets expire one by one, so all are told again (as in Java).

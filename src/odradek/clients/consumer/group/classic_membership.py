@@ -21,14 +21,9 @@ from odradek.clients.consumer.group.classic_join import (
     Joining,
 )
 from odradek.clients.consumer.group.classic_leader import Leader
-from odradek.clients.consumer.group.classic_state import MemberEvent, move
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment
-from odradek.clients.consumer.group.membership import (
-    Group,
-    MemberState,
-    PollOverdueError,
-    unsettled,
-)
+from odradek.clients.consumer.group.member_states import CLASSIC, Life, MemberEvent
+from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff
 from odradek.common.errors import DisconnectedError, KafkaError
@@ -61,19 +56,17 @@ REMOVED = (UnknownMemberIdError, IllegalGenerationError)
 """After these everything is lost, and the member joins again."""
 
 
-class ClassicMembership:
+class ClassicMembership(Life):
     """One consumer in one classic group."""
 
     def __init__(self, group: Group) -> None:
-        self._group = group
+        super().__init__(group, CLASSIC)
         config = group.config
         assignors = find(config["partition.assignment.strategy"])
         self._cooperative = rebalance_protocol(assignors) is COOPERATIVE
         self._identity = ClassicIdentity()
         self._joining = Joining(group, self._identity, assignors)
         self._leader = Leader(group, assignors)
-        self.state = MemberState.UNJOINED
-        self.unsettled_since: float | None = None
         self._interval: float = config["heartbeat.interval.ms"]
         self._session: float = config["session.timeout.ms"]
         self._max_poll: float = config["max.poll.interval.ms"]
@@ -460,18 +453,6 @@ class ClassicMembership:
             if open_ is not None and not open_.done:
                 self._group.engine.cancel_now(open_, over)
         self._revoking = self._running = None
-
-    def _move(self, event: MemberEvent, why: str | None, now: float) -> None:
-        self.state = move(self.state, event)
-        self.unsettled_since = unsettled(self.unsettled_since, self.state, now)
-        self._group.engine.events.emit(
-            now,
-            "group",
-            what=self._group.group_id,
-            state=self.state.value,
-            event=event.value,
-            why=why,
-        )
 
 
 def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:

@@ -15,13 +15,8 @@ import math
 from collections.abc import Mapping
 
 from odradek.clients.consumer.group.consumer_heartbeats import JOIN, Heartbeats
-from odradek.clients.consumer.group.consumer_state import MEMBER, ConsumerEvent, move
-from odradek.clients.consumer.group.membership import (
-    Group,
-    MemberState,
-    PollOverdueError,
-    unsettled,
-)
+from odradek.clients.consumer.group.member_states import CONSUMER, MEMBER, Life, MemberEvent
+from odradek.clients.consumer.group.membership import Group, MemberState, PollOverdueError
 from odradek.clients.consumer.group.topic_names import TopicNames
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
@@ -66,14 +61,12 @@ Held = dict[TopicPartition, bytes]
 """Partitions with the ids of their topics: one that was made again is another topic."""
 
 
-class ConsumerMembership:
+class ConsumerMembership(Life):
     """One consumer's membership; see `membership.Membership`."""
 
     def __init__(self, group: Group) -> None:
-        engine = group.engine
-        self._group, self._engine = group, engine
-        self._state = MemberState.UNJOINED
-        self.unsettled_since: float | None = None
+        super().__init__(group, CONSUMER)
+        engine = self._engine = group.engine
         self._beats = Heartbeats(group)
         self._names = TopicNames(engine)
         self._held: Held = {}
@@ -113,15 +106,10 @@ class ConsumerMembership:
         """The member epoch; -1 while there is none."""
         return self._beats.epoch if self._beats.epoch > JOIN else -1
 
-    @property
-    def state(self) -> MemberState:
-        """Where it stands."""
-        return self._state
-
     def start(self, now: float) -> None:
         """Begin to join."""
         self._beats.choose_id(self._engine.rng)
-        self._move(ConsumerEvent.SUBSCRIBED, "subscribed", now)
+        self._move(MemberEvent.SUBSCRIBED, "subscribed", now)
         self._soon = True
         self._life = self._engine.start(self._live())
 
@@ -130,11 +118,8 @@ class ConsumerMembership:
 
         Members of these groups don't make the group rebalance: the coordinator decides.
         """
-        if self._state in MEMBER:
-            self._engine.events.emit(
-                now, "group", what=self._group.group_id, state=self._state, event="heartbeat",
-                why=reason,
-            )  # fmt: skip
+        if self.state in MEMBER:
+            self._tell(now, "heartbeat", reason)
             self._beats.say_all()
             self._wake()
 
@@ -147,29 +132,29 @@ class ConsumerMembership:
     def leave(self, deadline: float) -> Flow[None]:
         """Leave; never raises."""
         now = yield START
-        known = self._state in MEMBER and self._introduced
+        known = self.state in MEMBER and self._introduced
         self._stop_reconciling("left")
         if self._life is not None:
             self._engine.cancel(self._life, ClientClosedError("left the group"))
-        self._move(ConsumerEvent.LEAVE, "left", now)
+        self._move(MemberEvent.LEAVE, "left", now)
         if known:
             yield from self._farewell(deadline)
         self._forget()
-        self._move(ConsumerEvent.LEFT, "left", self._engine.now)
+        self._move(MemberEvent.LEFT, "left", self._engine.now)
 
     # Heartbeats
 
     def _live(self) -> Flow[None]:
         now = yield START
         try:
-            while self._state in MEMBER or self._state is MemberState.STALE:
+            while self.state in MEMBER or self.state is MemberState.STALE:
                 now = yield from self._turn(now)
         except KafkaError as error:  # whatever it is, the next poll tells it
-            if self._state in MEMBER:
+            if self.state in MEMBER:
                 yield from self._refuse(error, self._engine.now)
 
     def _turn(self, now: float) -> Flow[float]:
-        if self._state is MemberState.STALE:
+        if self.state is MemberState.STALE:
             return (yield from self._until_polled(now))
         overdue = self._group.polled_at + self._max_poll
         if now >= overdue:
@@ -195,11 +180,11 @@ class ConsumerMembership:
         except KafkaError as error:
             now = self._engine.now
             self._beats.say_all()  # the answer may have been lost, and with it an assignment
-            if self._state in MEMBER:
+            if self.state in MEMBER:
                 yield from self._failed(error, now)
             return now
         now = self._engine.now
-        if self._state in MEMBER:
+        if self.state in MEMBER:
             self._answered(answer, now)
         return now
 
@@ -210,7 +195,7 @@ class ConsumerMembership:
         self._soon = False
         self._introduced = True
         self._sent_at = self._engine.now
-        acknowledge = self._state is MemberState.ACKNOWLEDGING
+        acknowledge = self.state is MemberState.ACKNOWLEDGING
         request = self._beats.request(self._held, acknowledge=acknowledge)
         self._told = acknowledge
         return request
@@ -219,19 +204,19 @@ class ConsumerMembership:
         joined = self._beats.epoch == JOIN
         self._beats.answered(answer)
         self._failures.succeeded()
-        if not joined and self._state is MemberState.STABLE:
+        if not joined and self.state is MemberState.STABLE:
             self._removals.succeeded()
         self._not_before, self._unreleased_since = -math.inf, None
         interval = max(SHORTEST_INTERVAL, answer.heartbeat_interval_ms / 1000)
         self._due = self._sent_at + interval
-        if self._state is MemberState.ACKNOWLEDGING and self._told:
-            self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
+        if self.state is MemberState.ACKNOWLEDGING and self._told:
+            self._move(MemberEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
         if answer.assignment is not None:
             self._target = _target(answer.assignment)
             if _pairs(self._target) != {(i, p.partition) for p, i in self._held.items()}:
                 self._assigned(now)
-        if self._state is MemberState.JOINING:
-            self._move(ConsumerEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
+        if self.state is MemberState.JOINING:
+            self._move(MemberEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
         if joined:
             self._awaited.succeeded()
             # All that own something hear of the new member within an interval.
@@ -276,7 +261,7 @@ class ConsumerMembership:
     def _removed(self, error: KafkaError, now: float) -> Flow[None]:
         """The group went on without this member: all is lost, and it joins anew."""
         self._stop_reconciling("removed from the group")
-        self._move(ConsumerEvent.REMOVED, f"{type(error).__name__}: {error}", now)
+        self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
         if self._holds:
             return
@@ -284,12 +269,12 @@ class ConsumerMembership:
         # Once may be anybody's fault; again and again is not to become a storm of requests.
         self._not_before = until if self._removals.failures > 1 else now
         self._soon = True
-        self._move(ConsumerEvent.REJOIN, "removed", now)
+        self._move(MemberEvent.REJOIN, "removed", now)
 
     def _refuse(self, error: KafkaError, now: float) -> Flow[None]:
         """The group refuses this consumer for good."""
         self._stop_reconciling("refused")
-        self._move(ConsumerEvent.REFUSED, f"{type(error).__name__}: {error}", now)
+        self._move(MemberEvent.REFUSED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
         self._group.failed(error, now)
         self._changed.notify()
@@ -311,7 +296,7 @@ class ConsumerMembership:
         """KIP-62: a member that makes no progress leaves, so that others can."""
         self._stop_reconciling("poll() overdue")
         known = self._introduced
-        self._move(ConsumerEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
+        self._move(MemberEvent.POLL_OVERDUE, "poll() wasn't called in time", now)
         # First: an application that comes back meanwhile must not be given what others may have.
         yield from self._lose_everything(now)
         if known:
@@ -323,7 +308,7 @@ class ConsumerMembership:
         if self._holds or now >= self._group.polled_at + self._max_poll:
             return (yield Wait((self._group.poll_wanted,)))
         self._soon = True
-        self._move(ConsumerEvent.POLLED, "poll() was called", now)
+        self._move(MemberEvent.POLLED, "poll() was called", now)
         return now
 
     def _farewell(self, deadline: float) -> Flow[None]:
@@ -342,17 +327,13 @@ class ConsumerMembership:
                 name, lambda _: request, ConsumerGroupHeartbeatResponse, check, deadline
             )
         except KafkaError as error:
-            now = self._engine.now
-            self._engine.events.emit(
-                now, "group", what=self._group.group_id, state=self._state, event="not_left",
-                why=f"{type(error).__name__}: {error}",
-            )  # fmt: skip
+            self._tell(self._engine.now, "not_left", f"{type(error).__name__}: {error}")
 
     # Reconciling
 
     def _assigned(self, now: float) -> None:
         why = f"{sum(map(len, self._target.values()))} partitions"
-        self._move(ConsumerEvent.ASSIGNED, why, now)
+        self._move(MemberEvent.ASSIGNED, why, now)
         if self._asks_names:
             self._stop_reconciling("another assignment")
         if self._reconciling is None and not self._holds:
@@ -381,16 +362,16 @@ class ConsumerMembership:
                 now, changed = yield from self._come_to(wanted, now)
                 if self._stops != stops or self._target is not target:
                     continue
-                if self._state is MemberState.RECONCILING and (changed or not unknown):
+                if self.state is MemberState.RECONCILING and (changed or not unknown):
                     self._told = False
-                    self._move(ConsumerEvent.RECONCILED, f"{len(self._held)} partitions", now)
+                    self._move(MemberEvent.RECONCILED, f"{len(self._held)} partitions", now)
                     self._wake()
                 if not unknown:
                     self._names.keep(target)
                     return
                 now = yield from self._learn(unknown, backoff, now)
-                if self._stops == stops and self._state is not MemberState.RECONCILING:
-                    self._move(ConsumerEvent.ASSIGNED, "topic ids were unknown", now)
+                if self._stops == stops and self.state is not MemberState.RECONCILING:
+                    self._move(MemberEvent.ASSIGNED, "topic ids were unknown", now)
         except PollOverdueError:
             return  # the heartbeats' flow sees it as well, and leaves
         except KafkaError as error:
@@ -452,14 +433,6 @@ class ConsumerMembership:
     def _wake(self) -> None:
         self._soon = True
         self._changed.notify()
-
-    def _move(self, event: ConsumerEvent, why: str, now: float) -> None:
-        before, self._state = self._state, move(self._state, event)
-        self.unsettled_since = unsettled(self.unsettled_since, self._state, now)
-        if self._state is not before:
-            self._engine.events.emit(
-                now, "group", what=self._group.group_id, state=self._state, event=event, why=why
-            )
 
 
 def _target(assignment: Assignment) -> dict[bytes, tuple[int, ...]]:

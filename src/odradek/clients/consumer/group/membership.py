@@ -47,13 +47,6 @@ class MemberState(StrEnum):
     """The group refused this consumer for good: `Group.failed` has been told why."""
 
 
-def unsettled(since: float | None, state: MemberState, now: float) -> float | None:
-    """Since when a member has been on its way to stable, whatever it went through meanwhile."""
-    if state in (MemberState.STABLE, MemberState.UNJOINED):
-        return None
-    return now if since is None else since
-
-
 class PollOverdueError(KafkaError):
     """The application hasn't called `poll()` for `max.poll.interval.ms`."""
 

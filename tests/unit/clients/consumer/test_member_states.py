@@ -1,0 +1,38 @@
+"""The transition tables of both kinds of membership, over all pairs."""
+
+import pytest
+
+from odradek.clients.consumer.group.member_states import (
+    CLASSIC,
+    CONSUMER,
+    MemberEvent,
+    Transitions,
+    move,
+)
+from odradek.clients.consumer.group.membership import MemberState
+
+both = pytest.mark.parametrize("table", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+
+
+@both
+@pytest.mark.parametrize("state", MemberState)
+@pytest.mark.parametrize("event", MemberEvent)
+def test_every_pair_moves_or_is_refused(
+    table: Transitions, state: MemberState, event: MemberEvent
+) -> None:
+    if (state, event) in table:
+        assert move(table, state, event) is table[state, event]
+    else:
+        with pytest.raises(RuntimeError, match="can't be"):
+            move(table, state, event)
+
+
+@both
+def test_whoever_is_in_a_group_can_be_put_out_of_it_refused_and_can_leave(
+    table: Transitions,
+) -> None:
+    members = {s for (s, e) in table if e is MemberEvent.REMOVED}
+    assert MemberState.STABLE in members
+    for state in members:
+        assert table[state, MemberEvent.REFUSED] is MemberState.FATAL
+        assert table[state, MemberEvent.LEAVE] is MemberState.LEAVING
