@@ -38,7 +38,7 @@ def answer(waiting: WaitingRecords, state: PartitionState) -> None:
 def take(waiting: WaitingRecords) -> tuple[CompletedFetch, list[int]] | None:
     """One record, as `poll` takes it."""
     entry = waiting.head()
-    return None if entry is None else (entry, [row[0] for row in entry.take(1)])
+    return None if entry is None else (entry, [row[0] for row in entry.move(entry.peek(1))])
 
 
 @given(acts=st.lists(ACTS, max_size=30))

@@ -158,7 +158,7 @@ class ConsumerCalls(GroupCalls):
                 host.wake()
             ready = delivery.ready
             if ready:
-                if engine.fetcher.made_room():
+                if engine.fetcher.waiting.made_room():
                     host.wake()
                 now = yield DUE  # the next fetch goes out while the caller works on what is here
             while True:

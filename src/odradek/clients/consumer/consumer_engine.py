@@ -157,8 +157,7 @@ class ConsumerEngine(ClientEngine):
             if state.reset == NONE:
                 where = "no position" if self.group is None else "no committed offset"
                 text = f"{state.partition} has {where} and auto.offset.reset is none: seek()"
-                self.subscription.fail(state, IllegalStateError(text), now)
-                self.fetcher.changed.notify()
+                self.fetcher.fail(state, IllegalStateError(text), now)
                 continue
             state.look_up()
             wanted[state.partition] = self._reset_timestamp(state)
@@ -202,7 +201,6 @@ class ConsumerEngine(ClientEngine):
             state.move_to(state.log_end)
         else:
             state.move_to(result.offset)
-        self.subscription.changed.notify()
         self.fetcher.changed.notify()
 
     def out_of_range(self, state: PartitionState) -> None:
@@ -225,8 +223,7 @@ class ConsumerEngine(ClientEngine):
             return
         state.fetch_from(position)
         error = NoSuchOffsetError(partition, position, log.get(BEGINNING), log.get(END))
-        self.subscription.fail(state, error, self.now)
-        self.fetcher.changed.notify()
+        self.fetcher.fail(state, error, self.now)
 
     def position(self, partition: TopicPartition, deadline: float) -> Flow[int]:
         """The offset of the next record; waits for a reset."""
@@ -312,7 +309,7 @@ class ConsumerEngine(ClientEngine):
         while True:
             if self.group is not None and self.group.calls:
                 return True
-            if self.subscription.pending or self.fetcher.head() is not None:
+            if self.subscription.pending or self.fetcher.waiting.head() is not None:
                 return True
             if self._roused:
                 self._roused = False

@@ -19,7 +19,6 @@ from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID
-from odradek.network.flow import Signal
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
@@ -296,8 +295,6 @@ class SubscriptionState:
         self._retry = retry
         self._rng = rng
         self.partitions: dict[TopicPartition, PartitionState] = {}
-        self.changed = Signal()
-        """Notified when a position or an error is there."""
         self.changes = 0
         """Grows with whatever may make another partition worth a fetch."""
         self.pauses = 0
@@ -350,7 +347,6 @@ class SubscriptionState:
         for partition in partitions:
             if partition not in self.partitions:
                 self.partitions[partition] = self._new(partition)
-        self.changed.notify()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign these no longer; the others aren't touched."""
@@ -375,7 +371,6 @@ class SubscriptionState:
             return
         state.revoked = False
         self.changes += 1
-        self.changed.notify()
 
     @property
     def suspended(self) -> bool:
@@ -396,7 +391,6 @@ class SubscriptionState:
             for state in suspended:
                 state.revoked = False
             self.changes += 1
-            self.changed.notify()
 
     def note_consumed(self) -> None:
         """The caller asks for more, or says so: it is through with all that it was handed.
@@ -489,7 +483,6 @@ class SubscriptionState:
         if state.error is None:
             state.error = error
         self._failed[state] = None
-        self.changed.notify()
 
     def raise_pending(self) -> None:
         """Raise the first error that waits for the caller."""

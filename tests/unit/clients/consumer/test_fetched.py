@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import CorruptRecordError
 from odradek.common.types import Address, TopicPartition
-from odradek.record.columns import CREATE_TIME, Row
+from odradek.record.columns import CREATE_TIME, RecordColumns, Row
 from odradek.record.reference import encode
 
 
@@ -38,6 +39,10 @@ def fetched(made: PartitionState, data: bytes, start: int = 0) -> CompletedFetch
     return CompletedFetch(
         made, view, found, start=start, aborted=(), address=Address("b", 1), arrived=0.0
     )
+
+
+def take(entry: CompletedFetch, most: int, **how: Any) -> RecordColumns:
+    return entry.move(entry.peek(most, **how))
 
 
 def test_whole_batches() -> None:
@@ -76,7 +81,7 @@ def test_positions_move_with_what_is_handed_out() -> None:
     entry = fetched(made, ALL, 3)
     offsets = []
     while not entry.exhausted:
-        part = entry.take(7)
+        part = take(entry, 7)
         offsets += [row[0] for row in part]
         assert made.position == offsets[-1] + 1
     assert offsets == list(range(3, 40))
@@ -84,7 +89,7 @@ def test_positions_move_with_what_is_handed_out() -> None:
 
 def test_each_row_has_the_epoch_of_its_batch() -> None:
     entry = fetched(state(), ALL)
-    columns = entry.take(100)
+    columns = take(entry, 100)
     assert entry.leader_epochs(columns) == [0] * 20 + [1] * 20
     assert fetched(state(), BATCHES[3]).leader_epochs(columns) == 1
 
@@ -92,7 +97,7 @@ def test_each_row_has_the_epoch_of_its_batch() -> None:
 def test_a_gap_behind_the_last_record_is_passed() -> None:
     made = state()
     entry = fetched(made, encode(rows(0, 3), base_offset=0, last_offset=9))
-    assert entry.take(3).count == 3
+    assert take(entry, 3).count == 3
     assert entry.exhausted
     assert made.position == 10
 
@@ -101,7 +106,7 @@ def test_until_cuts_in_mid_batch() -> None:
     made = state()
     made.until = 15
     entry = fetched(made, ALL)
-    assert [row[0] for row in entry.take(100)] == list(range(15))
+    assert [row[0] for row in take(entry, 100)] == list(range(15))
     assert entry.exhausted
     assert made.finished
 
@@ -111,10 +116,10 @@ def test_a_corrupt_batch_raises_only_when_it_is_reached() -> None:
     bad = bytearray(BATCHES[1])
     bad[-1] ^= 1
     entry = fetched(made, BATCHES[0] + bytes(bad) + BATCHES[2])
-    assert entry.take(100).count == 10
+    assert take(entry, 100).count == 10
     assert not entry.exhausted
     with pytest.raises(CorruptRecordError, match="10"):
-        entry.take(100)
+        take(entry, 100)
     assert made.position == 10
 
 
@@ -130,10 +135,10 @@ def test_what_is_left_of_a_batch_can_be_wanted_with_more_columns() -> None:
     made = state()
     data = encode(rows(0, 6), base_offset=0) + encode(rows(6, 4), base_offset=6)
     entry = fetched(made, data)
-    first = entry.take(2, value=False, headers=False)
-    whole = list(entry.take(3))
-    rest = [row for _ in range(3) if not entry.exhausted for row in entry.take(9)]
-    expected = [row for columns in (fetched(state(), data).take(100),) for row in columns]
+    first = take(entry, 2, value=False, headers=False)
+    whole = list(take(entry, 3))
+    rest = [row for _ in range(3) if not entry.exhausted for row in take(entry, 9)]
+    expected = [row for columns in (take(fetched(state(), data), 100),) for row in columns]
     assert first.count == 2
     assert [*whole, *rest] == expected[2:]
     assert all(row[4] is not None for row in [*whole, *rest])

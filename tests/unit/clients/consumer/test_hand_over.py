@@ -27,7 +27,7 @@ def subscription() -> SubscriptionState:
 
 def take(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
     hand_over.note(entry)
-    return [row[0] for row in entry.take(most)]
+    return [row[0] for row in entry.move(entry.peek(most))]
 
 
 @pytest.mark.parametrize("most", [3, 100])

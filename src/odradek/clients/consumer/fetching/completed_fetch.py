@@ -137,27 +137,11 @@ class CompletedFetch:
         self._records, self._at, self._start, self._aborted, self._before, self._wanted = to[:6]
         self._decoded, self._row, self._done = to[6:]
 
-    def take(
-        self,
-        most: int,
-        *,
-        ahead: int = 0,
-        key: bool = True,
-        value: bool = True,
-        headers: Headers = True,
-        layout: Layout = "binary",
-    ) -> RecordColumns:
-        """Hand out the next rows, at most so many, and move the position behind them.
-
-        Zero rows mean that nothing here is for the caller (markers, aborted transactions, or a
-        seek or pause that came while this was decoded). At least `ahead` rows are decoded where any
-        are. Raises `CorruptRecordError` or `UnsupportedFeatureError` for the batch that comes next.
-        """
-        columns = self.peek(most, ahead=ahead, key=key, value=value, headers=headers, layout=layout)
-        return self.move(columns)
-
     def move(self, columns: RecordColumns) -> RecordColumns:
-        """Move the position behind rows that `peek` gave, none where nothing is for the caller."""
+        """Move the position past rows that `peek` gave; they are the caller's then.
+
+        No rows where a seek or a pause has come while they were decoded.
+        """
         decoded = self._decoded
         with self._lock:
             if not self.valid or self.state.paused or decoded is None:
@@ -179,7 +163,12 @@ class CompletedFetch:
         headers: Headers = True,
         layout: Layout = "binary",
     ) -> RecordColumns:
-        """Give the next rows as `take` does, but leave the position where it is."""
+        """Give the next rows, at most `most`, and leave the position where it is.
+
+        Zero rows mean that nothing here is for the caller (markers, aborted transactions). At least
+        `ahead` rows are decoded where there are as many. Raises `CorruptRecordError` or
+        `UnsupportedFeatureError` for the batch that comes next.
+        """
         decoded = self._decoded
         wanted = (key, value, headers)
         if decoded is not None and any(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.consumer")
 
+UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
 """Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
 RECORD_ROWS = 8192
@@ -62,29 +63,26 @@ class Delivery:
         if group is not None and group.calls:
             return False  # the callbacks come first
         with self._lock:
-            return self._subscription.pending or self._fetcher.head() is not None
+            return self._subscription.pending or self._fetcher.waiting.head() is not None
 
     def records(self, most: int, now: float) -> list[ConsumerRecord]:
-        """Decode and hand out up to so many records."""
+        """Decode and hand out at most `most` records."""
         records: list[ConsumerRecord] = []
         entry = self._head()
         while entry is not None and len(records) < most:
             left = most - len(records)
-            self._note_taking(entry)
             try:
-                columns = entry.take(left, ahead=max(left, RECORD_ROWS), headers="raw")
-            except (CorruptRecordError, UnsupportedFeatureError) as error:
+                self._note_taking(entry)
+                columns = entry.move(entry.peek(left, ahead=max(left, RECORD_ROWS), headers="raw"))
+            except UNREADABLE as error:
                 if records:
                     break  # what came before it goes first; the next call meets it again
                 self._leave_out(entry, error, now)
-                entry = self._next()
-                continue
-            self._note_hand(entry)
-            if columns.count:
-                self._note_delivery(entry, now)
-                records += _rows(entry, columns)
-            elif not records:
-                self.handed_over()  # markers are through with
+            else:
+                if self._note_taken(entry, columns, now):
+                    records += _rows(entry, columns)
+                elif not records:
+                    self.handed_over()  # markers are through with
             entry = self._next()
         return records
 
@@ -95,19 +93,16 @@ class Delivery:
         """
         entry = self._head()
         while entry is not None:
-            self._note_taking(entry)
             try:
+                self._note_taking(entry)
                 columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS, headers="raw")
-            except (CorruptRecordError, UnsupportedFeatureError) as error:
+            except UNREADABLE as error:
                 self._leave_out(entry, error, now)
-                entry = self._next()
-                continue
-            self._note_hand(entry)
-            if columns.count:
-                self._note_delivery(entry, now)
-                return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
-            entry.move(columns)  # markers and aborted transactions: the position moves behind them
-            self.handed_over()
+            else:
+                if self._note_taken(entry, columns, now):
+                    return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
+                entry.move(columns)  # the position moves past markers and aborted transactions
+                self.handed_over()
             entry = self._next()
         return None
 
@@ -130,27 +125,19 @@ class Delivery:
         wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
+        chosen = {name: name in wanted for name in ("key", "value", "headers")}
         entry = self._head()
         while entry is not None:
-            self._note_taking(entry)
             try:
-                columns = entry.take(
-                    ARROW_ROWS,
-                    key="key" in wanted,
-                    value="value" in wanted,
-                    headers="headers" in wanted,
-                    layout=layout,
-                )
-            except (CorruptRecordError, UnsupportedFeatureError) as error:
+                self._note_taking(entry)
+                columns = entry.move(entry.peek(ARROW_ROWS, **chosen, layout=layout))
+            except UNREADABLE as error:
                 self._leave_out(entry, error, now)
-                entry = self._next()
-                continue
-            self._note_hand(entry)
-            if columns.count:
-                self._note_delivery(entry, now)
-                topic, partition = entry.state.partition
-                return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
-            self.handed_over()
+            else:
+                if self._note_taken(entry, columns, now):
+                    topic, partition = entry.state.partition
+                    return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
+                self.handed_over()
             entry = self._next()
         return None
 
@@ -181,10 +168,15 @@ class Delivery:
         with self._lock:
             self._subscription.hand_over.note(entry)
 
-    def _note_hand(self, entry: CompletedFetch) -> None:
-        """The caller has records of this partition until it asks for more."""
+    def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
+        """The caller has these rows until it asks for more; says whether there are any."""
         if self._engine.group is not None:
             self._subscription.in_hand[entry.state] = None
+        if columns.count and self._undelivered and entry.arrived >= self._disturbed_at:
+            self._undelivered = False
+            topic, partition = entry.state.partition
+            self._engine.events.emit(now, "first_record", topic=topic, partition=partition)
+        return columns.count > 0
 
     def _next(self) -> CompletedFetch | None:
         with self._lock:
@@ -193,7 +185,7 @@ class Delivery:
     def _next_head(self) -> CompletedFetch | None:
         """Nothing is handed out while a callback waits: it may be about these very records."""
         group = self._engine.group
-        return None if group is not None and group.calls else self._fetcher.head()
+        return None if group is not None and group.calls else self._fetcher.waiting.head()
 
     def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """Go on behind what can't be read, where that is asked for; else raise.
@@ -249,12 +241,6 @@ class Delivery:
         if failed or event.kind in ("dial_failed", "rebootstrap"):
             self._disturbed_at = event.at
             self._undelivered = True
-
-    def _note_delivery(self, entry: CompletedFetch, now: float) -> None:
-        if self._undelivered and entry.arrived >= self._disturbed_at:
-            self._undelivered = False
-            topic, partition = entry.state.partition
-            self._engine.events.emit(now, "first_record", topic=topic, partition=partition)
 
 
 def _rows(entry: CompletedFetch, columns: RecordColumns) -> list[ConsumerRecord]:

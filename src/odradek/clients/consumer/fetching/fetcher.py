@@ -48,13 +48,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.consumer")
 
-GONE = frozenset(
-    (
-        UnknownTopicOrPartitionError.code,
-        UnknownTopicIdError.code,
-        InconsistentTopicIdError.code,
-    )
-)
+_GONE_ERRORS = (UnknownTopicOrPartitionError, UnknownTopicIdError, InconsistentTopicIdError)
+GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Not retriable in Kafka's table, but its consumers go on after them."""
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
@@ -195,11 +190,9 @@ class Fetcher:
             name, number = state.partition.topic, state.partition.partition
             topic = snapshot.topic(name)
             partition = snapshot.partition(name, number)
-            broker = (
-                None
-                if partition is None
-                else self._replicas.source(state, snapshot, partition, now)
-            )
+            broker = None
+            if partition is not None:
+                broker = self._replicas.source(state, snapshot, partition, now)
             if topic is None or partition is None or broker is None:
                 self._settled = None
                 self._leaderless(state, partition, now)
@@ -219,8 +212,7 @@ class Fetcher:
         code = metadata.topic_errors.get(state.partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
             error = error_for(code, str(state.partition))
-            self._subscription.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
-            self.changed.notify()
+            self.fail(state, error.needing("DESCRIBE", state.partition.topic), now)
         elif partition is None and not self._missing(state, now):
             self._engine.missing.note(state.partition)
             self._wake_at = min(self._wake_at, (state.missing_since or now) + self._missing_limit)
@@ -234,8 +226,7 @@ class Fetcher:
             return False
         text = f"{state.partition} hasn't been there for {now - since:.0f} s"
         state.there()
-        self._subscription.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
-        self.changed.notify()
+        self.fail(state, error_for(UnknownTopicOrPartitionError.code or 3, text), now)
         return True
 
     def _same_topic(self, state: PartitionState, topic: Topic, partition: Partition) -> bool:
@@ -260,8 +251,7 @@ class Fetcher:
             version = network.version_for(connection, FetchRequest)
         except KafkaError as error:
             for state, _, _ in parts:
-                self._subscription.fail(state, error, now)
-            self.changed.notify()
+                self.fail(state, error, now)
             return False
         asked.forget_moved(self._subscription.changes)
         doubted = [part for part in parts if part[0].oversized]
@@ -342,8 +332,7 @@ class Fetcher:
             self._too_large(states, error, now)
         elif isinstance(error, KafkaError) and not error.retriable:
             for state in states:
-                self._subscription.fail(state, error, now)
-            self.changed.notify()
+                self.fail(state, error, now)
 
     def _too_large(
         self, states: list[PartitionState], error: AnswerTooLargeError, now: float
@@ -359,9 +348,8 @@ class Fetcher:
         for state in guilty:
             limit, at = self._engine.network.frame_limit, state.fetch_offset or 0
             failure = FetchTooLargeError(state.partition, at, error.size, limit)
-            self._subscription.fail(state, failure, now)
+            self.fail(state, failure, now)
             state.doubt_size(True)
-        self.changed.notify()
 
     def _take(
         self,
@@ -443,8 +431,7 @@ class Fetcher:
                 "seek() past it to go on"
             )
             failure.partition, failure.offset = state.partition, offset
-        self._subscription.fail(state, failure, now)
-        self.changed.notify()
+        self.fail(state, failure, now)
 
     def _failed(
         self,
@@ -481,8 +468,12 @@ class Fetcher:
         if retriable and not isinstance(error, CorruptMessageError):
             self._retry(state, error, now)
         else:
-            self._subscription.fail(state, error, now)
-            self.changed.notify()
+            self.fail(state, error, now)
+
+    def fail(self, state: PartitionState, error: KafkaError, now: float) -> None:
+        """Have the next poll raise an error, and wake whoever waits for records."""
+        self._subscription.fail(state, error, now)
+        self.changed.notify()
 
     def _retry(self, state: PartitionState, error: KafkaError, now: float) -> None:
         """KIP-580: again after a backoff of this partition's own."""
@@ -498,14 +489,6 @@ class Fetcher:
         self._engine.metadata.refused(state.partition, error)
 
     # Handing out (in the caller's thread)
-
-    def head(self) -> CompletedFetch | None:
-        """What is to be handed out next; drops what a seek made useless."""
-        return self.waiting.head()
-
-    def made_room(self) -> bool:
-        """Whether something was dropped since the last question: a fetch may have waited for it."""
-        return self.waiting.made_room()
 
     def _room(self) -> None:
         """There is room again for what some leader has."""

@@ -180,8 +180,7 @@ class TruncationCheck:
         if error.retriable:
             self._retry(state, error, now)
         else:
-            self._subscription.fail(state, error, now)
-            self._engine.fetcher.changed.notify()
+            self._engine.fetcher.fail(state, error, now)
 
     def _good(self, state: PartitionState, question: Question) -> None:
         state.checked(question.leader_epoch)

@@ -7,8 +7,9 @@ Errors that mean the end of the membership are raised as they are. Must not: tou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from odradek.clients.consumer.group.assignors import Assignor, MemberSubscription, user_data
 from odradek.clients.consumer.group.embedded_protocol import PROTOCOL_TYPE, encode_subscription
@@ -21,6 +22,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import TopicPartition
+from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -37,6 +39,7 @@ LONGEST_REASON = 255
 """KIP-800: brokers refuse longer ones."""
 GRACE = 5.0
 """Seconds beyond the rebalance timeout in which a broker has to answer."""
+R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
 NO_GENERATION = -1
 NO_MEMBER = ""
 
@@ -96,16 +99,7 @@ class Joining:
 
         named = False
         while True:
-            answer = yield from group.coordinator.ask(
-                "JoinGroup",
-                body,
-                JoinGroupResponse,
-                _check_join,
-                math.inf,
-                timeout=max(group.engine.network.request_timeout, self._rebalance_timeout + GRACE),
-                patience=self._rebalance_timeout,
-                constant=True,
-            )
+            answer = yield from self._ask("JoinGroup", body, JoinGroupResponse)
             if not answer.error_code:
                 self._check_protocol(answer.protocol_type, answer.protocol_name)
                 identity.member_id, identity.generation = answer.member_id, answer.generation_id
@@ -131,16 +125,7 @@ class Joining:
             protocol,
             assignments,
         )
-        answer = yield from group.coordinator.ask(
-            "SyncGroup",
-            lambda _: body,
-            SyncGroupResponse,
-            _check_sync,
-            math.inf,
-            timeout=max(group.engine.network.request_timeout, self._rebalance_timeout + GRACE),
-            patience=self._rebalance_timeout,
-            constant=True,
-        )
+        answer = yield from self._ask("SyncGroup", lambda _: body, SyncGroupResponse)
         if answer.error_code:
             return None
         self._check_protocol(answer.protocol_type, answer.protocol_name or protocol)
@@ -150,6 +135,20 @@ class Joining:
                 f"{answer.protocol_name!r}"
             )
         return answer.assignment
+
+    def _ask(self, what: str, body: Callable[[float], AnyRequest], response: type[R]) -> Flow[R]:
+        """Ask the coordinator, who answers when all members have come."""
+        request_timeout = self._group.engine.network.request_timeout
+        return self._group.coordinator.ask(
+            what,
+            body,
+            response,
+            _check,
+            math.inf,
+            timeout=max(request_timeout, self._rebalance_timeout + GRACE),
+            patience=self._rebalance_timeout,
+            constant=True,
+        )
 
     def _offer(self, assignor: Assignor, topics: Sequence[str]) -> JoinGroupRequestProtocol:
         """What it says to the leader in case that this assignor is chosen."""
@@ -172,14 +171,8 @@ class Joining:
             )
 
 
-def _check_join(answer: JoinGroupResponse) -> KafkaError | None:
+def _check(answer: JoinGroupResponse | SyncGroupResponse) -> KafkaError | None:
     """What the conversation itself goes on from is no error."""
-    if answer.error_code in (0, MemberIdRequiredError.code, RebalanceInProgressError.code):
-        return None
-    return error_for(answer.error_code)
-
-
-def _check_sync(answer: SyncGroupResponse) -> KafkaError | None:
-    if answer.error_code in (0, RebalanceInProgressError.code):
-        return None
-    return error_for(answer.error_code)
+    code = answer.error_code
+    named = code == MemberIdRequiredError.code and isinstance(answer, JoinGroupResponse)
+    return None if named or code in (0, RebalanceInProgressError.code) else error_for(code)

@@ -16,7 +16,7 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.consumer.group.auto_commit import AutoCommit
@@ -54,20 +54,12 @@ LEAVING_SHARE = 0.2
 """Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
 
 
-class Listeners:
+class Listeners(NamedTuple):
     """The callbacks of one `subscribe`."""
 
-    __slots__ = ("on_assigned", "on_lost", "on_revoked")
-
-    def __init__(
-        self,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
-        on_lost: Listener | None = None,
-    ) -> None:
-        self.on_assigned = on_assigned
-        self.on_revoked = on_revoked
-        self.on_lost = on_lost or on_revoked  # as in Java: losing is a way of giving back
+    on_assigned: Listener | None = None
+    on_revoked: Listener | None = None
+    on_lost: Listener | None = None
 
 
 NOBODY = Listeners()
@@ -159,7 +151,8 @@ class ConsumerGroup:
         refused = self.membership is not None and self.membership.state is MemberState.FATAL
         first = refused or not self.subscribed
         another = self._watch.subscribe(topics, pattern) or self.error is not None
-        self._listeners = listeners
+        # As in Java: losing is a way of giving back.
+        self._listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
         self.error = None
         if not (first or another):
             return

@@ -161,11 +161,9 @@ class ConsumerMembership(Life):
             return (yield from self._overdue(now))
         due = max(-math.inf if self._soon else self._due, self._not_before)
         if now >= due:
-            return (yield from self._heartbeat(min(overdue, now + self._timeout()), now))
+            deadline = min(overdue, now + self._engine.network.request_timeout)
+            return (yield from self._heartbeat(deadline, now))
         return (yield Wait((self._changed,), min(due, overdue)))
-
-    def _timeout(self) -> float:
-        return self._engine.network.request_timeout
 
     def _heartbeat(self, deadline: float, now: float) -> Flow[float]:
         self._tries = 0

@@ -266,7 +266,6 @@ class GroupCommits:
             else:
                 state.move_to(found.offset, found.leader_epoch)
                 state.committed_at(found.offset)
-            subscription.changed.notify()
             self._group.engine.fetcher.changed.notify()
             return True
 
@@ -283,7 +282,6 @@ class GroupCommits:
                 state.backoff.failed(self._group.engine.now)  # the fetcher asks again
             else:
                 subscription.fail(state, error, self._group.engine.now)
-        subscription.changed.notify()
         self._group.engine.fetcher.changed.notify()
 
     def _wait_for(self, partition: TopicPartition, why: KafkaError) -> None:
