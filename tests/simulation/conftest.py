@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from tests.simulation.group_scene import MADE
 
 from odradek.api.base import on_host
 from odradek.simulation import LinkProfile, SimulatedCluster, World
@@ -32,6 +33,14 @@ def checkers(world: World) -> Iterator[Checkers]:
     made = Checkers(world)
     yield made
     made.verify()
+
+
+@pytest.fixture(autouse=True)
+def closed_at_the_end() -> Iterator[None]:
+    """Close the consumers that a test has left open."""
+    yield
+    while MADE:
+        MADE.pop(0).close()
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
+MADE: list[Consumer] = []
+"""What a test has made; `conftest` closes them after it."""
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -34,7 +36,8 @@ class Scene:
             "group.protocol": self.protocol,
             **{k.replace("_", "."): v for k, v in config.items()},
         }
-        return on_host(self.world.host(name), Consumer, given)
+        MADE.append(on_host(self.world.host(name), Consumer, given))
+        return MADE[-1]
 
     def subscribed(self, name: str = "a", **config: Any) -> Consumer:
         found = self.member(name, **config)

@@ -75,7 +75,6 @@ def test_who_had_nothing_yet_commits_nothing_and_is_told_nothing(protocol: str) 
     a.unsubscribe()
     assert a.commit() == {}
     assert a.commit({PARTITIONS[1]: 0}) == {PARTITIONS[1]: OffsetAndMetadata(0)}
-    a.close()
 
 
 @PROTOCOLS

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.simulation.group_scene import MADE
 
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
@@ -53,7 +54,8 @@ def consumer(
     config = {"auto_offset_reset": "earliest", **config}
     host = world.host("consumer", mode=mode, background=background)
     servers = cluster.bootstrap_servers
-    return on_host(host, Consumer, bootstrap_servers=servers, bootstrap_hint=hint, **config)
+    MADE.append(on_host(host, Consumer, bootstrap_servers=servers, bootstrap_hint=hint, **config))
+    return MADE[-1]
 
 
 def write(world: World, cluster: SimulatedCluster, numbers: range, size: int = 0) -> None:

@@ -13,7 +13,6 @@ from tests.simulation.test_consumer import make, write
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import (
-    ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
@@ -74,7 +73,6 @@ def test_a_wakeup_loses_no_record_and_none_is_read_twice() -> None:
     while len(found) < 300:
         found += consumer.poll(5.0)
     assert sorted(int(r.value or b"") for r in found) == list(range(300))
-    consumer.close()
 
 
 @PROTOCOLS
@@ -118,7 +116,6 @@ def test_the_lag_is_what_the_last_answer_told() -> None:
     assert consumer.lag(P0) is None
     consumer.seek(("t", 0), 10)  # type: ignore[arg-type]
     assert consumer.lag(P0) == 100
-    consumer.close()
 
 
 @pytest.mark.parametrize(("isolation", "lag"), [("read_committed", 0), ("read_uncommitted", 5)])
@@ -134,7 +131,6 @@ def test_behind_an_open_transaction_nothing_is_to_be_read(isolation: str, lag: i
         consumer.assign([P0])
         assert len(consumer.poll(5.0, 100)) == 100
         assert consumer.lag(P0) == lag
-    consumer.close()
 
 
 def test_an_assignment_with_offsets_begins_there() -> None:
@@ -152,7 +148,6 @@ def test_an_assignment_with_offsets_begins_there() -> None:
         with pytest.raises(ConfigurationError):
             consumer.assign(bad)  # type: ignore[arg-type]
     assert consumer.assignment() == [THREE[0], THREE[2]]
-    consumer.close()
 
 
 def test_a_place_that_another_call_gave_is_sought() -> None:
@@ -166,7 +161,6 @@ def test_a_place_that_another_call_gave_is_sought() -> None:
     assert record.offset == found.offset
     assert record.topic_partition == P0
     assert type(record.topic_partition) is TopicPartition
-    consumer.close()
 
 
 def test_the_epoch_of_a_committed_offset_is_checked_as_one_that_was_read() -> None:
@@ -178,7 +172,6 @@ def test_the_epoch_of_a_committed_offset_is_checked_as_one_that_was_read() -> No
         consumer.seek(P0, place)
         state = subscription.get(P0)
         assert (state.position, state.position_epoch, state.fetch_epoch) == (5, epoch, epoch)
-    consumer.close()
 
 
 def test_pauses_one_by_one() -> None:
@@ -192,7 +185,6 @@ def test_pauses_one_by_one() -> None:
     consumer.resume(*consumer.paused())
     consumer.pause()
     assert consumer.paused() == []
-    consumer.close()
 
 
 def test_poll_takes_milliseconds_by_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -205,7 +197,6 @@ def test_poll_takes_milliseconds_by_name(caplog: pytest.LogCaptureFixture) -> No
     with pytest.raises(ConfigurationError, match="timeout_ms must be a number of milliseconds"):
         consumer.poll(timeout_ms="5")  # type: ignore[arg-type]
     assert caplog.records == []
-    consumer.close()
 
 
 @PROTOCOLS
@@ -222,7 +213,6 @@ def test_the_way_back_to_what_is_committed(protocol: str) -> None:
     assert [a.position(p, 0) for p in PARTITIONS] == [10, 5, 10, 10]
     with pytest.raises(IllegalStateError, match="t-9 isn't assigned"):
         a.seek_to_committed([TopicPartition("t", 9)])
-    a.close()
 
 
 def test_the_way_back_needs_a_group_and_a_place_to_begin() -> None:
@@ -236,7 +226,6 @@ def test_the_way_back_needs_a_group_and_a_place_to_begin() -> None:
     a.assign({PARTITIONS[0]: 0})
     with pytest.raises(IllegalStateError, match="has no committed offset"):
         a.seek_to_committed()
-    a.close()
 
 
 def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
@@ -253,7 +242,6 @@ def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
     assert a.poll(5.0) == []
     scene.cluster.heal()
     assert len(scene.read(a, 4)) == 4
-    a.close()
 
 
 @pytest.mark.parametrize("kind", ["record", "records", "batch", "table"])
@@ -282,9 +270,3 @@ def test_offsets_of_what_was_worked_on_go_with_a_transaction(kind: str) -> None:
     assert scene.committed()[0] == behind
     a.seek_to_committed()
     assert a.position(PARTITIONS[0], 0) == behind
-    a.close()
-
-
-def test_a_record_knows_its_partition() -> None:
-    record = ConsumerRecord("t", 3, 1, 0, 0, None, None, (), 0)
-    assert record.topic_partition == TopicPartition("t", 3)

@@ -89,14 +89,6 @@ def test_members_get_what_the_leaders_assignor_gives_them() -> None:
     a.close()
 
 
-def test_an_assignor_that_raises_is_the_leaders_error() -> None:
-    scene = Scene()
-    a = scene.member("a", Broken(1))
-    with pytest.raises(odradek.AssignorError, match="'weighted' raised ZeroDivisionError: no w"):
-        scene.poll(a, until=lambda: False)
-    a.close()
-
-
 def test_an_assignor_that_never_ends_is_the_leaders_error_and_the_client_goes_on() -> None:
     scene = Scene()
     a = scene.member("a", Weighted(1))
@@ -115,9 +107,16 @@ class Nonsense(Weighted):
         return {member: [7] for member in members}  # type: ignore[list-item]
 
 
-def test_an_assignor_that_gives_nonsense_is_the_leaders_error() -> None:
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (Broken, "'weighted' raised ZeroDivisionError: no w"),
+        (Nonsense, "'weighted' gave what can't be read: TypeErr"),
+    ],
+)
+def test_an_assignor_that_fails_is_the_leaders_error(kind: type[Weighted], says: str) -> None:
     scene = Scene()
-    a = scene.member("a", Nonsense(1))
-    with pytest.raises(odradek.AssignorError, match="'weighted' gave what can't be read: TypeErr"):
+    a = scene.member("a", kind(1))
+    with pytest.raises(odradek.AssignorError, match=says):
         scene.poll(a, until=lambda: False)
     a.close()

@@ -29,19 +29,6 @@ pytestmark = pytest.mark.simulation
 COOPERATIVE = "cooperative-sticky"
 
 
-def test_a_for_loop_over_the_consumer_is_a_loop_over_its_records() -> None:
-    scene = Scene()
-    scene.write(range(8))
-    a = scene.subscribed()
-    found = []
-    for record in a:
-        found.append(int(record.value or b""))
-        if len(found) == 8:
-            break
-    assert sorted(found) == list(range(8))
-    a.close()
-
-
 def one_partition(scene: Scene, **config: Any) -> Consumer:
     found = scene.member(**config)
     found.assign(PARTITIONS[:1])
@@ -114,7 +101,6 @@ def test_unsubscribe_commits_gives_back_and_another_subscription_follows(protoco
     assert scene.read(a, 4) == list(range(40, 44))
     with pytest.raises(IllegalStateError, match="exclude each other"):
         a.assign(PARTITIONS)
-    a.close()
 
 
 def test_another_assignment_commits_what_was_read_of_the_first() -> None:
@@ -128,7 +114,6 @@ def test_another_assignment_commits_what_was_read_of_the_first() -> None:
     a.unsubscribe()
     scene.world.advance(0.1)
     assert scene.committed() == [6, 3, None, None]
-    a.close()
 
 
 def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
@@ -139,7 +124,6 @@ def test_without_a_committed_offset_or_a_policy_the_caller_decides() -> None:
         a.poll(1.0)
     a.seek(PARTITIONS[0], 1)
     assert [r.offset for r in a.poll(1.0)] == [1]
-    a.close()
 
 
 def test_the_ways_to_say_what_is_committed() -> None:
@@ -183,8 +167,6 @@ def test_a_commit_beside_members_is_refused_and_says_what_to_do(protocol: str) -
     stranger = one_partition(scene)
     with pytest.raises(CommitFailedError, match="this consumer isn't one of them"):
         stranger.commit({PARTITIONS[0]: 1})
-    stranger.close()
-    a.close()
 
 
 @PROTOCOLS
@@ -204,7 +186,6 @@ def test_an_application_that_does_not_poll_loses_its_partitions_and_is_told(prot
     assert scene.log[3] == "a lost 0 1 2 3"
     a.poll(10.0)
     assert scene.log[4] == "a assigned 0 1 2 3"
-    a.close()
 
 
 @PROTOCOLS
@@ -230,8 +211,6 @@ def test_a_deleted_topic_holds_up_no_rebalance_and_is_named(protocol: str) -> No
         a.poll(0.1)
         b.poll(0.1)
         assert scene.world.now - began < 15
-    a.close()
-    b.close()
 
 
 def test_callbacks_of_earlier_commits_are_called_before_a_commit_returns() -> None:
@@ -387,13 +366,12 @@ def test_close_of_a_static_member_that_was_fenced_is_quiet(
     scene.write(range(40))
     a = scene.subscribed(group_instance_id="one")
     scene.read(a, 40)
-    b = scene.subscribed("b", group_instance_id="one")
+    scene.subscribed("b", group_instance_id="one")
     scene.world.advance(10)  # a was told by a heartbeat, and nobody has asked it for records
     assert "FencedInstanceIdError" in str(a.explain().group)
     a.close()
     assert "a lost 0 1 2 3" in scene.log
     assert any("had refused this consumer" in r.getMessage() for r in caplog.records)
-    b.close()
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])

@@ -68,8 +68,6 @@ def test_what_stays_goes_on_and_what_goes_is_committed_before_the_other_reads(
     revoked = next(line for line in scene.log if line.startswith("a revoked"))
     assert sorted(int(n) for n in revoked.split()[2:]) == [p.partition for p in b.assignment()]
     assert "a lost" not in " ".join(scene.log)
-    b.close()
-    a.close()
 
 
 @PROTOCOLS
@@ -119,7 +117,6 @@ def test_what_a_callback_raises_comes_out_of_poll_and_the_group_goes_on(protocol
     with pytest.raises(ZeroDivisionError, match="mine"):
         scene.read(a, 40)
     assert scene.read(a, 40) == list(range(40))
-    a.close()
 
 
 def test_a_listener_of_kafka_pythons_shape() -> None:
@@ -167,8 +164,6 @@ def test_partitions_that_are_lost_while_on_revoked_runs_are_not_told_of_again(
     a.poll(0.1)
     lost = [line for line in scene.log if line.startswith("a lost")]
     assert sum(len(line.split()) - 2 for line in lost) == 4 - gone
-    b.close()
-    a.close()
 
 
 @PROTOCOLS
@@ -190,8 +185,6 @@ def test_a_loop_gives_partitions_back_between_two_records(protocol: str) -> None
     while len(found) < 400:
         found += [(r.partition, r.offset) for r in b.poll(1.0)]
     assert sorted(found) == [(p, o) for p in range(4) for o in range(100)]
-    a.close()
-    b.close()
 
 
 # Patterns and topics
@@ -210,7 +203,6 @@ def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
     scene.cluster.create_topic("my-orders-us", partitions=1)
     a.poll(15.0)
     assert {tp.topic for tp in a.assignment()} == {"orders-eu", "orders-us"}
-    a.close()
 
 
 @pytest.mark.parametrize("internal", [False, True])
@@ -223,7 +215,6 @@ def test_a_pattern_leaves_out_what_kafka_keeps_for_itself(internal: bool) -> Non
     a.subscribe(pattern=re.compile(r"T|__.*", re.IGNORECASE))
     a.poll(3.0)
     assert a.subscription() == ({"t", "__consumer_offsets"} if internal else {"t"})
-    a.close()
 
 
 @PROTOCOLS
@@ -236,7 +227,6 @@ def test_a_subscribed_topic_that_comes_later_is_read_soon(protocol: str) -> None
     scene.cluster.create_topic("later", partitions=4)
     scene.write(range(4), "later")
     assert scene.read(a, 4) == list(range(4))
-    a.close()
 
 
 @PROTOCOLS
@@ -252,7 +242,6 @@ def test_another_subscription_takes_the_place_of_the_first(protocol: str) -> Non
     assert scene.log == ["a assigned 0 1 2 3", "a2 revoked 0 1 2 3", "a2 assigned 0"]
     assert list(a._engine.metadata.topics) == ["u"]
     assert sum(o or 0 for o in scene.committed()) == 20
-    a.close()
 
 
 @pytest.mark.parametrize(
@@ -271,7 +260,6 @@ def test_what_is_no_subscription(given: dict[str, Any], says: str) -> None:
         a.subscribe(**given)
     with pytest.raises(IllegalStateError, match="nothing to read"):
         a.poll(0)
-    a.close()
 
 
 # Coordinators that fail
@@ -291,7 +279,6 @@ def test_the_coordinators_crash_costs_no_partition_and_no_record(protocol: str) 
     a.commit(timeout=60)
     assert scene.committed() == [20, 20, 20, 20]
     assert scene.log == ["a assigned 0 1 2 3"]
-    a.close()
 
 
 def test_who_was_never_told_of_a_partition_is_not_told_that_it_goes() -> None:
@@ -341,7 +328,6 @@ def test_explain_says_where_the_membership_stands(protocol: str) -> None:
     assert text.startswith(f"group g ({protocol}): stable, generation {picture.generation}, member")
     assert f"4 partitions of t; coordinator: broker {picture.coordinator}; last poll() 3.0" in text
     assert a.explain().to_dict()["group"]["assigned"] == 4
-    a.close()
 
 
 def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
@@ -356,7 +342,6 @@ def test_a_thread_that_is_late_brings_nothing_and_breaks_nothing(
         with pytest.raises(KafkaTimeoutError):
             a.commit({PARTITIONS[0]: 1})
     assert scene.read(a, 4) == list(range(4))
-    a.close()
 
 
 def test_a_rebalance_that_is_asked_for() -> None:

@@ -178,7 +178,6 @@ def test_the_same_subscription_again_replaces_the_callbacks_alone(
         a.poll(0.2)
     assert scene.log
     assert all(line.startswith("new ") for line in scene.log)
-    a.close()
 
 
 @PROTOCOLS
@@ -204,4 +203,3 @@ def test_subscriptions_that_follow_each_other_leave_nothing_of_those_before(prot
             a.poll(0.2)
         held.append(len(a._engine.metadata.held_by))
     assert len(set(held)) == 1
-    a.close()

@@ -37,7 +37,6 @@ def test_an_outage_of_everything_that_outlasts_the_session_doubles_nothing() -> 
     assert len(scene.read(a, left + 4)) == left + 4
     assert [a.position(p) for p in PARTITIONS] == [11, 11, 11, 11]
     assert scene.log == ["a assigned 0 1 2 3"]
-    a.close()
 
 
 def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None:
