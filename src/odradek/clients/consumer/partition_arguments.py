@@ -50,7 +50,7 @@ def some_partitions(given: Any) -> list[TopicPartition]:
 
 
 def these_partitions(given: tuple[Any, ...]) -> list[TopicPartition]:
-    """Read what stands one by one in a call, or as one list."""
+    """Read partitions that are given one by one, or as one list."""
     found: list[TopicPartition] = []
     for item in given:
         pair = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str)
@@ -64,7 +64,7 @@ def some_or_all(given: Any) -> list[TopicPartition] | None:
 
 
 def offset_number(name: str, given: Any) -> int:
-    """Read the offset of a record, or the one behind the last."""
+    """Read the offset of a record, or the one after the last."""
     return whole_number(name, given, 0, MAX_OFFSET - 1)
 
 

@@ -19,7 +19,7 @@ _HEADERS = 7
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it stands in the log; a tuple, because nothing is made quicker."""
+    """One record as it is in the log; a tuple, because nothing else is made as quickly."""
 
     topic: str
     partition: int
@@ -36,12 +36,12 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it stands: the key of `commit`, `seek` and the other calls."""
+        """The partition that it is in: the key of `commit`, `seek` and the other calls."""
         return TopicPartition(self.topic, self.partition)
 
 
 class UnreadRecord(ConsumerRecord):
-    """One with so many headers that they stay bytes, and are made each time that somebody asks.
+    """One with so many headers that they stay bytes, and are made each time they are asked for.
 
     Ten thousand of them are 20 KB, and half a megabyte as objects. Whoever copies or pickles it
     gets a `ConsumerRecord`, to which it is equal.
@@ -51,7 +51,7 @@ class UnreadRecord(ConsumerRecord):
 
     @property
     def headers(self) -> Headers:
-        """(name, value) of each header, made each time anew: keep what you use twice."""
+        """(name, value) of each header, made again each time: keep what you use twice."""
         held: Any = super().__getitem__(_HEADERS)
         return tuple(held)
 

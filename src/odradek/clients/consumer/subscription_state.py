@@ -1,8 +1,8 @@
-"""What is assigned, and where each partition stands.
+"""What is assigned, and the position of each partition.
 
 In: `assign`, `seek`, resets, pauses; what a group adds and takes away. Out: one `PartitionState`
 per assigned partition. A position moves when records are handed to the caller, by a seek or by a
-reset, and by nothing else (R-GR-1). Behind it goes what the caller is *through with*: what it was
+reset, and by nothing else (R-GR-1). After it follows what the caller is *through with*: what it was
 handed before it asked for more. Must not: fetch, or know brokers.
 """
 
@@ -49,7 +49,7 @@ class PartitionState:
     position_epoch: int = -1
     """The leader epoch of the record before it, -1 where that isn't known."""
     consumed: int | None = None
-    """Everything before it the caller is through with: what may be committed unasked."""
+    """The offset that auto-commit may commit: the caller is through with all before it."""
     consumed_epoch: int = -1
     committed: int | None = None
     """What the group has, as far as this client knows."""
@@ -116,7 +116,7 @@ class PartitionState:
         self.backoff.succeeded()
 
     def fetch_again(self) -> None:
-        """Ask anew from the position: what is buffered or under way is of no use any more."""
+        """Ask again from the position: what is buffered or under way is of no use any more."""
         self.generation += 1
         self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
         self.asked = None
@@ -176,7 +176,7 @@ class PartitionState:
             self.fetch_epoch = epoch
 
     def asked_in(self, request: FetchRequestState | None) -> None:
-        """It stands in this request; None: in none any more."""
+        """The request that it is in; None: in none any more."""
         self.asked = request
 
     def read_from(self, replica: ReadReplica | None) -> None:
@@ -216,7 +216,7 @@ class PartitionState:
         self.reset, self.paused = old.reset, old.paused
 
     def take_error(self) -> KafkaError | None:
-        """What somebody is told now; nobody else will be."""
+        """Take the error that is about to be raised, so that it is raised once."""
         error, self.error = self.error, None
         return error
 
@@ -225,7 +225,7 @@ class PartitionState:
         self.committed = offset
 
     def unsay(self) -> None:
-        """The caller's own commit failed: it is told, and chooses again."""
+        """The caller's own commit failed: it counts no longer, and the caller is told."""
         self.said = None
 
     def say(self, offset: OffsetAndMetadata) -> None:
@@ -236,9 +236,11 @@ class PartitionState:
             self.said = offset, None if in_hand else position
 
     def due(self) -> OffsetAndMetadata | None:
-        """What may be committed unasked: what the caller is through with, also by its own word.
+        """The offset that auto-commit may commit: the last one processed, or one that the caller
+        committed.
 
-        An offset that it chose otherwise stays until it is handed something.
+        A caller that committed another offset than it was handed keeps that one until it is handed
+        more records.
         """
         consumed, said = self.consumed, self.said
         if consumed is None:
@@ -250,7 +252,7 @@ class PartitionState:
         return OffsetAndMetadata(consumed, leader_epoch=self.consumed_epoch)
 
     def worth_asking(self, most: int) -> int:
-        """Bytes to ask for, at most so many: where an end is set, what may lie before it.
+        """Bytes to ask for, at most `most`: where an end is set, what is probably before it.
 
         A task of Spark's may want a hundred records of a long log, and get megabytes of others.
         """
@@ -362,7 +364,7 @@ class SubscriptionState:
         self._suspended.pop(state, None)
         if not state.revoked:
             state.revoked = True
-            state.move_to(state.position)  # ends a loop that is at it, too
+            state.move_to(state.position)  # ends a loop over its records, too
 
     def release(self, state: PartitionState) -> None:
         """Take a `withhold` back."""
@@ -385,7 +387,7 @@ class SubscriptionState:
                 self._suspended[state] = None
 
     def resume(self) -> None:
-        """They are; all but those that were withheld for good meanwhile go on."""
+        """End `suspend`: all but those that were withheld for good meanwhile go on."""
         if self._suspended:
             suspended, self._suspended = self._suspended, {}
             for state in suspended:

@@ -1,7 +1,7 @@
 """The records of one partition from one fetch answer, until they are handed out.
 
 In: a view of the answer's frame. Out: columns, decoded piece by piece in the caller's thread, and
-the position behind them. `survey` looks at batch headers alone, so that the next fetch can go out
+the position after them. `survey` looks at batch headers alone, so that the next fetch can go out
 before anything is decoded. Must not: move a position before its rows were handed out (R-GR-1).
 """
 
@@ -253,7 +253,7 @@ class CompletedFetch:
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
-        """Where reading can go on behind what has just raised; None where nobody can say."""
+        """The offset after what has just raised, to go on from; None where it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
         found = behind(self._records, self._at)

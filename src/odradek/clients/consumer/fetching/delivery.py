@@ -1,7 +1,7 @@
 """What runs in the thread of whoever calls `poll()`: decoding, and handing out.
 
 In: what the fetcher has, in the order it came. Out: records, or one partition's record batch, and
-positions behind them. A second thread may step the engine meanwhile: what both touch is touched
+positions after them. A second thread may step the engine meanwhile: what both touch is touched
 under the host's lock, and decoding, which takes the time, is done without it.
 Must not: wait, or move a position before its rows were handed out (R-GR-1).
 """
@@ -188,7 +188,7 @@ class Delivery:
         return None if group is not None and group.calls else self._fetcher.waiting.head()
 
     def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
-        """Go on behind what can't be read, where that is asked for; else raise.
+        """Go on after what can't be read, where that is asked for; else raise.
 
         The error says which partition, and how to go on; the position stays before the bad batch.
         """

@@ -24,7 +24,7 @@ Name = tuple[str, int]
 
 @dataclass(slots=True, eq=False, repr=False)
 class FetchRequestState:
-    """One leader's partitions; each state refers to the `FetchRequestState` that it stands in."""
+    """One leader's partitions; each state refers to the `FetchRequestState` that it is in."""
 
     address: Address
     session: FetchSession = field(default_factory=FetchSession)
@@ -51,13 +51,13 @@ class FetchRequestState:
         return bool(self.parts) and 0 <= self.version < TOPIC_IDS_FROM
 
     def begin(self, version: int) -> None:
-        """Speak another version from now on: what stands here is named otherwise then."""
+        """Speak another version from now on, in which topics are named otherwise."""
         self.release_all()
         self.version = version
         self.names.clear()
 
     def add(self, state: PartitionState, topic: Topic, partition: Partition, most: int) -> None:
-        """Ask for a partition from where it is to be fetched, at most so many bytes."""
+        """Ask for at most `most` bytes of a partition, from its fetch offset on."""
         offset = state.fetch_offset
         if offset is None:
             return
@@ -91,8 +91,8 @@ class FetchRequestState:
     def least(self, usual: int) -> int:
         """Bytes that brokers wait for before they answer.
 
-        None where an end is set: what lies before it is there already, and waiting for what comes
-        behind it would be in vain.
+        One where an end is set: what is before it is there already, and waiting for what comes
+        after it would be in vain.
         """
         if usual > 1 and any(state.until != MAX_OFFSET for state, *_ in self.parts.values()):
             return 1

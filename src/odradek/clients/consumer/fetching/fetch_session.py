@@ -88,14 +88,14 @@ class FetchSession:
             self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """Begin anew: an answer is missing or was an error, so nobody knows what is remembered.
+        """Begin again: an answer is missing or was an error, so nobody knows what is remembered.
 
         The old id goes along once more, so that the broker can forget that session.
         """
         self.epoch = 0
 
     def refused(self, code: int) -> bool:
-        """Take an error of the session's own; say whether asking anew at once is worth it."""
+        """Take an error of the session's own; say whether asking again at once is worth it."""
         if code not in SESSION_ERRORS:
             self.reset()
             return False

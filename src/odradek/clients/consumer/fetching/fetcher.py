@@ -149,7 +149,7 @@ class Fetcher:
     # Asking
 
     def _release(self, snapshot: Cluster, now: float) -> None:
-        """Look at everything anew; and don't wait for the answer of a former leader, who may be
+        """Look at everything again; and don't wait for the answer of a former leader, who may be
         silent for request.timeout.ms.
         """
         here = {broker.address for broker in snapshot.brokers.values()}
@@ -230,7 +230,7 @@ class Fetcher:
         return True
 
     def _same_topic(self, state: PartitionState, topic: Topic, partition: Partition) -> bool:
-        """KIP-516: a topic with another id is another topic, whose offsets begin anew."""
+        """KIP-516: a topic with another id is another topic, whose offsets begin again."""
         before = state.identify(topic.topic_id)
         if before in (NO_ID, topic.topic_id) or topic.topic_id == NO_ID:
             return True
@@ -502,7 +502,7 @@ class Fetcher:
         self._subscription.fail(state, error, now)
 
     def skip(self, entry: CompletedFetch, position: int) -> None:
-        """Go on elsewhere, as a seek does: asked anew, brokers say which transactions count."""
+        """Go on elsewhere, as a seek does: asked again, brokers say which transactions count."""
         self.waiting.drop(entry)
         self._subscription.touch()
         entry.state.move_to(min(position, entry.state.until))

@@ -77,8 +77,8 @@ class ReadReplicas:
     ) -> bool:
         """Take the advice of whom was `asked`, in a fetch that wanted advice or not.
 
-        False where to ask again at once is no use: it comes unasked, so it would come again and
-        again, or from a replica, and two of them could send us to and fro.
+        False where asking again at once is no use: the advice comes without being asked for, so it
+        would come each time, or from a replica, and two of them could send us to and fro.
         """
         engine = self._engine
         snapshot = engine.metadata.snapshot

@@ -5,7 +5,7 @@ record that was fetched. Out: OffsetForLeaderEpoch requests, one per leader at a
 fetch goes on, or the position goes back to where the logs part (as in Java), or, with
 `auto.offset.reset=none`, the next poll raises. An unclean election can take records away that were
 read already; other records stand at their offsets then, and would be skipped or mixed in unseen.
-Where there are no topic ids, a leader of a lower epoch tells that its topic was made anew.
+Where there are no topic ids, a leader of a lower epoch tells that its topic was made again.
 Must not: fetch. A position without an epoch (a seek, an old commit) can't be checked and isn't.
 """
 

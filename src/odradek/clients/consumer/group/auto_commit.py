@@ -1,4 +1,4 @@
-"""Commits that nobody asks for: every auto.commit.interval.ms, before a revocation, at the end.
+"""Auto-commit: every auto.commit.interval.ms, before a revocation, and at the end.
 
 In: what the caller is through with, partition by partition. Out: commits; what fails is logged, for
 the next one makes it good. Must not: commit what the caller may still be working on (R-GR-1): at
@@ -35,7 +35,7 @@ class AutoCommit:
         self._group = group
         config = group.config
         self._interval: float = config["auto.commit.interval.ms"]
-        # While one commit is tried again and again, newer ones wait behind it.
+        # While one commit is tried again and again, newer ones wait for it.
         self._patience: float = max(self._interval, config["request.timeout.ms"])
         self._before_revocation: float = min(patience(config), config["max.poll.interval.ms"])
 

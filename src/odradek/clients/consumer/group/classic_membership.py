@@ -48,8 +48,8 @@ logger = logging.getLogger("odradek.consumer")
 MEMBERS = 3
 """LeaveGroup takes a list of members from this version on (KIP-345)."""
 LEAVE_TIMEOUT = 5.0
-"""Seconds for leaving unasked, as a courtesy to the others: the session timeout does the same, only
-later. Who is closed may take as long as its application gave it."""
+"""Seconds for leaving without being asked, as a courtesy to the others: the session
+timeout does the same, only later. `close()` may take as long as its caller allows."""
 
 
 REMOVED = (UnknownMemberIdError, IllegalGenerationError)
@@ -332,7 +332,7 @@ class ClassicMembership(Life):
             self._forget_beat(asked)
 
     def _doubt(self) -> None:
-        """Nothing was heard for so long that the group may have put this member out."""
+        """The session is over by this side's clock: hand nothing out until that is settled."""
         text = f"no heartbeat was answered for session.timeout.ms ({self._session:g} s)"
         logger.warning(
             "group %r: %s; nothing is handed out until one is", self._group.group_id, text
@@ -342,7 +342,7 @@ class ClassicMembership(Life):
         self._move(MemberEvent.SESSION_EXPIRED, text, self._group.engine.now)
 
     def _trust(self, event: MemberEvent | None = None) -> None:
-        """The group knows this member, or nothing is left that could be doubted."""
+        """Hand records out again: the group knows this member, or it has nothing left."""
         if self._doubtful:
             self._doubtful = False
             self._group.engine.subscription.resume()
@@ -350,7 +350,7 @@ class ClassicMembership(Life):
                 self._move(event, None, self._group.engine.now)
 
     def _forget_beat(self, beat: Completion[Any] | None) -> None:
-        """Its answer would tell of a generation that is over."""
+        """Drop a heartbeat: its answer would be about a generation that is over."""
         if beat is not None and not beat.done:
             self._group.engine.cancel_now(beat, DisconnectedError("no longer of interest"))
 
@@ -447,7 +447,7 @@ class ClassicMembership(Life):
             logger.debug("leaving group %r: %s", group.group_id, error)
 
     def _stop(self) -> None:
-        """End the flow, wherever it stands."""
+        """End the flow, wherever it is."""
         over = DisconnectedError("the consumer leaves its group")
         for open_ in (self._revoking, self._running):
             if open_ is not None and not open_.done:

@@ -1,6 +1,6 @@
 """What a caller may give to `commit` and `send_offsets_to_transaction`, as offsets.
 
-In: offsets by partition, records, Arrow data. Out: the offset behind the last of them, partition by
+In: offsets by partition, records, Arrow data. Out: the offset after the last of them, partition by
 partition. Must not: know what is assigned, or import pyarrow before somebody has it.
 """
 

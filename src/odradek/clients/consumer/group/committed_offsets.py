@@ -54,7 +54,7 @@ UNKNOWN = (UNKNOWN_TOPIC_OR_PARTITION, 100)
 """And UNKNOWN_TOPIC_ID."""
 UNKNOWN_FOR = 5.0
 """Seconds for which a commit asks for a topic that its coordinator doesn't know: it may be new.
-Other commits wait behind it, so not for as long as its caller would wait."""
+Other commits wait for it, so not for as long as its caller would wait."""
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a topic that nobody has met as unknown may be new again."""
 Accepted = Callable[[TopicPartition, OffsetAndMetadata], object]
@@ -85,7 +85,7 @@ class CommittedOffsets:
         identity: Callable[[], GroupIdentity],
         owner: Callable[[TopicPartition], object],
     ) -> None:
-        """`owner`: what stands for a partition while it is this member's, and another thing when it
+        """`owner`: an object for a partition while it is this member's, and another object after it
         was given away and came back.
         """
         self._engine = engine

@@ -2,7 +2,7 @@
 
 In: the caller's subscription, what the membership was assigned, what the caller was handed. Out:
 partitions added to and dropped from the subscription state, offsets committed. The membership
-(`classic_membership`, `consumer_membership`) speaks with the coordinator and calls what stands here
+(`classic_membership`, `consumer_membership`) speaks with the coordinator and calls what is here
 (`membership.Group`). Must not: touch partitions that stay, or hand anything out.
 
 R-GR-1, in order: a partition that goes is withheld; the caller comes back for more, so it is

@@ -257,7 +257,7 @@ class ConsumerMembership(Life):
             self._not_before = self._failures.failed(now)
 
     def _removed(self, error: KafkaError, now: float) -> Flow[None]:
-        """The group went on without this member: all is lost, and it joins anew."""
+        """The group went on without this member: all is lost, and it joins again."""
         self._stop_reconciling("removed from the group")
         self._move(MemberEvent.REMOVED, f"{type(error).__name__}: {error}", now)
         yield from self._lose_everything(now)
@@ -310,7 +310,7 @@ class ConsumerMembership(Life):
         return now
 
     def _farewell(self, deadline: float) -> Flow[None]:
-        """Say that it leaves; what goes wrong concerns nobody any more."""
+        """Say that it leaves; errors are noted in an event and otherwise ignored."""
 
         def check(answer: ConsumerGroupHeartbeatResponse) -> KafkaError | None:
             error = error_for(answer.error_code) if answer.error_code else None

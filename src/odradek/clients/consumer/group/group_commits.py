@@ -3,8 +3,8 @@
 In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks as
 turns (each is called exactly once, at the latest while the consumer leaves its group), positions to
 begin at; a rejoin where the group says that this member is none any more.
-Must not: decide when to commit unasked (`auto_commit` does), or speak with the coordinator
-(`committed_offsets` does).
+Must not: decide when to commit without being asked (`auto_commit` does), or speak with the
+coordinator (`committed_offsets` does).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class GroupCommits:
         """Commit these, or the positions; gives what was committed.
 
         What the caller asks for counts from now on, for commits that nobody asks for as well: one
-        that comes behind it must not take it back.
+        that comes after it must not take it back.
         """
         now = yield START
         chosen = self.positions() if offsets is None else dict(offsets)
@@ -123,7 +123,8 @@ class GroupCommits:
         # Positions that were lost are what `commit()` is about, too, though none is left.
         something = bool(chosen) or self._group.dispossessed
         if something and membership is not None and not self._group.is_member:
-            # An empty group would take it: from one who may have been away for hours.
+            # An empty group accepts commits of non-members: a stale member could overwrite newer
+            # offsets.
             raise lost_membership(
                 self._group.group_id, f"its state is {membership.state.value}"
             ) from self._group.error

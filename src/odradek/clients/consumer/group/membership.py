@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class MemberState(StrEnum):
-    """Where a membership stands, in Kafka's words; which one follows which, it says itself."""
+    """The states of a membership, in Kafka's words; `member_states` says which follows which."""
 
     UNJOINED = "unjoined"
     """Not a member: not yet, or no longer."""
@@ -64,7 +64,7 @@ class Membership(Protocol):
 
     @property
     def state(self) -> MemberState:
-        """Where it stands."""
+        """One of Kafka's names."""
 
     @property
     def unsettled_since(self) -> float | None:

@@ -1,6 +1,6 @@
 """Partitions by topic, as the records that members of a group exchange have them.
 
-In: partitions, or bytes and a position. Out: bytes, or partitions and the position behind them.
+In: partitions, or bytes and a position. Out: bytes, or partitions and the position after them.
 """
 
 from __future__ import annotations

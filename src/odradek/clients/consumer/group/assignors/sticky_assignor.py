@@ -103,7 +103,7 @@ class CooperativeStickyAssignor:
     ) -> Assignments | None:
         """Where the last round led to, if the same group is still on the way there, or has arrived.
 
-        Found anew from what is owned between two rounds it could be another one each time, and the
+        Found again from what is owned between two rounds it could be another one each time, and the
         group would never settle.
         """
         if self._aim is None or self._aim[0] != group:
@@ -144,7 +144,7 @@ def _share(
     partition_racks: PartitionRacks,
 ) -> Assignments:
     order = sorted(members, key=java_order)
-    # What no partition stands behind must not make subscriptions look different.
+    # Topics without partitions must not make subscriptions look different.
     subscribed = {m: frozenset(t for t in members[m].topics if topics.get(t)) for m in order}
     kept = _valid(order, subscribed, topics, claims)
     read = {t: topics[t] for t in frozenset[str]().union(*subscribed.values())}

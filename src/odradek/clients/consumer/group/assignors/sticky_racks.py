@@ -82,7 +82,7 @@ class _Quotas:
         self.given: Assignments = {}
 
     def begin(self, member: str, mine: Sequence[TopicPartition]) -> None:
-        """It keeps of these what it may."""
+        """Begin with those of its partitions that the member may keep."""
         room = self.most if len(mine) >= self.most and self._one_more else self.each
         self.given[member] = list(mine[:room])
         if len(self.given[member]) < self.each:
@@ -94,7 +94,7 @@ class _Quotas:
             self._one_more_given()
 
     def give(self, line: list[str], at: int, partition: TopicPartition) -> bool:
-        """To the one that stands there in `under` or `even`; whether that one stays there."""
+        """Assign to `line[at]`; says whether that member stays in the line."""
         member = line[at]
         self.given[member].append(partition)
         count = len(self.given[member])

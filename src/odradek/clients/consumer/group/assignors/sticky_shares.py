@@ -21,7 +21,7 @@ CHAIN_STEPS = 3_000_000
 left unbalanced then is what Java's assignor, which looks for no chains, would leave as well."""
 
 GIVERS_COMPARED = 32
-"""So many that have equally much are looked at for one that can give what it didn't have before."""
+"""Members of equal load that are looked at for one that can give what it didn't have before."""
 
 
 def share_alike(
