@@ -19,7 +19,7 @@ from odradek import Consumer, Producer, TopicPartition
 from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
-AND = ("/caller.py", "/one_reader.py", "/turns.py")
+AND = ("/caller.py", "/one_reader.py", "/pending_callbacks.py")
 
 
 @cache

@@ -83,7 +83,7 @@ class ConsumerCalls(GroupCalls):
 
     def callback(self) -> str | None:
         """Which of the user's functions runs just now."""
-        return None if self.engine.group is None else self.engine.group.turns.running
+        return None if self.engine.group is None else self.engine.group.callbacks.running
 
     def poll(
         self, timeout: float, max_records: int | None = None, timeout_ms: float | None = None
@@ -166,7 +166,7 @@ class ConsumerCalls(GroupCalls):
                     reader.woken = False
                     raise WakeupError("wakeup() was called")
                 if group is not None and group.calls:
-                    yield from group.take_turns(now, host.wake)
+                    yield from group.run_callbacks(now, host.wake)
                     now = yield START
                     ready = delivery.ready
                 if not ready:

@@ -90,10 +90,12 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             engine.assign((), None)
             self.host.wake()
             yield DUE
-            if group is not None and group.commits.open and group.turns.running is None:
-                yield from self._run_turns(group, engine.start(group.settle(deadline)), deadline)
+            if group is not None and group.commits.open and group.callbacks.running is None:
+                yield from self._run_callbacks(
+                    group, engine.start(group.settle(deadline)), deadline
+                )
             return
-        group.turns.check("unsubscribe()")
+        group.callbacks.check("unsubscribe()")
         yield from self._leave(group, deadline, through=True)
 
     def enforce_rebalance(self, reason: str | None) -> None:
@@ -170,12 +172,12 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
                 engine.subscription.note_consumed()
         end = engine.start(group.leave(deadline))
         try:
-            yield from self._run_turns(group, end, deadline)
+            yield from self._run_callbacks(group, end, deadline)
         finally:
             if not end.done:
                 logger.warning("group %s wasn't left in time", group.group_id)
 
-    def _run_turns(
+    def _run_callbacks(
         self, group: ConsumerGroup, end: Completion[None], deadline: float
     ) -> CallerFlow[None]:
         """Run callbacks until something has ended; then raise what they raised."""

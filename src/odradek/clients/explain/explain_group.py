@@ -131,7 +131,7 @@ def explain_group(group: ConsumerGroup, now: float) -> GroupExplanation:
         missing=_missing(group),
         assigned=len(group.owned()),
         suspended=group.engine.subscription.suspended,
-        callback_due=bool(group.turns),
+        callback_due=bool(group.callbacks),
         awaited=_awaited(group, now),
         last_poll=group.last_poll(now),
         error=None if group.error is None else f"{type(group.error).__name__}: {group.error}",

@@ -118,7 +118,7 @@ class OneReader:
             if group is None:
                 yield from self.each(found, "records()")
                 continue
-            came_back, waiting = group.given.append, group.turns.waiting
+            came_back, waiting = group.given.append, group.callbacks.waiting
             for record in self.each(found, "records()"):
                 yield record
                 came_back(now())

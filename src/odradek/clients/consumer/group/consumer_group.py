@@ -23,15 +23,15 @@ from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.group_commits import GroupCommits
 from odradek.clients.consumer.group.membership import Membership, MemberState, PollOverdueError
 from odradek.clients.consumer.group.offset_lookup import GroupIdentity
-from odradek.clients.consumer.group.topic_watch import TopicWatch
-from odradek.clients.consumer.group.turns import (
+from odradek.clients.consumer.group.pending_callbacks import (
     COMMIT_CALLBACK,
     ON_ASSIGNED,
     ON_LOST,
     ON_REVOKED,
-    Turn,
-    Turns,
+    PendingCallback,
+    PendingCallbacks,
 )
+from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
@@ -85,7 +85,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.instance_id: str | None = config["group.instance.id"]
         self.coordinator = Coordinator(engine, CoordinatorKind.GROUP, group_id)
-        self.turns = Turns(engine.lock)
+        self.callbacks = PendingCallbacks(engine.lock)
         self._silent: set[TopicPartition] = set()
         """Held, but on_assigned was taken back before it told of them."""
         self._unwanted: dict[PartitionState, None] = {}
@@ -100,7 +100,7 @@ class ConsumerGroup:
         self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
         self._subscription = engine.subscription
         self._listeners = NOBODY
-        self._goodbye: Turn | None = None
+        self._goodbye: PendingCallback | None = None
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._watch = TopicWatch(self)
         self._max_poll: float = config["max.poll.interval.ms"]
@@ -147,7 +147,7 @@ class ConsumerGroup:
         now: float,
     ) -> None:
         """Subscribe to other topics from now on, as a member of the group."""
-        self.turns.check("subscribe()")
+        self.callbacks.check("subscribe()")
         refused = self.membership is not None and self.membership.state is MemberState.FATAL
         first = refused or not self.subscribed
         another = self._watch.subscribe(topics, pattern) or self.error is not None
@@ -279,49 +279,49 @@ class ConsumerGroup:
     def _unannounced(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those of which on_assigned never told; it won't any more, whatever becomes of them."""
         found = set(partitions)
-        self._silent |= self.turns.unannounced(found)
+        self._silent |= self.callbacks.unannounced(found)
         return self._silent & found
 
     def _queue(
         self, what: str, listener: Listener | None, partitions: list[TopicPartition]
-    ) -> Turn | None:
+    ) -> PendingCallback | None:
         if listener is None or (what != ON_ASSIGNED and not partitions):
             return None
-        turn = Turn(what, lambda: listener(list(partitions)), partitions)
-        self.turns.put(turn)
+        pending = PendingCallback(what, lambda: listener(list(partitions)), partitions)
+        self.callbacks.put(pending)
         self.engine.fetcher.changed.notify()
-        return turn
+        return pending
 
     def _called(
         self, what: str, listener: Listener | None, states: list[PartitionState], now: float
     ) -> Flow[float]:
         """Have the caller run a callback, and wait for its end."""
         told = [s.partition for s in states if s.partition not in self._silent]
-        self._goodbye = turn = self._queue(what, listener, told)
-        if turn is None:
+        self._goodbye = pending = self._queue(what, listener, told)
+        if pending is None:
             return now
         try:
-            while not turn.done.done:
-                now = yield from self._caller(now, turn)
+            while not pending.done.done:
+                now = yield from self._caller(now, pending)
         finally:
-            self.turns.withdraw(turn)
+            self.callbacks.withdraw(pending)
         return now
 
-    def _caller(self, now: float, turn: Turn | None = None) -> Flow[float]:
+    def _caller(self, now: float, pending: PendingCallback | None = None) -> Flow[float]:
         """Wait for the caller."""
         until = self.polled_at + self._max_poll
         if now >= until:
             raise PollOverdueError(
                 f"poll() wasn't called for {now - self.polled_at:.0f} s (max.poll.interval.ms)"
             )
-        on = (self.poll_wanted,) if turn is None else (self.poll_wanted, turn.done)
+        on = (self.poll_wanted,) if pending is None else (self.poll_wanted, pending.done)
         return (yield Wait(on, until))
 
     # The caller's side (its thread)
 
     def entered(self, now: float) -> bool:
         """The caller asks for records: it is through with those it had. Says whether to wake."""
-        self.turns.check("poll()")
+        self.callbacks.check("poll()")
         with self.engine.lock:
             self._subscription.note_consumed()
             self.asked_at, self._polling, self._outlived = now, True, None
@@ -334,7 +334,7 @@ class ConsumerGroup:
         """The caller works on what it was handed."""
         self.asked_at, self._polling = now, False
 
-    def take_turns(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
+    def run_callbacks(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise, or what the group failed with."""
         yield from self.call_back(now, wake)
         if self.error is not None:
@@ -345,18 +345,20 @@ class ConsumerGroup:
 
     def call_back(self, now: float, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks that wait; raises what they raise."""
-        if self.turns:
+        if self.callbacks:
             polling, self._polling, self.asked_at = self._polling, False, now
             try:
-                yield from self.turns.take(lambda turn: self._ended(turn, wake))
+                yield from self.callbacks.take(lambda pending: self._ended(pending, wake))
                 self.asked_at = yield START
             finally:  # (an error ends the poll as well, and `left` tells when)
                 self._polling = polling
 
     def tell_of_commits(self, wake: Callable[[], None]) -> CallerFlow[None]:
         """Run the callbacks of commits that have ended, unless the caller is inside of one."""
-        if self.turns and self.turns.running is None:
-            yield from self.turns.take(lambda turn: self._ended(turn, wake), COMMIT_CALLBACK)
+        if self.callbacks and self.callbacks.running is None:
+            yield from self.callbacks.take(
+                lambda pending: self._ended(pending, wake), COMMIT_CALLBACK
+            )
 
     def tell_the_rest(self, wake: Callable[[], None]) -> CallerFlow[None]:
         """Each callback of `commit_async` is called once: also if the time is up, or the client
@@ -374,12 +376,12 @@ class ConsumerGroup:
     @property
     def calls(self) -> bool:
         """Something waits for the caller before records do."""
-        return bool(self.turns) or self.error is not None or self.trouble is not None
+        return bool(self.callbacks) or self.error is not None or self.trouble is not None
 
-    def _ended(self, turn: Turn, wake: Callable[[], None]) -> None:
+    def _ended(self, pending: PendingCallback, wake: Callable[[], None]) -> None:
         def end(_: float) -> None:
-            if not turn.done.done:  # an interrupted caller tells of it once more
-                turn.done.complete(None)
+            if not pending.done.done:  # an interrupted caller tells of it once more
+                pending.done.complete(None)
 
         self.engine.post(end)
         wake()
@@ -421,7 +423,7 @@ class ConsumerGroup:
     def leave(self, deadline: float) -> Flow[None]:
         """Commit what the caller is through with, give everything back, and leave.
 
-        Ends at the deadline; what went wrong is logged. Callbacks run as turns.
+        Ends at the deadline; what went wrong is logged. Callbacks run in the caller.
         """
         now = yield START
         membership, auto_commit = self.membership, self.auto_commit
@@ -440,7 +442,7 @@ class ConsumerGroup:
         self._watch.end()
         # Not those that were lost during the commit: on_lost tells of them.
         states = list(self._subscription.partitions.values())
-        if self.turns.running is None:
+        if self.callbacks.running is None:
             lost = membership.generation < 0
             listener = self._listeners.on_lost if lost else self._listeners.on_revoked
             told = self._announced(states)
@@ -449,7 +451,7 @@ class ConsumerGroup:
         yield from self._called_back(until)
         yield from membership.leave(deadline)
         self.membership, self.dispossessed, self._owner = None, False, None
-        self.turns.clear()
+        self.callbacks.clear()
         self._drop(states)
         self._listeners = NOBODY
         if self.error is not None:  # there is no poll any more that could raise it
@@ -457,31 +459,31 @@ class ConsumerGroup:
         self.error = None
 
     def settle(self, deadline: float) -> Flow[None]:
-        """Wait for commits, and until their callbacks have run as turns; ends at the deadline."""
+        """Wait for commits, and until their callbacks have run; ends at the deadline."""
         now = yield START
         yield from self.commits.settle(deadline, now)
         yield from self._called_back(deadline)
 
     def _called_back(self, until: float) -> Flow[float]:
         """All callbacks have run, those of commits, too, and of commits that callbacks began."""
-        now = yield from self._turns_taken()
+        now = yield from self._callbacks_run()
         while self.commits.open and now < until:
             yield from self.commits.settle(until, now)
-            now = yield from self._turns_taken()
+            now = yield from self._callbacks_run()
         self.commits.give_up(now)
-        return (yield from self._turns_taken())
+        return (yield from self._callbacks_run())
 
-    def _turns_taken(self) -> Flow[float]:
+    def _callbacks_run(self) -> Flow[float]:
         """Those that wait, an on_lost from before among them: however late the caller is."""
-        for turn in list(self.turns.waiting):
-            if turn.due and not turn.done.done:
-                yield Wait((turn.done,))
+        for pending in list(self.callbacks.waiting):
+            if pending.due and not pending.done.done:
+                yield Wait((pending.done,))
         return self.engine.now
 
     def turn_or(self, end: Completion[None], deadline: float) -> Flow[bool]:
         """Wait until a callback is due (True), or something has ended."""
         now = yield START
-        while not self.turns:
+        while not self.callbacks:
             if now >= deadline or end.done:
                 return False
             now = yield Wait((end, self.engine.fetcher.changed), deadline)

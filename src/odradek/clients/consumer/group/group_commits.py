@@ -1,8 +1,8 @@
 """A group consumer's commits and lookups: what goes to its group, what comes of it.
 
-In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks as
-turns (each is called exactly once, at the latest while the consumer leaves its group), positions to
-begin at; a rejoin where the group says that this member is none any more.
+In: offsets, or the positions; partitions that have no position. Out: commits, their callbacks
+(each is called exactly once, at the latest while the consumer leaves its group), positions to begin
+at; a rejoin where the group says that this member is none any more.
 Must not: decide when to commit without being asked (`auto_commit` does), or speak with the
 coordinator (`committed_offsets` does).
 """
@@ -20,7 +20,7 @@ from odradek.clients.consumer.group.committed_offsets import (
     lost_membership,
 )
 from odradek.clients.consumer.group.membership import MemberState
-from odradek.clients.consumer.group.turns import COMMIT_CALLBACK, Turn
+from odradek.clients.consumer.group.pending_callbacks import COMMIT_CALLBACK, PendingCallback
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.errors import ClientClosedError, CommitFailedError, KafkaError
@@ -219,7 +219,9 @@ class GroupCommits:
         del self._open[told]
         callback, offsets = told.callback, told.offsets
         if callback is not None:
-            self._group.turns.put(Turn(COMMIT_CALLBACK, lambda: callback(offsets, failure), []))
+            self._group.callbacks.put(
+                PendingCallback(COMMIT_CALLBACK, lambda: callback(offsets, failure), [])
+            )
             self._group.engine.fetcher.changed.notify()
         elif failure is not None:
             logger.warning("group %s: commit_async() failed: %s", self._group.group_id, failure)

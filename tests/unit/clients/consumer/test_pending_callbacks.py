@@ -7,7 +7,12 @@ from contextlib import closing, suppress
 import pytest
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
-from odradek.clients.consumer.group.turns import ON_ASSIGNED, ON_LOST, Turn, Turns
+from odradek.clients.consumer.group.pending_callbacks import (
+    ON_ASSIGNED,
+    ON_LOST,
+    PendingCallback,
+    PendingCallbacks,
+)
 from odradek.common.errors import IllegalStateError
 from odradek.common.types import NullLock, TopicPartition
 
@@ -15,27 +20,29 @@ P = [TopicPartition("t", n) for n in range(4)]
 
 
 class Calls:
-    """Turns, what they did, and which have ended."""
+    """Callbacks, what they did, and which have ended."""
 
     def __init__(self) -> None:
-        self.turns = Turns(NullLock())
+        self.callbacks = PendingCallbacks(NullLock())
         self.log: list[str] = []
         self.ended: list[str] = []
 
-    def put(self, what: str, *numbers: int, error: BaseException | None = None) -> Turn:
+    def put(self, what: str, *numbers: int, error: BaseException | None = None) -> PendingCallback:
         partitions = [P[n] for n in numbers]
 
         def action() -> None:
-            self.log.append(f"{what} {[p.partition for p in partitions]} in {self.turns.running}")
+            self.log.append(
+                f"{what} {[p.partition for p in partitions]} in {self.callbacks.running}"
+            )
             if error is not None:
                 raise error
 
-        turn = Turn(what, action, partitions)
-        self.turns.put(turn)
-        return turn
+        pending = PendingCallback(what, action, partitions)
+        self.callbacks.put(pending)
+        return pending
 
     def take(self) -> None:
-        carried_out(self.turns.take(lambda turn: self.ended.append(turn.what)))
+        carried_out(self.callbacks.take(lambda pending: self.ended.append(pending.what)))
 
 
 def carried_out(flow: CallerFlow[None]) -> None:
@@ -56,12 +63,12 @@ def test_they_run_in_order_and_each_ends() -> None:
     calls = Calls()
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_LOST, 0)
-    assert calls.turns
+    assert calls.callbacks
     calls.take()
     assert calls.log == ["on_assigned [0, 1] in on_assigned", "on_lost [0] in on_lost"]
     assert calls.ended == [ON_ASSIGNED, ON_LOST]
-    assert not calls.turns
-    assert calls.turns.running is None
+    assert not calls.callbacks
+    assert calls.callbacks.running is None
 
 
 def test_the_first_error_comes_out_behind_the_last_turn() -> None:
@@ -82,7 +89,7 @@ def test_an_interruption_ends_its_turn_and_leaves_the_others() -> None:
     with pytest.raises(KeyboardInterrupt):
         calls.take()
     assert calls.ended == ["a"]
-    assert calls.turns
+    assert calls.callbacks
 
 
 class LockAmid(NullLock):
@@ -99,36 +106,36 @@ class LockAmid(NullLock):
 
 def test_a_turn_that_is_interrupted_before_its_call_is_called_later() -> None:
     calls = Calls()
-    calls.turns = Turns(LockAmid(1))
-    turn = calls.put(ON_ASSIGNED, 0)
+    calls.callbacks = PendingCallbacks(LockAmid(1))
+    pending = calls.put(ON_ASSIGNED, 0)
     calls.put("b")
     with pytest.raises(KeyboardInterrupt):
         calls.take()
     assert (calls.log, calls.ended) == ([], [])
-    assert calls.turns
-    assert calls.turns.running is None
-    assert not turn.begun
+    assert calls.callbacks
+    assert calls.callbacks.running is None
+    assert not pending.begun
     calls.take()
     assert calls.log == ["on_assigned [0] in on_assigned", "b [] in b"]
     assert calls.ended == [ON_ASSIGNED, "b"]
-    assert not calls.turns.waiting
+    assert not calls.callbacks.waiting
 
 
 def test_a_turn_that_is_interrupted_behind_its_call_is_told_of_once_more() -> None:
     calls = Calls()
     calls.put("a")
 
-    def interrupted(turn: Turn) -> None:
+    def interrupted(pending: PendingCallback) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carried_out(calls.turns.take(interrupted))
-    assert calls.turns, "whoever waits for it hasn't been told"
-    assert calls.turns.running is None
+        carried_out(calls.callbacks.take(interrupted))
+    assert calls.callbacks, "whoever waits for it hasn't been told"
+    assert calls.callbacks.running is None
     calls.take()
     assert len(calls.log) == 1
     assert calls.ended == ["a"]
-    assert not calls.turns.waiting
+    assert not calls.callbacks.waiting
 
 
 def test_a_turn_is_not_called_again_nor_taken_back_inside_of_itself() -> None:
@@ -136,15 +143,15 @@ def test_a_turn_is_not_called_again_nor_taken_back_inside_of_itself() -> None:
 
     def inside() -> None:
         calls.log.append("inside")
-        assert not calls.turns
-        assert calls.turns.unannounced(P) == set()
-        calls.turns.withdraw(turn)
-        assert not turn.done.done
+        assert not calls.callbacks
+        assert calls.callbacks.unannounced(P) == set()
+        calls.callbacks.withdraw(pending)
+        assert not pending.done.done
         calls.take()
-        assert calls.turns.running == ON_ASSIGNED
+        assert calls.callbacks.running == ON_ASSIGNED
 
-    turn = Turn(ON_ASSIGNED, inside, P)
-    calls.turns.put(turn)
+    pending = PendingCallback(ON_ASSIGNED, inside, P)
+    calls.callbacks.put(pending)
     calls.take()
     assert calls.log == ["inside"]
     assert calls.ended == [ON_ASSIGNED]
@@ -155,24 +162,24 @@ def test_partitions_that_nobody_heard_of_are_taken_back() -> None:
     calls.put(ON_ASSIGNED, 0, 1)
     calls.put(ON_ASSIGNED, 2)
     calls.put(ON_LOST, 3)
-    assert calls.turns.unannounced(P[1:]) == {P[1], P[2]}
+    assert calls.callbacks.unannounced(P[1:]) == {P[1], P[2]}
     calls.take()
     assert [line.split(" in")[0] for line in calls.log] == ["on_assigned [0]", "on_lost [3]"]
 
 
 def test_a_turn_that_was_withdrawn_is_not_called() -> None:
     calls = Calls()
-    turn = calls.put("a")
-    calls.turns.withdraw(turn)
-    calls.turns.withdraw(turn)
+    pending = calls.put("a")
+    calls.callbacks.withdraw(pending)
+    calls.callbacks.withdraw(pending)
     calls.take()
     assert calls.log == []
 
 
 def test_what_a_callback_can_not_do_is_refused_while_it_runs() -> None:
     calls = Calls()
-    calls.turns.check("poll()")
-    calls.turns.put(Turn("on_lost", lambda: calls.turns.check("poll()"), []))
+    calls.callbacks.check("poll()")
+    calls.callbacks.put(PendingCallback("on_lost", lambda: calls.callbacks.check("poll()"), []))
     with pytest.raises(IllegalStateError, match=r"poll\(\) can't be called inside on_lost"):
         calls.take()
-    calls.turns.check("poll()")
+    calls.callbacks.check("poll()")

@@ -1,8 +1,8 @@
 """What has to run in the caller's thread, inside its `poll()`: the callbacks of a group consumer.
 
-In: turns, from flows of the engine. Out: the user's functions called in that order, each while no
-lock is held and no step runs, so that they may use the consumer; then the flows that waited go on.
-While a turn waits, nothing is handed out. Must not: know what a rebalance is.
+In: callbacks, from flows of the engine. Out: the user's functions called in that order, each while
+no lock is held and no step runs, so that they may use the consumer; then the flows that waited go
+on. While a callback waits, nothing is handed out. Must not: know what a rebalance is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ON_ASSIGNED, ON_REVOKED, ON_LOST = "on_assigned", "on_revoked", "on_lost"
 COMMIT_CALLBACK = "a commit's callback"
 
 
-class Turn:
+class PendingCallback:
     """One callback that is due."""
 
     __slots__ = ("action", "begun", "called", "done", "over", "partitions", "what")
@@ -49,29 +49,29 @@ class Turn:
         return self.over or not self.begun
 
 
-class Turns:
+class PendingCallbacks:
     """The callbacks that wait for the caller, in order."""
 
     def __init__(self, lock: Lock) -> None:
-        """`lock`: held by the engine's steps, so a turn is taken between two of them."""
-        self.waiting: deque[Turn] = deque()
-        """A loop over records looks at it after each of them. Turns are in it until they ended."""
+        """`lock`: held by the engine's steps, so a callback is taken between two of them."""
+        self.waiting: deque[PendingCallback] = deque()
+        """A loop over records looks at it after each of them. They are in it until they end."""
         self._lock = lock
         self.running: str | None = None
         """The callback that the caller is in."""
 
     def __bool__(self) -> bool:
-        return any(turn.due for turn in list(self.waiting))  # a copy: a step may put another
+        return any(pending.due for pending in list(self.waiting))  # a copy: a step may put another
 
-    def put(self, turn: Turn) -> None:
+    def put(self, pending: PendingCallback) -> None:
         """Have it called."""
-        self.waiting.append(turn)
+        self.waiting.append(pending)
 
-    def withdraw(self, turn: Turn) -> None:
+    def withdraw(self, pending: PendingCallback) -> None:
         """It is of no use any more, if it hasn't begun; whoever waits for it goes on."""
-        if turn in self.waiting and not turn.begun:
-            self.waiting.remove(turn)
-            turn.done.complete(None)
+        if pending in self.waiting and not pending.begun:
+            self.waiting.remove(pending)
+            pending.done.complete(None)
 
     def unannounced(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Take partitions out of the calls of on_assigned that wait; gives those that were there.
@@ -79,64 +79,66 @@ class Turns:
         Whoever never heard of them needn't hear that they are gone.
         """
         found = set()
-        for turn in [t for t in self.waiting if t.what == ON_ASSIGNED and not t.begun]:
-            gone = set(partitions).intersection(turn.partitions)
+        for pending in [t for t in self.waiting if t.what == ON_ASSIGNED and not t.begun]:
+            gone = set(partitions).intersection(pending.partitions)
             if gone:
                 found |= gone
-                turn.partitions[:] = [p for p in turn.partitions if p not in gone]
-                if not turn.partitions:
-                    self.waiting.remove(turn)
+                pending.partitions[:] = [p for p in pending.partitions if p not in gone]
+                if not pending.partitions:
+                    self.waiting.remove(pending)
         return found
 
     def clear(self) -> None:
         """The group is left: only ends of commits are told of any more."""
-        for turn in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
-            self.waiting.remove(turn)
+        for pending in [t for t in self.waiting if t.what != COMMIT_CALLBACK]:
+            self.waiting.remove(pending)
 
     def check(self, what: str) -> None:
         """Refuse what a callback can't do."""
         if self.running is not None:
             raise IllegalStateError(f"{what} can't be called inside {self.running}")
 
-    def take(self, ended: Callable[[Turn], None], only: str | None = None) -> CallerFlow[None]:
+    def take(
+        self, ended: Callable[[PendingCallback], None], only: str | None = None
+    ) -> CallerFlow[None]:
         """Have the caller call them all; the first error comes out when all have ended.
 
         `ended` is told of each, whatever happens in it, and may be told twice; `only`: those of
-        this name. Interrupted before its call, a turn is called by the next `take`; from its call
-        on it has ended, and the next `take` tells of it where that was interrupted.
+        this name. Interrupted before its call, a callback is called by the next `take`; from its
+        call on it has ended, and the next `take` tells of it where that was interrupted.
         """
         first: Exception | None = None
         while self:
-            turn, outer = None, self.running
+            pending, outer = None, self.running
             try:
                 with self._lock:
-                    turn = self._next(only)
-                    if turn is None:  # or it was withdrawn a moment ago
+                    pending = self._next(only)
+                    if pending is None:  # or it was withdrawn a moment ago
                         break
-                    turn.begun = True
-                if not turn.over:
-                    self.running = turn.what
-                    yield Do(turn.call)
+                    pending.begun = True
+                if not pending.over:
+                    self.running = pending.what
+                    yield Do(pending.call)
             except Exception as error:
                 if first is None:
                     first = error
                 else:
-                    first.add_note(f"then {turn and turn.what} failed as well: {error!r}")
+                    first.add_note(f"then {pending and pending.what} failed as well: {error!r}")
             finally:  # begins with stores only: between them no signal comes
                 self.running = outer
-                if turn is not None:
-                    turn.begun = turn.over = turn.called
-                    if turn.over:
-                        self._finish(turn, ended)
+                if pending is not None:
+                    pending.begun = pending.over = pending.called
+                    if pending.over:
+                        self._finish(pending, ended)
         if first is not None:
             raise first
 
-    def _next(self, only: str | None) -> Turn | None:
+    def _next(self, only: str | None) -> PendingCallback | None:
         return next((t for t in self.waiting if t.due and only in (None, t.what)), None)
 
-    def _finish(self, turn: Turn, ended: Callable[[Turn], None]) -> None:
+    def _finish(self, pending: PendingCallback, ended: Callable[[PendingCallback], None]) -> None:
         """It leaves the queue when whoever waits for it has been told."""
-        ended(turn)
+        ended(pending)
         with self._lock:
-            if turn in self.waiting:
-                self.waiting.remove(turn)
+            if pending in self.waiting:
+                self.waiting.remove(pending)
