@@ -54,8 +54,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "out of order doesn't wait for those in doubt behind it",
         "R-PR-1",
         SETTLING,
-        "if not queue.gaps or any(not b.out_of_order for b in queue.unsettled()):",
-        "if not queue.gaps:",
+        "if not lost or any(b not in lost for b in queue.unsettled()):",
+        "if not lost:",
         f"{ONCE}::test_out_of_order_waits_for_those_in_doubt_behind_it",
     ),
     broken(
@@ -151,8 +151,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a batch that expired in doubt leaves its partition the epoch",
         "R-PR-1",
         SETTLING,
-        "        if batch.doubtful:\n            self._end(queue, why)\n",
-        "        if batch.doubtful:\n",
+        "if batch.doubtful or not queue.take_back(batch):",
+        "if not batch.doubtful and not queue.take_back(batch):",
         f"{ONCE}::test_what_expired_in_doubt_comes_late_and_is_refused",
     ),
     broken(
@@ -198,7 +198,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "sequences go on behind the last",
         "R-PR-1",
-        QUEUE,
+        "clients/producer/batch.py",
         "SEQUENCES = 1 << 31",
         "SEQUENCES = 1 << 32",
         f"{ONCE}::test_sequences_begin_again_behind_the_last",
@@ -354,8 +354,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a validation takes a topic for its own",
         "R-RT-1",
         "clients/admin/admin_engine.py",
-        "ours = not validate_only and (call.answer_lost or item.name in doubtful)",
-        "ours = call.answer_lost or item.name in doubtful",
+        "ours = changes and (call.answer_lost or name in doubtful)",
+        "ours = call.answer_lost or name in doubtful",
         "tests/simulation/test_admin.py",
     ),
     broken(

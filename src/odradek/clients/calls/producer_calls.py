@@ -18,7 +18,7 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.clients.producer.record_accumulator import CANNOT_WAIT
+from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
 from odradek.clients.producer.record_arguments import checked_record, column_names
 from odradek.clients.producer.topic_lane import TopicLane, lane_for
 from odradek.common.arguments import checked_timeout, topic_name
@@ -40,8 +40,6 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 DELIVERY_TIMEOUT = "delivery.timeout.ms"
-SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
-"""Key, value, headers and the time in milliseconds."""
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
 """What a future waits for (a batch, or so many rows), its end, and whether it has come."""
 
@@ -142,6 +140,7 @@ class ProducerCalls(TransactionCalls):
             raise engine.ended
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
+        record = (key, value, headers, at)
         size = self._size(key, value, headers)
         if partition is not None and partition < 0:
             there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
@@ -154,9 +153,7 @@ class ProducerCalls(TransactionCalls):
                 if owner is not None:
                     engine.accumulator.waive(owner)
                 owner = early = EarlyRecord(
-                    topic,
-                    (key, value, headers, at),
-                    *(partition, size, now, self.config["max.block.ms"]),
+                    *(topic, record, partition, size, now, self.config["max.block.ms"])
                 )
                 taken, deadline = yield from self._taken_early(early, deadline)
                 if taken:
@@ -168,7 +165,7 @@ class ProducerCalls(TransactionCalls):
             target = TopicPartition(topic, partition)
             engine.metadata.use(topic, now)
             while True:
-                place = engine.accumulator.append(target, key, value, headers, at, size, now, owner)
+                place = engine.accumulator.append(target, record, size, now, owner)
                 if place is not None:
                     break
                 if owner is None and self._cannot_wait:

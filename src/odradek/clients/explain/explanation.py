@@ -315,10 +315,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     if due and dials:  # else the updater's next look at it may be minutes away
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
-    group = _group(engine, now)
+    consumes, transacts = getattr(engine, "group", None), getattr(engine, "transactions", None)
+    sends = cast("ProducerEngine", engine) if hasattr(engine, "sender") else None
+    group = consumes and explain_group(consumes, now)
     heard = ended is None and (outage is None or not outage.total)
     missing = _missing(engine, now)
-    records = _records(engine, now)
+    records = None if sends is None else explain_records(sends, now)
+    buffers = engine.network.buffers
     trouble = ""
     if heard and group is not None:
         trouble = group.trouble({one.topic for one in missing})
@@ -360,11 +363,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
             )
             for a in list(updater.attempts)
         ),
-        buffers=_buffers(engine),
+        buffers=BufferExplanation(
+            buffers.kept, buffers.limit, buffers.made, buffers.reused, pool_state()
+        ),
         group=group,
-        transaction=_transaction(engine),
+        transaction=transacts and explain_transaction(transacts),
         records=records,
-        weaker=_weaker(engine),
+        weaker=None if sends is None else explain_weaker(sends),
         missing=missing,
     )
 
@@ -377,33 +382,6 @@ def _missing(engine: ClientEngine, now: float) -> tuple[MissingExplanation, ...]
         MissingExplanation(topic, number, max(0.0, now - m.since), m.near)
         for topic, number, m in [*topics, *parts]
     )
-
-
-def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
-    group = getattr(engine, "group", None)
-    return None if group is None else explain_group(group, now)
-
-
-def _transaction(engine: ClientEngine) -> TransactionExplanation | None:
-    transactions = getattr(engine, "transactions", None)
-    return None if transactions is None else explain_transaction(transactions)
-
-
-def _weaker(engine: ClientEngine) -> str | None:
-    if getattr(engine, "sender", None) is None:
-        return None
-    return explain_weaker(cast("ProducerEngine", engine))
-
-
-def _records(engine: ClientEngine, now: float) -> RecordsExplanation | None:
-    if getattr(engine, "sender", None) is None:
-        return None
-    return explain_records(cast("ProducerEngine", engine), now)
-
-
-def _buffers(engine: ClientEngine) -> BufferExplanation:
-    b = engine.network.buffers
-    return BufferExplanation(b.kept, b.limit, b.made, b.reused, pool_state())
 
 
 def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:

@@ -6,16 +6,20 @@ In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.clients.producer.produce_refusals import ProduceRefusals
-from odradek.common.types import TopicPartition
+from odradek.common.errors import KafkaError
+from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
+SEQUENCES = 1 << 31
+"""After so many, sequences begin at 0 again."""
 OPEN = -1
 """The serial of a batch that isn't ready yet."""
 
@@ -42,6 +46,10 @@ class BatchOutcome:
     log_append_time_ms: int
 
 
+NO_OFFSET = BatchOutcome(-1, -1)
+"""The outcome of a batch without records, or whose offset isn't known, or which has parts."""
+
+
 class Part(NamedTuple):
     """Consecutive records of a batch, and where they are now."""
 
@@ -52,80 +60,52 @@ class Part(NamedTuple):
     """The index there of the first of them."""
 
 
+@dataclass(slots=True, eq=False)
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
-    __slots__ = (
-        "append",
-        "attempts",
-        "builder",
-        "created_at",
-        "deadline",
-        "done",
-        "doubtful",
-        "epoch_tried",
-        "lingers",
-        "ordinal",
-        "out_of_order",
-        "partition",
-        "parts",
-        "producer",
-        "recognised",
-        "refusals",
-        "reserved",
-        "retry_at",
-        "sequence",
-        "serial",
-        "taken",
-        "topic_tried",
-    )
+    partition: TopicPartition
+    builder: BatchBuilder
+    created_at: float
+    delivery: InitVar[float]
+    """Seconds until it is given up."""
+    deadline: float = field(init=False)
+    append: Callable[..., int | None] = field(init=False)
+    """The builder's, kept at hand: `send` calls it for each record."""
+    serial: int = OPEN
+    """Given when the batch is ready, and growing: the order of a partition's batches."""
+    done: Completion[BatchOutcome] = field(default_factory=Completion)
+    attempts: int = 0
+    retry_at: float = 0.0
+    reserved: int = 0
+    """Bytes of `buffer.memory` that are this batch's."""
+    lingers: bool = True
+    """The accumulator has its linger time in mind."""
+    sequence: int = NO_SEQUENCE
+    producer: tuple[int, int] = (-1, -1)
+    epoch_tried: int = -1
+    """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+    topic_tried: bytes = b""
+    """The topic's id at the last attempt: another topic may have the name now."""
+    ordinal: int = 0
+    """How many batches of its partition got a sequence under its identity before it."""
+    doubtful: bool = False
+    """An attempt before the present one may have been appended (see `doubt`). Then its sequence is
+    used up, and no other may be given to it while its identity lives (R-PR-1)."""
+    recognised: bool = True
+    """A broker that has it knows it when it comes again; not so a part of a batch that may have
+    been written whole."""
+    refusals: ProduceRefusals | None = None
+    """What was answered to earlier attempts."""
+    taken: bool = False
+    """It has crossed to the sender."""
+    parts: list[Part] | None = None
+    """Where its records went, in order, when other batches took its place. `done` is then done, and
+    the records' outcomes are those of these batches."""
 
-    def __init__(
-        self,
-        partition: TopicPartition,
-        builder: BatchBuilder,
-        now: float,
-        delivery: float,
-    ) -> None:
-        self.partition = partition
-        self.builder = builder
-        self.append = builder.append
-        """Kept at hand: `send` calls it for each record."""
-        self.serial = OPEN
-        """Given when the batch is ready, and growing: the order of a partition's batches."""
-        self.created_at = now
-        self.deadline = now + delivery
-        self.done: Completion[BatchOutcome] = Completion()
-        self.attempts = 0
-        self.retry_at = 0.0
-        self.reserved = 0
-        """Bytes of `buffer.memory` that are this batch's."""
-        self.lingers = True
-        """The accumulator has its linger time in mind."""
-        self.sequence = NO_SEQUENCE
-        self.producer: tuple[int, int] = (-1, -1)
-        self.epoch_tried = -1
-        """The leader epoch of the last attempt: a newer one makes waiting pointless."""
-        self.topic_tried = b""
-        """The topic's id at the last attempt: another topic may have the name now."""
-        self.ordinal = 0
-        """How many batches of its partition got a sequence under its identity before it."""
-        self.doubtful = False
-        """An attempt before the present one may have been appended (see `doubt`). Then its sequence
-        is used up, and no other may be given to it while its identity lives (R-PR-1)."""
-        self.recognised = True
-        """A broker that has it knows it when it comes again; not so a part of a batch that may have
-        been written whole."""
-        self.out_of_order = False
-        """A leader that knows its producer refused its sequence: whether it is in the log is known
-        once those behind it that are in doubt have their outcome."""
-        self.refusals: ProduceRefusals | None = None
-        """What was answered to earlier attempts."""
-        self.taken = False
-        """It has crossed to the sender."""
-        self.parts: list[Part] | None = None
-        """Where its records went, in order, when other batches took its place. `done` is then done,
-        and the records' outcomes are those of these batches."""
+    def __post_init__(self, delivery: float) -> None:
+        self.deadline = self.created_at + delivery
+        self.append = self.builder.append
 
     @property
     def count(self) -> int:
@@ -136,6 +116,44 @@ class ProducerBatch:
     def addressee(self) -> str:
         """Where its records go, in words."""
         return str(self.partition)
+
+    def tried(self, epoch: int, topic_id: bytes) -> None:
+        """It goes to the leader of this epoch, of the topic with this id."""
+        self.attempts += 1
+        self.epoch_tried, self.topic_tried = epoch, topic_id
+
+    def refused(self, address: Address | None, error: KafkaError, now: float) -> None:
+        """An attempt failed."""
+        self.refusals = self.refusals or ProduceRefusals()
+        self.refusals.note(address, f"Produce to {self.partition}", error, now)
+
+    def doubt(self) -> None:
+        """The present attempt may have been appended."""
+        self.doubtful = True
+
+    def number(self, sequence: int, producer: tuple[int, int], ordinal: int) -> None:
+        """Give it its sequence."""
+        self.sequence, self.producer, self.ordinal = sequence, producer, ordinal
+
+    def unnumber(self) -> None:
+        """It certainly isn't in the log, and gets a new sequence."""
+        self.sequence, self.doubtful = NO_SEQUENCE, False
+
+    def replaced(self, parts: list[Part]) -> None:
+        """Its records are in other batches now, and have the outcomes of those."""
+        self.parts = parts
+        self.done.complete(NO_OFFSET)
+
+    def take_over(self, whole: ProducerBatch, first: int) -> None:
+        """Stand for the records of `whole` from index `first` on, with their sequence, if any."""
+        self.builder.close()
+        self.serial = whole.serial + first
+        self.deadline, self.refusals = whole.deadline, whole.refusals
+        self.lingers, self.taken = False, True
+        self.producer, self.ordinal, self.doubtful = whole.producer, whole.ordinal, whole.doubtful
+        self.recognised = whole.recognised and not whole.doubtful
+        if whole.sequence != NO_SEQUENCE:
+            self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
         """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to

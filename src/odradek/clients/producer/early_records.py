@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
+from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
+from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.topic_lane import lane_for
 from odradek.common.errors import (
     AuthorizationError,
@@ -37,19 +38,17 @@ PAUSE = 0.001
 """Seconds after an error. Whoever is told of it may send again at once, and a step has to end."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
-MOVED = BatchOutcome(-1, -1)
-"""Its outcome is that of the batch it is in now."""
 
 
 class EarlyRecord(ProducerBatch):
     """One record, and the batch that its future knows until it is in one; then it is its part."""
 
-    __slots__ = ("headers", "key", "size", "timestamp_ms", "value", "wanted")
+    __slots__ = ("record", "size", "wanted")
 
     def __init__(
         self,
         topic: str,
-        record: tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int],
+        record: SentRecord,
         wanted: int | None,
         size: int,
         now: float,
@@ -60,11 +59,9 @@ class EarlyRecord(ProducerBatch):
         """
         partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
         super().__init__(partition, BatchBuilder(0, None), now, patience)
-        key, value, headers, self.timestamp_ms = record
-        self.key, self.value = _frozen(key), _frozen(value)
-        self.headers: Sequence[tuple[str, bytes | None]] = tuple(
-            [(name, _frozen(data)) for name, data in headers]
-        )
+        key, value, headers, at = record
+        copied = tuple([(name, _frozen(data)) for name, data in headers])
+        self.record: SentRecord = (_frozen(key), _frozen(value), copied, at)
         self.wanted = wanted
         self.size = size
 
@@ -82,34 +79,30 @@ class EarlyRecord(ProducerBatch):
 
     def moved(self, batch: ProducerBatch, index: int) -> None:
         """It is in a batch now, whose outcome is its own."""
-        self.parts = [Part(0, 1, batch, index)]
         self.empty()
-        self.done.complete(MOVED)
+        self.replaced([Part(0, 1, batch, index)])
 
     def empty(self) -> None:
         """Its future may be kept, what was in it isn't."""
-        self.key = self.value = None
-        self.headers = ()
+        self.record = (None, None, (), 0)
 
 
 def _frozen(data: bytes | None) -> bytes | None:
     return data if data is None or type(data) is bytes else bytes(data)
 
 
+@dataclass(slots=True)
 class _Waiting:
     """The records of one topic."""
 
-    __slots__ = ("absent", "flushes", "least", "placing", "records")
-
-    def __init__(self, flushes: int) -> None:
-        self.flushes = flushes
-        """Of the accumulator: what was here when it grew doesn't linger afterwards."""
-        self.records: deque[EarlyRecord] = deque()
-        self.absent: deque[EarlyRecord] = deque()
-        """Older ones, of partitions that the topic doesn't have so far."""
-        self.least: float = math.inf
-        """No partition of these is below it."""
-        self.placing: Completion[None] | None = None
+    flushes: int
+    """Of the accumulator: what was here when it grew doesn't linger afterwards."""
+    records: deque[EarlyRecord] = field(default_factory=deque)
+    absent: deque[EarlyRecord] = field(default_factory=deque)
+    """Older ones, of partitions that the topic doesn't have so far."""
+    least: float = math.inf
+    """No partition of these is below it."""
+    placing: Completion[None] | None = None
 
     def all(self) -> list[EarlyRecord]:
         """Under the lock: callers come at any time."""
@@ -183,14 +176,13 @@ class EarlyRecords:
             if record.done.done:
                 return
             waiting = self._topics.get(record.partition.topic)
-            if waiting is not None and record in waiting.records:
-                waiting.records.remove(record)
-            elif waiting is not None and record in waiting.absent:
-                waiting.absent.remove(record)
+            for queue in () if waiting is None else (waiting.records, waiting.absent):
+                if record in queue:
+                    queue.remove(record)
             self._accumulator.waive(record)
             self._due.append(record.partition.topic)
             record.empty()
-            record.done.complete(MOVED)
+            record.done.complete(NO_OFFSET)
         # A flush() may have seen it.
         self._engine.post(lambda now: self._engine.sender.batch_done.notify())
 
@@ -263,7 +255,7 @@ class EarlyRecords:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client ends."""
-        self._accumulator.ended = error  # first: no more come
+        self._accumulator.refuse(error)  # first: no more come
         self._fail_all(error)
 
     def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
@@ -332,7 +324,7 @@ class EarlyRecords:
                 record = waiting.records[0]
                 place = record.wanted
                 if place is None:
-                    place = lane.choose(record.key, record.value)
+                    place = lane.choose(*record.record[:2])
                 if place < count:
                     self._append(record, place, now)
                 else:
@@ -346,17 +338,8 @@ class EarlyRecords:
     def _append(self, record: EarlyRecord, partition: int, now: float) -> None:
         target = TopicPartition(record.partition.topic, partition)
         self._engine.metadata.use(target.topic, now)
-        place = self._accumulator.append(
-            target,
-            record.key,
-            record.value,
-            record.headers,
-            record.timestamp_ms,
-            record.size,
-            now,
-            record,
-            early=True,
-        )
+        append = self._accumulator.append
+        place = append(target, record.record, record.size, now, record, early=True)
         if place is None:
             raise RuntimeError(f"no room for {record.size} bytes that were granted")
         record.moved(place.batch, place.index)

@@ -9,6 +9,7 @@ writes; a number that is a moment old does no harm. Must not: look at records wi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from odradek.clients.producer.partition_queue import PartitionQueue
@@ -23,8 +24,6 @@ are as old as some batches."""
 
 class PartitionLoad:
     """Weights of the partitions of each topic."""
-
-    __slots__ = ("_available", "_linger", "_queues", "_sent_at", "_tables")
 
     def __init__(
         self,
@@ -55,24 +54,20 @@ class PartitionLoad:
 
     def _look(self, topic: Topic, brokers: Mapping[int, Broker], now: float) -> _Table:
         led = [p for p in topic.partitions if p.leader >= 0] or list(topic.partitions)
-        waiting: list[int] = []
+        waiting: dict[int, int] = {}
         stuck: set[int] = set()
         for p in led:
             queue = self._queues.get(TopicPartition(topic.name, p.partition))
-            waiting.append(len(queue.waiting) if queue is not None else 0)
-            if waiting[-1] and self._available and queue is not None:
+            waiting[p.partition] = len(queue.waiting) if queue is not None else 0
+            if waiting[p.partition] and self._available and queue is not None:
                 broker = brokers.get(p.leader)
                 if broker is not None and self._is_stuck(queue, broker.address, now):
                     stuck.add(p.leader)
-        if stuck:
-            able = [(p, n) for p, n in zip(led, waiting, strict=True) if p.leader not in stuck]
-            if able:
-                led, waiting = [p for p, _ in able], [n for _, n in able]
-        sums = None
-        if min(waiting) < max(waiting):
-            most = max(waiting) + 1
-            sums = list(accumulate(most - n for n in waiting))
-        return _Table(topic, [p.partition for p in led], sums, 1 + len(led) // LOOKS_PER_CHOICE)
+        able = [p for p in led if p.leader not in stuck] or led
+        sums, most = None, max(waiting[p.partition] for p in able)
+        if min(waiting[p.partition] for p in able) < most:
+            sums = list(accumulate(most + 1 - waiting[p.partition] for p in able))
+        return _Table(topic, [p.partition for p in able], sums, 1 + len(able) // LOOKS_PER_CHOICE)
 
     def _is_stuck(self, queue: PartitionQueue, leader: Address, now: float) -> bool:
         try:
@@ -82,15 +77,11 @@ class PartitionLoad:
         return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
+@dataclass(slots=True)
 class _Table:
-    """What was found in one look, good for so many choices."""
+    """What was found in one look, good for `left` choices."""
 
-    __slots__ = ("left", "partitions", "sums", "topic")
-
-    def __init__(
-        self, topic: Topic, partitions: Sequence[int], sums: Sequence[int] | None, left: int
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
-        self.sums = sums
-        self.left = left
+    topic: Topic
+    partitions: Sequence[int]
+    sums: Sequence[int] | None
+    left: int

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 
 REMEMBERED = 5
 """Batches of a producer that a broker knows when they come again."""
-SEQUENCES = 1 << 31
-"""Sequences begin at 0 again behind so many."""
 NOBODY = (-1, -1)
 NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
@@ -57,6 +55,15 @@ class Numbering:
         self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
         self.ended = self.lost = self.cut = False
 
+    def end(self, *, lost: bool) -> bool:
+        """Give no more sequences under this identity; says whether it had any before.
+
+        `lost`: a batch that may have been written was given up.
+        """
+        lasted, self.ended = not self.ended, True
+        self.lost = self.lost or lost
+        return lasted
+
 
 @dataclass(slots=True)
 class PartitionQueue:
@@ -64,9 +71,10 @@ class PartitionQueue:
 
     waiting: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: list[ProducerBatch] = field(default_factory=list)
+    out_of_order: set[ProducerBatch] = field(default_factory=set)
+    """Those that wait after a leader that knows their producer refused their sequence: whether they
+    are in the log is known once those after them that are in doubt have their outcome."""
     numbering: Numbering = field(default_factory=Numbering)
-    gaps: int = 0
-    """Batches that wait as `out_of_order`."""
     by_name: bool = True
     """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
@@ -88,11 +96,11 @@ class PartitionQueue:
         Where sequences are missing or in doubt, the oldest that has one and may be in the log: it
         has to be known what became of those before anything gets a sequence again.
         """
-        if self.gaps or self.numbering.ended:
+        if self.out_of_order or self.numbering.ended:
             for batch in self.waiting:
-                if batch.sequence != NO_SEQUENCE and not batch.out_of_order:
+                if batch.sequence != NO_SEQUENCE and batch not in self.out_of_order:
                     return batch
-            if self.gaps:
+            if self.out_of_order:
                 return None
         return self.waiting[0] if self.waiting else None
 
@@ -137,13 +145,20 @@ class PartitionQueue:
             numbering.cut = True
         numbering.reached = offset + batch.count
 
+    def send(self, batch: ProducerBatch, epoch: int, *, numbered: bool) -> None:
+        """A batch that waits goes to the leader of this epoch."""
+        self.waiting.remove(batch)
+        if numbered:
+            self.number(batch)
+        batch.tried(epoch, self.numbering.topic_id)
+        self.in_flight.append(batch)
+
     def number(self, batch: ProducerBatch) -> None:
         """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""
         if batch.sequence != NO_SEQUENCE:
             return
         numbering = self.numbering
-        batch.sequence, batch.producer = numbering.next_sequence, numbering.identity
-        batch.ordinal = numbering.numbered
+        batch.number(numbering.next_sequence, numbering.identity, numbering.numbered)
         numbering.numbered += 1
         numbering.next_sequence = (numbering.next_sequence + batch.count) % SEQUENCES
 
@@ -182,7 +197,7 @@ class PartitionQueue:
     def leave_ended(self) -> None:
         """Let batches go that have their outcome and won't be sent."""
         self.waiting = deque(b for b in self.waiting if not b.done.done)
-        self.gaps = sum(b.out_of_order for b in self.waiting)
+        self.out_of_order.intersection_update(self.waiting)
 
     @property
     def idle(self) -> bool:

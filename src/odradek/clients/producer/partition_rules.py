@@ -40,35 +40,15 @@ def fnv1a(data: bytes) -> int:
     return (1 << 32) - h if h >> 31 else h
 
 
-def _consistent(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return crc32(key or b"") % count
-
-
-def _consistent_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
-    return crc32(key) % count if key else None
-
-
-def _murmur2(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return partition_for_key(key or b"", count)
-
-
-def _fnv1a(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return fnv1a(key or b"") % count
-
-
-def _fnv1a_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
-    return None if key is None else fnv1a(key) % count
-
-
 _RULES: dict[str, Rule | None] = {
     "default": None,
     "random": None,  # the sticky partitioner does it, once it is told to ignore keys
-    "consistent": _consistent,
-    "consistent_random": _consistent_random,
-    "murmur2": _murmur2,
+    "consistent": lambda _, key, __, count: crc32(key or b"") % count,
+    "consistent_random": lambda _, key, __, count: crc32(key) % count if key else None,
+    "murmur2": lambda _, key, __, count: partition_for_key(key or b"", count),
     "murmur2_random": None,  # which is what Java's client and ours do anyway
-    "fnv1a": _fnv1a,
-    "fnv1a_random": _fnv1a_random,
+    "fnv1a": lambda _, key, __, count: fnv1a(key or b"") % count,
+    "fnv1a_random": lambda _, key, __, count: None if key is None else fnv1a(key) % count,
 }
 
 

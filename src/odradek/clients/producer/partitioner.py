@@ -22,8 +22,6 @@ Load = Callable[[Topic], tuple[Sequence[int], Sequence[int] | None]]
 class Partitioner:
     """The built-in partitioner of one producer (KIP-480, KIP-794)."""
 
-    __slots__ = ("_ignore_keys", "_load", "_rng", "_sticky", "_stride", "rule")
-
     def __init__(
         self,
         rng: Rng,
@@ -36,19 +34,15 @@ class Partitioner:
         self._rng = rng
         self._load = _led if load is None else load
         self._stride = stride
-        self._ignore_keys = ignore_keys or rule is not None
+        self.ignores_keys = ignore_keys or rule is not None
+        """A key as such decides nothing: rows that no rule places are spread, with and without."""
         self.rule = rule
         """What decides instead of the key's murmur2; None: nothing does."""
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
-    @property
-    def ignores_keys(self) -> bool:
-        """A key as such decides nothing: rows that no rule places are spread, with and without."""
-        return self._ignore_keys
-
     def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
         """Choose for one record of about `size` bytes."""
-        if key is not None and not self._ignore_keys:
+        if key is not None and not self.ignores_keys:
             return partition_for_key(key, len(topic.partitions))
         chosen, _ = self.sticky(topic, self._stride)
         self.took(topic, size)

@@ -26,8 +26,6 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 class ProduceExchange:
     """One request, and how its answer is read."""
 
-    __slots__ = ("_names", "_topics", "body", "version")
-
     def __init__(
         self,
         batches: Sequence[ProducerBatch],

@@ -16,6 +16,7 @@ from odradek.clients.producer.early_records import EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
@@ -37,6 +38,7 @@ class ProducerEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock)
+        self.identity: SenderIdentity = ProducerIdentity(self)
         self.early = EarlyRecords(self)
         self.sender = Sender(self, self.accumulator, self.early)
         partitioner = config["partitioner"]
@@ -58,7 +60,7 @@ class ProducerEngine(ClientEngine):
             from odradek.clients.producer.transaction_manager import TransactionManager
 
             self.transactions = TransactionManager(self, self.accumulator, self.sender)
-            self.sender.identity = self.transactions
+            self.identity = self.transactions
 
     def _load(self, topic: Topic) -> tuple[Sequence[int], Sequence[int] | None]:
         snapshot = self.metadata.snapshot

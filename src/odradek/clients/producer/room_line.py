@@ -35,7 +35,7 @@ class RoomLine:
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
-        self._line: list[_Waiting] = []
+        self._line: list[_Waiting] = accumulator.waiters
         self._first: _Waiting | None = None
         self._released = 0
         self._patient_until = 0.0
@@ -49,23 +49,20 @@ class RoomLine:
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
-        accumulator = self._accumulator
         self._line.append(waiting)
-        accumulator.waiters += 1
         try:
             while not waiting.turn.done and now < deadline:
                 now = yield Wait((waiting.turn,), deadline)
             if waiting.turn.done:
                 waiting.turn.result()
                 return True
-            return self._line[0] is waiting and accumulator.grant(owner, size)
+            return self._line[0] is waiting and self._accumulator.grant(owner, size)
         except BaseException:
-            accumulator.waive(owner)
+            self._accumulator.waive(owner)
             raise
         finally:
             if waiting in self._line:
                 self._line.remove(waiting)
-                accumulator.waiters -= 1
 
     def leave(self, owner: object) -> Flow[None]:
         """Whoever it is waits no longer, or never takes what was granted: others have it.
@@ -76,7 +73,6 @@ class RoomLine:
         for waiting in self._line:
             if waiting.owner is owner:
                 self._line.remove(waiting)
-                self._accumulator.waiters -= 1
                 waiting.turn.fail(ClientClosedError("nobody waits for this room any more"))
                 break
         self._accumulator.waive(owner)
@@ -95,7 +91,6 @@ class RoomLine:
                 self._hope, accumulator.starved = accumulator.limit - accumulator.used, True
                 moved = True  # what lingers has to go
                 continue
-            accumulator.waiters -= 1
             self._line.pop(0).turn.complete(None)
             moved = True
         return moved

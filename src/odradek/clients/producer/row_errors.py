@@ -90,8 +90,6 @@ class BatchRows:
 class RowErrors:
     """The errors of one `send_arrow`."""
 
-    __slots__ = ("_failed", "texts")
-
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
         """What went wrong, and the number of each."""

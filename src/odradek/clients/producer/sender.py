@@ -11,11 +11,10 @@ Must not: decide what becomes of a batch; walk over partitions that have none.
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
+from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
 from odradek.clients.producer.early_records import EarlyRecords
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
@@ -40,15 +39,15 @@ from odradek.protocol.messages.produce import (
     ProduceResponse,
 )
 
-NOTHING = BatchOutcome(-1, -1)
-"""Of a batch without records; somebody may wait for it nevertheless (flush)."""
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 
 class Sender:
     """A component of the producer's engine."""
 
     def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, early: EarlyRecords
+        self, engine: ProducerEngine, accumulator: RecordAccumulator, early: EarlyRecords
     ) -> None:
         config = engine.config
         self._engine = engine
@@ -64,7 +63,7 @@ class Sender:
         self._partitions = PartitionQueues()
         self.queues = self._partitions.active
         """The queues of partitions that have a batch on its way."""
-        self.settling = Settling(engine, accumulator, self._partitions)
+        self.settling = Settling(engine, self._partitions)
         self.batch_done = self.settling.batch_done
         self.sent_at: dict[Address, float] = {}
         """When something went to each broker last."""
@@ -75,11 +74,7 @@ class Sender:
     @property
     def identity(self) -> SenderIdentity:
         """Whose batches these are; with a transactional.id, the transaction manager."""
-        return self.settling.identity
-
-    @identity.setter
-    def identity(self, identity: SenderIdentity) -> None:
-        self.settling.identity = identity
+        return self._engine.identity
 
     # The component's part
 
@@ -100,7 +95,7 @@ class Sender:
                 self._partitions.get(batch.partition).waiting.append(batch)
             else:  # it was claimed for columns, and nothing came
                 self._accumulator.release(batch)
-                batch.done.complete(NOTHING)
+                batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
         self._wake_at = self._accumulator.next_ready_at()
         for partition, queue in list(self.queues.items()):
@@ -122,14 +117,14 @@ class Sender:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """End every batch with `error`."""
-        self._accumulator.ended = error  # before the open batches are looked at: no more come
+        self._accumulator.refuse(error)  # before the open batches are looked at: no more come
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self.settling.fail(batch, error)
             queue.waiting.clear()
             queue.in_flight.clear()
-            queue.gaps = 0
+            queue.out_of_order.clear()
         for batch in self._accumulator.untaken():
             self.settling.fail(batch, error)
         self._accumulator.take(now)
@@ -260,12 +255,7 @@ class Sender:
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
-            queue.waiting.remove(batch)
-            if self.identity.idempotent:
-                queue.number(batch)
-            batch.attempts += 1
-            batch.epoch_tried, batch.topic_tried = epoch, queue.numbering.topic_id
-            queue.in_flight.append(batch)
+            queue.send(batch, epoch, numbered=self.identity.idempotent)
             chosen.append(batch)
         self.sent_at[address] = now
         self._request(connection, chosen, now)

@@ -13,18 +13,20 @@ Must not: end a batch without an offset or a typed error, or number one anew tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from odradek.clients.client_engine import ClientEngine
-from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
-from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
+from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, BatchOutcome, ProducerBatch
+from odradek.clients.producer.batch_splitting import (
+    BatchSplitter,
+    refused,
+    too_large,
+    written_whole,
+)
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
 from odradek.clients.producer.produce_refusals import ProduceRefusals, together
-from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity, quick_backoff
-from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.refused_records import leave_out, refused
+from odradek.clients.producer.producer_id import SenderIdentity, quick_backoff
 from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
@@ -40,7 +42,9 @@ from odradek.common.types import Address
 from odradek.network.flow import Signal
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
-NO_OFFSET = -1
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
 TOPICS_NAMED = 10
 """Of those that an error of a call names, at most."""
 _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
@@ -50,20 +54,17 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 class Settling:
     """Decides about the batches of one producer."""
 
-    def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, queues: PartitionQueues
-    ) -> None:
+    def __init__(self, engine: ProducerEngine, queues: PartitionQueues) -> None:
         config = engine.config
         self._engine = engine
         self._events = engine.events
-        self._accumulator = accumulator
+        self._accumulator = engine.accumulator
         self._queues = queues
         self._retry = config.backoff("retry.backoff")
         self._quick = quick_backoff(config)
         self._retries: int = config["retries"]
         self._answered = bool(config["acks"])
-        self._splitter = BatchSplitter(accumulator, engine.events)
-        self.identity: SenderIdentity = ProducerIdentity(engine)
+        self._splitter = BatchSplitter(engine.accumulator, engine.events)
         self.batch_done = Signal()
         self.acknowledged_as = (-1, -1)
         """The id and epoch of the batch that was acknowledged last."""
@@ -87,18 +88,16 @@ class Settling:
             return
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
-            offset = answer.base_offset if not code else NO_OFFSET
+            offset = answer.base_offset if not code else -1
             self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms), now)
             return
-        doubtful = batch.doubtful
-        batch.doubtful = doubtful or leaves_doubt(code)
+        if leaves_doubt(code):
+            batch.doubt()
         if code == MessageTooLargeError.code and batch.count > 1:
-            self._splitter.split(batch, queue.waiting, now)
+            self._splitter.split(batch, queue, now)
             return
         failure = self._failure(batch, answer, error)
-        if batch.refusals is None:
-            batch.refusals = ProduceRefusals()
-        batch.refusals.note(address, f"Produce to {batch.partition}", failure, now)
+        batch.refused(address, failure, now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
         if about_sequence and self.identity.idempotent:
             self._out_of_order(queue, batch, code, failure, now)
@@ -127,14 +126,19 @@ class Settling:
         now: float,
     ) -> None:
         """Some of its records are refused (KIP-467): the others go again."""
-        what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"
         said = answer.error_message or str(batch.partition)
         errors = {n: self._refusal(answer.error_code, t or said, batch) for n, t in bad.items()}
-        self._missing(queue, batch, f"{batch.partition}: {type(errors[min(errors)]).__name__}")
-        leave_out(self._accumulator, batch, errors, queue.waiting)
-        self._events.emit(now, "split", what=what, parts=1)
-        self.identity.failed(errors[min(errors)])
+        first = errors[min(errors)]
+        self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
+        batch.unnumber()
+        self._splitter.leave_out(batch, queue, errors, now)
+        self.identity.failed(first)
         self.batch_done.notify()
+
+    @property
+    def identity(self) -> SenderIdentity:
+        """Whose batches these are."""
+        return self._engine.identity
 
     # Sequences
 
@@ -150,7 +154,7 @@ class Settling:
         if code == OutOfOrderSequenceNumberError.code:
             numbering = queue.numbering
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
-                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
+                self._acknowledge(queue, batch, NO_OFFSET, now)
                 return
         elif self.identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
@@ -159,26 +163,24 @@ class Settling:
             failure = in_doubt(batch, failure) if batch.doubtful else failure
             self._give_up(queue, batch, failure, "no retries left")
         else:
-            batch.out_of_order = True
-            queue.gaps += 1
+            queue.out_of_order.add(batch)
             self._retry_later(queue, batch, failure, now, hinted=False)
         self._resolve(queue, now)
 
     def _resolve(self, queue: PartitionQueue, now: float) -> None:
-        """Once all that might be in the log are refused, none of them is: they begin anew."""
-        if not queue.gaps or any(not b.out_of_order for b in queue.unsettled()):
+        """Once all that might be in the log are refused, none of them is: they begin again."""
+        lost, numbering = queue.out_of_order, queue.numbering
+        if not lost or any(b not in lost for b in queue.unsettled()):
             return
-        numbering = queue.numbering
-        waiting = [b for b in queue.waiting if b.out_of_order]
-        queue.gaps = 0
+        waiting = [b for b in queue.waiting if b in lost]
+        lost.clear()
         for batch in waiting:
-            batch.out_of_order = False
             refusals = cast("ProduceRefusals", batch.refusals)
             failure = cast("KafkaError", refusals.latest)
             why = type(failure).__name__
             self._end(queue, f"{batch.partition}: {why}")
             foreign = isinstance(failure, InvalidProducerEpochError)
-            # A copy of it may be under way behind one that was given up and may come yet.
+            # A copy of it may be under way after one that was given up and may come yet.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
             if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
                 queue.waiting.remove(batch)
@@ -187,21 +189,17 @@ class Settling:
                     failure = say(batch, failure)
                 self._give_up(queue, batch, failure, why)
             else:
-                batch.sequence, batch.doubtful = NO_SEQUENCE, False
+                batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
         """A batch won't be written under its sequence: the next one has it, or a new epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
-        if batch.doubtful:
-            self._end(queue, why)
-            queue.numbering.lost = True
-        elif not queue.take_back(batch):
-            self._end(queue, why)
+        if batch.doubtful or not queue.take_back(batch):
+            self._end(queue, why, lost=batch.doubtful)
 
-    def _end(self, queue: PartitionQueue, why: str) -> None:
-        if not queue.numbering.ended:
-            queue.numbering.ended = True
+    def _end(self, queue: PartitionQueue, why: str, *, lost: bool = False) -> None:
+        if queue.numbering.end(lost=lost):
             self.identity.request_bump(why)
 
     # Outcomes
@@ -222,29 +220,25 @@ class Settling:
             )
         batch.done.complete(outcome)
         self.batch_done.notify()
-        if queue.gaps:
-            self._settle_gaps(queue, batch, now)
+        if queue.out_of_order:
+            self._settle_older(queue, batch, now)
 
-    def _settle_gaps(self, queue: PartitionQueue, behind: ProducerBatch, now: float) -> None:
-        """A batch is in the log, so those in doubt before it are; those behind it may follow."""
-        for batch in [b for b in queue.waiting if b.out_of_order]:
-            if batch.serial > behind.serial:
-                batch.out_of_order = False
-                queue.gaps -= 1
+    def _settle_older(self, queue: PartitionQueue, written: ProducerBatch, now: float) -> None:
+        """A batch is in the log, so those in doubt before it are; those after it may follow."""
+        for batch in [b for b in queue.waiting if b in queue.out_of_order]:
+            if batch.serial > written.serial:
+                queue.out_of_order.discard(batch)
             elif batch.doubtful and not queue.numbering.cut:
-                batch.out_of_order = False
-                queue.gaps -= 1
+                queue.out_of_order.discard(batch)
                 queue.waiting.remove(batch)
-                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
+                self._acknowledge(queue, batch, NO_OFFSET, now)
         self._resolve(queue, now)
 
     def expire(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
         """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
-            batch.doubtful = True  # nobody knows what becomes of this attempt
-        if batch.out_of_order:
-            batch.out_of_order = False
-            queue.gaps -= 1
+            batch.doubt()  # nobody knows what becomes of this attempt
+        queue.out_of_order.discard(batch)
         self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
         what = (
             f"acknowledgement of {batch.count} records for {batch.partition} "

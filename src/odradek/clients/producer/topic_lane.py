@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 
+RECORD_OVERHEAD = 8
+"""What a record adds to its key and value, more or less: the sticky partitioner counts bytes."""
+
+
 class TopicLane:
     """One topic's partitions and open batches."""
 
@@ -65,7 +69,3 @@ def lane_for(engine: ProducerEngine, topic: Topic) -> TopicLane:
     """Make the lane that the producer's partitioner wants."""
     rule = engine.partitioner.rule
     return TopicLane(engine, topic) if rule is None else RuledLane(engine, topic, rule)
-
-
-RECORD_OVERHEAD = 8
-"""What a record adds to its key and value, more or less: the sticky partitioner counts bytes."""

@@ -96,9 +96,7 @@ class TransactionManager:
         self.error: KafkaError | None = None
         """Why the state is one of the two error states."""
         self.dropping: KafkaError | None = None
-        """What batches without a sequence end with now: they won't be sent."""
         self.abandons = False
-        """Those with a sequence end so as well: whether they are written doesn't matter."""
         self.version_2 = False
         self.changed = Signal()
         self.pending: Pending | None = None
@@ -119,7 +117,6 @@ class TransactionManager:
 
     @property
     def newest_produce(self) -> int | None:
-        """The newest version of Produce that may be used; None: any."""
         return None if self.version_2 else PRODUCE_BEFORE_VERSION_2
 
     def usable(self) -> bool:
@@ -147,9 +144,7 @@ class TransactionManager:
         return None if ended and identity == self.current else self.current
 
     def begin_above(self, epoch: int) -> bool:
-        """Epochs are the coordinator's."""
-        del epoch
-        return False
+        return False  # epochs are the coordinator's
 
     def _filling(self) -> bool:
         """Whether records are still written: what is aborted needs no further partition."""
@@ -197,7 +192,7 @@ class TransactionManager:
         yield START
         self._check("begin_transaction", _S.READY)
         self._move(_E.BEGIN)
-        self._accumulator.ended = None
+        self._accumulator.refuse(None)
 
     def send_offsets(
         self,
@@ -473,7 +468,7 @@ class TransactionManager:
         if self._engine.ended is None:
             if isinstance(why, str):
                 why = IllegalStateError(f"a record can't be sent now: {why}")
-            self._accumulator.ended = why
+            self._accumulator.refuse(why)
 
     def _check(self, name: str, *states: TransactionState) -> None:
         """Refuse a call that comes at the wrong time."""

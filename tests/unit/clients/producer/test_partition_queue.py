@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import SEQUENCES, PartitionQueue
+from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
 from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
@@ -161,8 +161,7 @@ def test_an_ended_identity_lets_those_go_first_that_may_be_in_the_log() -> None:
     assert queue.next() is queue.waiting[0]
     queue.numbering.ended = True
     assert queue.next() is doubtful
-    doubtful.out_of_order = True
-    queue.gaps = 1
+    queue.out_of_order.add(doubtful)
     assert queue.next() is None  # its fate is decided first
 
 
