@@ -112,11 +112,6 @@ class ProducerBatch:
         """Records in the batch."""
         return self.builder.count
 
-    @property
-    def addressee(self) -> str:
-        """Where its records go, in words."""
-        return str(self.partition)
-
     def tried(self, epoch: int, topic_id: bytes) -> None:
         """It goes to the leader of this epoch, of the topic with this id."""
         self.attempts += 1

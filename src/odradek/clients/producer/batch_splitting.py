@@ -143,16 +143,3 @@ def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
         f"--entity-type topics --entity-name {batch.partition.topic} --add-config "
         f"max.message.bytes=…) or make the record smaller{doubt}; the broker said: {said}"
     )
-
-
-def written_whole(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
-    """Say what a part's refusal means: the batch it was made of is in the log, or its end is lost.
-
-    To send it under another sequence could write its records twice.
-    """
-    return type(refusal)(
-        f"{batch.count} records for {batch.partition} may have been written already, in a larger "
-        "batch whose acknowledgement was lost; when it came again the topic's max.message.bytes "
-        f"had become too low for it. They aren't sent again, so that nothing is written twice. The "
-        f"broker said: {refusal}"
-    )

@@ -62,11 +62,18 @@ def leaves_doubt(code: int | None) -> bool:
 
 
 def in_doubt(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
-    """The same refusal, of a batch that an earlier attempt may have written nevertheless."""
+    """The same refusal; of a batch that may have been written nevertheless, it says so."""
+    if not batch.doubtful:
+        return refusal
+    how = (
+        "an earlier attempt wasn't acknowledged"
+        if batch.recognised
+        else "they were part of a larger batch that wasn't acknowledged, and the topic's "
+        "max.message.bytes had become too low for it when it came again"
+    )
     text = (
-        f"{batch.count} records for {batch.partition} may have been written already: an earlier "
-        "attempt wasn't acknowledged. They aren't sent again, so that nothing is written twice. "
-        f"The broker said: {refusal}"
+        f"{batch.count} records for {batch.partition} may have been written already: {how}. They "
+        f"aren't sent again, so that nothing is written twice. The broker said: {refusal}"
     )
     made = type(refusal).__new__(type(refusal), text)  # not __init__, which may ask for others
     made.args = (text,)

@@ -43,7 +43,7 @@ OVERHEAD = 1024
 class EarlyRecord(ProducerBatch):
     """One record, and the batch that its future knows until it is in one; then it is its part."""
 
-    __slots__ = ("record", "size", "wanted")
+    __slots__ = ("record", "size")
 
     def __init__(
         self,
@@ -62,25 +62,12 @@ class EarlyRecord(ProducerBatch):
         key, value, headers, at = record
         copied = tuple([(name, _frozen(data)) for name, data in headers])
         self.record: SentRecord = (_frozen(key), _frozen(value), copied, at)
-        self.wanted = wanted
         self.size = size
 
     @property
     def count(self) -> int:
         """It is one record."""
         return 1
-
-    @property
-    def addressee(self) -> str:
-        """Its topic, or the partition that its caller has named."""
-        if self.wanted is None:
-            return f"topic {self.partition.topic}"
-        return str(self.partition)
-
-    def moved(self, batch: ProducerBatch, index: int) -> None:
-        """It is in a batch now, whose outcome is its own."""
-        self.empty()
-        self.replaced([Part(0, 1, batch, index)])
 
     def empty(self) -> None:
         """Its future may be kept, what was in it isn't."""
@@ -104,13 +91,9 @@ class _Waiting:
     """No partition of these is below it."""
     placing: Completion[None] | None = None
 
-    def all(self) -> list[EarlyRecord]:
-        """Under the lock: callers come at any time."""
-        return [*self.absent, *self.records]
-
     @property
     def oldest(self) -> EarlyRecord | None:
-        """Under the lock, too."""
+        """Under the lock: callers come at any time."""
         return (self.absent or self.records or (None,))[0]
 
     def blocks(self, count: int) -> bool:
@@ -200,7 +183,7 @@ class EarlyRecords:
     def incomplete(self) -> list[ProducerBatch]:
         """Those that wait, in the order of their topics; any thread may ask."""
         with self._accumulator.lock:
-            return [record for waiting in self._topics.values() for record in waiting.all()]
+            return [r for w in self._topics.values() for r in (*w.absent, *w.records)]
 
     def placed(self, name: str, deadline: float) -> Flow[Topic]:
         """Wait until a topic is known and nothing that came before waits for it."""
@@ -266,13 +249,14 @@ class EarlyRecords:
         engine = self._engine
         placing = waiting.placing = engine.start(self._place(name, waiting))
         engine.track(placing, f"metadata of topic {name}", oldest.deadline)
-        placing.when_done(lambda done: self._placed(name, waiting, done))
 
-    def _placed(self, name: str, waiting: _Waiting, done: Completion[None]) -> None:
-        waiting.placing = None
-        self._due.append(name)
-        if done.error is not None:  # nobody takes this client in, or it has ended
-            self._fail(waiting, done.error)
+        def ended(done: Completion[None]) -> None:
+            waiting.placing = None
+            self._due.append(name)
+            if done.error is not None:  # nobody takes this client in, or it has ended
+                self._fail(waiting, done.error)
+
+        placing.when_done(ended)
 
     def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
         """Wait for the topic and put its records where they belong, until there are none."""
@@ -311,19 +295,16 @@ class EarlyRecords:
         count, lock = len(topic.partitions), self._accumulator.lock
         lane = lane_for(self._engine, topic)
         with lock:
-            absent, waiting.absent, waiting.least = waiting.absent, deque(), math.inf
-            for record in absent:
-                if record.partition.partition < count:
-                    self._append(record, record.partition.partition, now)
-                else:
-                    waiting.leave_absent(record)
+            waiting.records.extendleft(reversed(waiting.absent))
+            waiting.absent.clear()
+            waiting.least = math.inf
         while waiting.records:
             with lock:
                 if not waiting.records:
                     break
                 record = waiting.records[0]
-                place = record.wanted
-                if place is None:
+                place = record.partition.partition
+                if place == NOWHERE:
                     place = lane.choose(*record.record[:2])
                 if place < count:
                     self._append(record, place, now)
@@ -342,7 +323,8 @@ class EarlyRecords:
         place = append(target, record.record, record.size, now, record, early=True)
         if place is None:
             raise RuntimeError(f"no room for {record.size} bytes that were granted")
-        record.moved(place.batch, place.index)
+        record.empty()
+        record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
 
     def _fail_all(self, error: KafkaError) -> None:
         for name, waiting in list(self._topics.items()):

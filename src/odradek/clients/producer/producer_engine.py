@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter, Noted
-from odradek.clients.producer.early_records import EarlyRecord, EarlyRecords
+from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
@@ -134,7 +134,9 @@ class ProducerEngine(ClientEngine):
         """The error of a call that waited for a batch, or for so many rows."""
         if isinstance(of, int):
             return self.undelivered(f"acknowledgement of {of} records", now)
-        what = f"acknowledgement of records for {of.addressee}"
+        topic, partition = of.partition
+        place = f"topic {topic}" if partition == NOWHERE else of.partition
+        what = f"acknowledgement of records for {place}"
         if isinstance(of, EarlyRecord):
             what += f", which waits for {why_waiting(self, of, now)},"
         return self.undelivered(what, now)

@@ -28,13 +28,12 @@ from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicIdError
-from odradek.common.types import Address, TopicPartition
+from odradek.common.types import Address
 from odradek.metadata.cluster import NO_ID, Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -165,13 +164,12 @@ class Sender:
         for batch in queue.in_flight:
             if not batch.done.done:
                 if now >= batch.deadline:
-                    self.settling.expire(queue, batch, now)
+                    self.settling.expire(queue, batch)
                     moved = True
                 else:
                     self._wake_at = min(self._wake_at, batch.deadline)
         while queue.waiting and now >= queue.waiting[0].deadline:
-            batch = queue.waiting.popleft()
-            self.settling.expire(queue, batch, now)
+            self.settling.expire(queue, queue.waiting.popleft())
             moved = True
         if queue.waiting:
             self._wake_at = min(self._wake_at, queue.waiting[0].deadline)
@@ -188,13 +186,13 @@ class Sender:
         for partition, queue in self.queues.items():
             if not queue.waiting:
                 continue
-            leader = snapshot.leader(*_pair(partition)) if snapshot is not None else None
+            leader = snapshot.leader(*partition) if snapshot is not None else None
             if snapshot is None or leader is None:
                 self._metadata.want([partition.topic])
                 if snapshot is not None and not self._metadata.requested:
                     self._metadata.request(f"{partition} has no leader")
                 continue
-            known = snapshot.partition(*_pair(partition))
+            known = snapshot.partition(*partition)
             epoch = known.leader_epoch if known is not None else -1
             topic = snapshot.topic(partition.topic)
             queue.lives_in(topic.topic_id if topic is not None else NO_ID)
@@ -268,7 +266,7 @@ class Sender:
             version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
-                self.settling.never_sent(batch, error, now)
+                self.settling.never_sent(batch, error)
             return
         exchange = ProduceExchange(
             batches,
@@ -295,50 +293,35 @@ class Sender:
         exchange: ProduceExchange,
         reply: Completion[Message],
     ) -> None:
-        now = self._engine.now
-        left = self._requests.get(connection.id, 1) - 1
-        if left:
-            self._requests[connection.id] = left
-        else:
-            self._requests.pop(connection.id, None)
+        self._requests[connection.id] -= 1
+        if not self._requests[connection.id]:
+            del self._requests[connection.id]
         if self._engine.ended is not None:
             return
         settle, address = self.settling.settle, connection.address
         if reply.error is not None:
             for batch in batches:
-                settle(batch, None, reply.error, now, address=address)
+                settle(batch, None, reply.error, address=address)
             return
         response = reply.result()
         answers = exchange.answers(response)
         named = response.node_endpoints if isinstance(response, ProduceResponse) else []
         brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]
         for batch in batches:
-            answer = answers.get(_pair(batch.partition))
+            answer = answers.get(batch.partition)
             if answer is None:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
-                settle(batch, None, missing, now, address=address)
+                settle(batch, None, missing, address=address)
                 continue
             if answer.error_code == UnknownTopicIdError.code:
-                self._check.doubt(address, now)
-            hinted = self._apply_hint(batch, answer, brokers)
-            settle(batch, answer, None, now, address=address, hinted=hinted)
-
-    def _apply_hint(
-        self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
-    ) -> bool:
-        """KIP-951: say whether the answer named a newer leader."""
-        leader = answer.current_leader
-        if not answer.error_code or leader.leader_id < 0:
-            return False
-        return self._metadata.hint(
-            *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
-        )
+                self._check.doubt(address, self._engine.now)
+            leader, hinted = answer.current_leader, False
+            if answer.error_code and leader.leader_id >= 0:  # KIP-951
+                leads = leader.leader_id, leader.leader_epoch
+                hinted = self._metadata.hint(*batch.partition, *leads, brokers)
+            settle(batch, answer, None, address=address, hinted=hinted)
 
     def _on_lost(
         self, connection: Connection, error: KafkaError, failure: bool, now: float
     ) -> None:
         self.settling.disturbed = self.settling.disturbed or failure
-
-
-def _pair(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition

@@ -16,12 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, BatchOutcome, ProducerBatch
-from odradek.clients.producer.batch_splitting import (
-    BatchSplitter,
-    refused,
-    too_large,
-    written_whole,
-)
+from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.partition_queues import PartitionQueues
@@ -76,7 +71,6 @@ class Settling:
         batch: ProducerBatch,
         answer: PartitionProduceResponse | None,
         error: BaseException | None,
-        now: float,
         *,
         address: Address | None = None,
         hinted: bool = False,
@@ -89,33 +83,32 @@ class Settling:
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
             offset = answer.base_offset if not code else -1
-            self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms), now)
+            self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms))
             return
         if leaves_doubt(code):
             batch.doubt()
         if code == MessageTooLargeError.code and batch.count > 1:
-            self._splitter.split(batch, queue, now)
+            self._splitter.split(batch, queue, self._engine.now)
             return
         failure = self._failure(batch, answer, error)
-        batch.refused(address, failure, now)
+        batch.refused(address, failure, self._engine.now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
         if about_sequence and self.identity.idempotent:
-            self._out_of_order(queue, batch, code, failure, now)
+            self._out_of_order(queue, batch, code, failure)
         elif not (failure.retriable or failure.refresh_metadata):
             bad = refused(answer, batch.count) if answer is not None else {}
             if answer is not None and bad and not batch.doubtful:
-                self._leave_out(queue, batch, answer, bad, now)
+                self._leave_out(queue, batch, answer, bad)
             else:
-                failure = in_doubt(batch, failure) if batch.doubtful else failure
-                self._give_up(queue, batch, failure, type(failure).__name__)
-            self._resolve(queue, now)
+                self._give_up(queue, batch, in_doubt(batch, failure), type(failure).__name__)
+            self._resolve(queue)
         elif batch.attempts > self._retries:
             what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
-            self._events.emit(now, "expired", what=what)
+            self._events.emit(self._engine.now, "expired", what=what)
             self._give_up(queue, batch, failure, "no retries left")
-            self._resolve(queue, now)
+            self._resolve(queue)
         else:
-            self._retry_later(queue, batch, failure, now, hinted=hinted)
+            self._retry_later(queue, batch, failure, hinted=hinted)
 
     def _leave_out(
         self,
@@ -123,7 +116,6 @@ class Settling:
         batch: ProducerBatch,
         answer: PartitionProduceResponse,
         bad: Mapping[int, str | None],
-        now: float,
     ) -> None:
         """Some of its records are refused (KIP-467): the others go again."""
         said = answer.error_message or str(batch.partition)
@@ -131,7 +123,7 @@ class Settling:
         first = errors[min(errors)]
         self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
         batch.unnumber()
-        self._splitter.leave_out(batch, queue, errors, now)
+        self._splitter.leave_out(batch, queue, errors, self._engine.now)
         self.identity.failed(first)
         self.batch_done.notify()
 
@@ -143,31 +135,25 @@ class Settling:
     # Sequences
 
     def _out_of_order(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        code: int | None,
-        failure: KafkaError,
-        now: float,
+        self, queue: PartitionQueue, batch: ProducerBatch, code: int | None, failure: KafkaError
     ) -> None:
         """A leader doesn't take this batch's sequence, or doesn't know its identity."""
         if code == OutOfOrderSequenceNumberError.code:
             numbering = queue.numbering
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
-                self._acknowledge(queue, batch, NO_OFFSET, now)
+                self._acknowledge(queue, batch, NO_OFFSET)
                 return
         elif self.identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
-            failure = in_doubt(batch, failure) if batch.doubtful else failure
-            self._give_up(queue, batch, failure, "no retries left")
+            self._give_up(queue, batch, in_doubt(batch, failure), "no retries left")
         else:
             queue.out_of_order.add(batch)
-            self._retry_later(queue, batch, failure, now, hinted=False)
-        self._resolve(queue, now)
+            self._retry_later(queue, batch, failure, hinted=False)
+        self._resolve(queue)
 
-    def _resolve(self, queue: PartitionQueue, now: float) -> None:
+    def _resolve(self, queue: PartitionQueue) -> None:
         """Once all that might be in the log are refused, none of them is: they begin again."""
         lost, numbering = queue.out_of_order, queue.numbering
         if not lost or any(b not in lost for b in queue.unsettled()):
@@ -184,10 +170,7 @@ class Settling:
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
             if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
                 queue.waiting.remove(batch)
-                if batch.doubtful:
-                    say = in_doubt if batch.recognised else written_whole
-                    failure = say(batch, failure)
-                self._give_up(queue, batch, failure, why)
+                self._give_up(queue, batch, in_doubt(batch, failure), why)
             else:
                 batch.unnumber()
 
@@ -205,7 +188,7 @@ class Settling:
     # Outcomes
 
     def _acknowledge(
-        self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome, now: float
+        self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome
     ) -> None:
         numbering = queue.numbering
         # An answer of the topic that had this name before says nothing of the one that has it now.
@@ -215,15 +198,14 @@ class Settling:
         self._accumulator.release(batch)
         if self.disturbed and self._answered:
             self.disturbed = False
-            self._events.emit(
-                now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
-            )
+            topic, partition = batch.partition
+            self._events.emit(self._engine.now, "first_ack", topic=topic, partition=partition)
         batch.done.complete(outcome)
         self.batch_done.notify()
         if queue.out_of_order:
-            self._settle_older(queue, batch, now)
+            self._settle_older(queue, batch)
 
-    def _settle_older(self, queue: PartitionQueue, written: ProducerBatch, now: float) -> None:
+    def _settle_older(self, queue: PartitionQueue, written: ProducerBatch) -> None:
         """A batch is in the log, so those in doubt before it are; those after it may follow."""
         for batch in [b for b in queue.waiting if b in queue.out_of_order]:
             if batch.serial > written.serial:
@@ -231,22 +213,23 @@ class Settling:
             elif batch.doubtful and not queue.numbering.cut:
                 queue.out_of_order.discard(batch)
                 queue.waiting.remove(batch)
-                self._acknowledge(queue, batch, NO_OFFSET, now)
-        self._resolve(queue, now)
+                self._acknowledge(queue, batch, NO_OFFSET)
+        self._resolve(queue)
 
-    def expire(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+    def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
             batch.doubt()  # nobody knows what becomes of this attempt
         queue.out_of_order.discard(batch)
-        self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
+        now, place = self._engine.now, batch.partition
+        self._events.emit(now, "expired", what=f"{batch.count} records of {place}")
         what = (
-            f"acknowledgement of {batch.count} records for {batch.partition} "
+            f"acknowledgement of {batch.count} records for {place} "
             f"after {batch.attempts} attempts (delivery.timeout.ms)"
         )
         error = self.timeout(what, now, [batch])
         self._give_up(queue, batch, error, "expired after it was sent")
-        self._resolve(queue, now)
+        self._resolve(queue)
 
     def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
         """The error of who waited for batches: what was said to them, the last of it its cause."""
@@ -276,12 +259,12 @@ class Settling:
                 latest = latest or error
         return attempts, latest
 
-    def never_sent(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
         """A batch that got its sequence couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         self._give_up(queue, batch, error, "it couldn't be sent")
-        self._resolve(queue, now)
+        self._resolve(queue)
 
     def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
@@ -322,14 +305,9 @@ class Settling:
         return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
 
     def _retry_later(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        error: KafkaError,
-        now: float,
-        *,
-        hinted: bool,
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, *, hinted: bool
     ) -> None:
+        now = self._engine.now
         ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._engine.rng)

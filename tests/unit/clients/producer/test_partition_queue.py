@@ -210,14 +210,13 @@ def test_what_is_said_before_the_append_is_a_proof(code: int) -> None:
 
 
 def test_an_error_in_doubt_is_still_what_it_was() -> None:
-    refusal = TopicAuthorizationError("no").needing("WRITE", "t", "topic")
-    made = in_doubt(batch(0, 3), refusal)
+    refusal, mine = TopicAuthorizationError("no").needing("WRITE", "t", "topic"), batch(0, 3)
+    assert in_doubt(mine, refusal) is refusal
+    mine.doubt()
+    made = in_doubt(mine, refusal)
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written already" in str(made)
-
-
-def test_nor_does_it_depend_on_how_errors_are_made() -> None:
-    refusal = error_for(30_000, "news")
-    assert "news" in str(in_doubt(batch(0), refusal))
-    assert type(in_doubt(batch(0), refusal)) is type(refusal)
+    unknown = in_doubt(mine, error_for(30_000, "news"))  # however errors are made
+    assert "news" in str(unknown)
+    assert type(unknown) is type(error_for(30_000, "news"))
