@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.clients.any_broker import AnyBrokerCall, OneAddressCall
+from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import check_metadata, list_topics, topic_description
 from odradek.clients.missing_topics import alike
@@ -163,7 +163,7 @@ def _last_error(engine: ClientEngine, address: Address) -> KafkaError | None:
 
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
     """Ask one address whose cluster it belongs to."""
-    call = OneAddressCall(engine, f"answer of {address}", deadline, address)
+    call = AnyBrokerCall(engine, f"answer of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = engine.metadata.cluster_id

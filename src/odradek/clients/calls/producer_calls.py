@@ -15,6 +15,7 @@ from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -295,7 +296,7 @@ class ProducerCalls(TransactionCalls):
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
         try:
-            writer = engine.writer(columns, topic, delivery.add, host.wake)
+            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
         except InvalidRowError:
             topic = yield from self.call(
                 lambda deadline: engine.newer(topic, columns, deadline),
@@ -303,7 +304,7 @@ class ProducerCalls(TransactionCalls):
                 f"metadata of topic {name}",
                 BLOCK_TIMEOUT,
             )
-            writer = engine.writer(columns, topic, delivery.add, host.wake)
+            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
         now = yield START
         engine.metadata.use(name, now)
         try:

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Java's murmur2 for keys, sticky batches without one.
+"""Which partition a record goes to that neither its caller nor its key decides about: sticky ones.
 
-In: a key or none, the topic's partitions, a `Rule` unless Java's is wanted. Out: a partition
-number. Must not: wait for metadata. Unless told otherwise, a record with a key must land where
-Java's client would put it, or co-partitioned topics break.
+In: the topic's partitions, a `Rule` unless Java's is wanted. Out: a partition number. Must not:
+wait for metadata. Unless told otherwise, a record with a key must land where Java's client would
+put it (`TopicLane.choose`), or co-partitioned topics break.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from odradek.clients.producer.partition_rules import Rule
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Topic
-from odradek.record import partition_for_key
 
 Load = Callable[[Topic], tuple[Sequence[int], Sequence[int] | None]]
 """Partitions to choose from, and the running sums of their weights; None: all are equal."""
@@ -40,10 +39,8 @@ class Partitioner:
         """What decides instead of the key's murmur2; None: nothing does."""
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
-    def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
-        """Choose for one record of about `size` bytes."""
-        if key is not None and not self.ignores_keys:
-            return partition_for_key(key, len(topic.partitions))
+    def partition(self, topic: Topic, size: int) -> int:
+        """Choose for one record of about `size` bytes, whose key doesn't decide."""
         chosen, _ = self.sticky(topic, self._stride)
         self.took(topic, size)
         return chosen

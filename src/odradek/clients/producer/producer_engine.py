@@ -6,12 +6,11 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.clients.producer.column_writer import ColumnWriter, Noted
 from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
@@ -84,20 +83,6 @@ class ProducerEngine(ClientEngine):
     def leave_line(self, owner: object) -> None:
         """Nobody waits for that room any more, or wants what was or will be granted."""
         self.start(self.line.leave(owner))
-
-    def writer(
-        self, columns: SentColumns, topic: Topic, noted: Noted, wake: Callable[[], None]
-    ) -> ColumnWriter:
-        """What writes a piece of Arrow data; raises for rows that can't be sent."""
-        return ColumnWriter(
-            columns,
-            topic,
-            self.accumulator,
-            self.partitioner,
-            max_record=min(self.config["max.request.size"], self.config["buffer.memory"]),
-            noted=noted,
-            wake=wake,
-        )
 
     def flush(self, deadline: float) -> Flow[None]:
         """Send what lingers and wait until everything sent before has its outcome."""

@@ -47,7 +47,7 @@ class TopicLane:
         size = RECORD_OVERHEAD  # `if key` would ask an array for its truth
         size += 0 if key is None else len(key)
         size += 0 if value is None else len(value)
-        return self._partitioner.partition(self.topic, None, size)
+        return self._partitioner.partition(self.topic, size)
 
 
 class RuledLane(TopicLane):

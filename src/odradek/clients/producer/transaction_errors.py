@@ -73,11 +73,6 @@ REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
 """Reasons to give no producer id that an administrator can mend."""
 
 
-def is_fenced(error: KafkaError) -> bool:
-    """Whether a coordinator says that the id belongs to another producer now."""
-    return isinstance(error, FENCED)
-
-
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
     """The error of a producer whose id belongs to another one now."""
     text = (

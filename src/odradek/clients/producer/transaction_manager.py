@@ -25,7 +25,6 @@ from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
     TransactionRequests,
     UnwantedError,
-    Wanted,
 )
 from odradek.clients.producer.transaction_state import (
     OPEN,
@@ -88,7 +87,8 @@ class TransactionManager:
         self._sender = sender
         self.transactional_id: str = engine.config["transactional.id"]
         timeout: float = engine.config["transaction.timeout.ms"]
-        self.requests = TransactionRequests(engine, self.transactional_id, timeout)
+        self.changed = Signal()
+        self.requests = TransactionRequests(engine, self.transactional_id, timeout, self.changed)
         self.idempotent = True
         self.state = _S.UNINITIALIZED
         self.current = NONE
@@ -98,7 +98,6 @@ class TransactionManager:
         self.dropping: KafkaError | None = None
         self.abandons = False
         self.version_2 = False
-        self.changed = Signal()
         self.pending: Pending | None = None
         self._asking = 0
         """Requests of the open transaction that have no answer yet."""
@@ -277,7 +276,7 @@ class TransactionManager:
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
-            if errors.is_fenced(error):
+            if isinstance(error, errors.FENCED):
                 self._broken(errors.fenced(self.transactional_id, error))
             if identity != NONE or not isinstance(error, errors.REFUSALS):
                 self._broken(errors.fatal(error))
@@ -370,7 +369,7 @@ class TransactionManager:
         try:
             return (yield from flow)
         except KafkaError as error:
-            fenced = self.version_2 and errors.is_fenced(error)
+            fenced = self.version_2 and isinstance(error, errors.FENCED)
             if perhaps and (fenced or isinstance(error, InvalidTxnStateError)):
                 return None
             raise
@@ -391,8 +390,7 @@ class TransactionManager:
             while self._new and self._filling():
                 wanted = list(self._new)
                 self._perhaps_begun()
-                until = Wanted(self._filling, self.changed)
-                adding = self.requests.add_partitions(self.current, wanted, until)
+                adding = self.requests.add_partitions(self.current, wanted, self._filling)
                 yield from self._asked(adding)
                 self._begun = Begun.YES
                 self._added.update(wanted)
@@ -417,7 +415,7 @@ class TransactionManager:
             if self._engine.ended is not None:
                 raise
             doubt = errors.PERHAPS_COMMITTED if commit and self.requests.in_doubt else ""
-            if errors.is_fenced(error):
+            if isinstance(error, errors.FENCED):
                 self._broken(errors.fenced(self.transactional_id, error, doubt))
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))

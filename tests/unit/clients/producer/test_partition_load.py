@@ -62,7 +62,7 @@ def test_records_are_spread_by_the_weights() -> None:
         ignore_keys=False,
         load=lambda of: found.table(of, BROKERS, 0.0),
     )
-    counts = Counter(chosen.partition(topic(0, 1, 2), None, 1) for _ in range(8000))
+    counts = Counter(chosen.partition(topic(0, 1, 2), 1) for _ in range(8000))
     assert [round(counts[p] / 1000) for p in range(3)] == [4, 1, 3]
 
 
