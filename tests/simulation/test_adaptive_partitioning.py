@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import leader_of
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
@@ -22,8 +23,7 @@ def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000, **config}
     producer = on_host(world.host("producer"), Producer, settings)
     producer.partitions_for("t", timeout=5)
-    leader = cluster.leader("t", 1)
-    assert leader is not None
+    leader = leader_of(cluster, 1)
     if trouble == "slow":
         cluster.throttle(leader.id, 1.0)
     elif trouble == "silent":

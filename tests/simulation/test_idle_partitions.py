@@ -72,7 +72,6 @@ def test_a_partition_that_rested_goes_on_with_its_sequences() -> None:
         assert not producer._engine.sender.queues
     headers = [batch.header for batch in cluster.log("t0", 0).batches]
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, n) for n in range(5)]
-    producer.close()
 
 
 def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
@@ -96,4 +95,3 @@ def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
         for before, after in pairwise(headers):
             same = before.producer_epoch == after.producer_epoch
             assert after.base_sequence == (before.base_sequence + 1 if same else 0)
-    producer.close()

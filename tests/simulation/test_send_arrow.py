@@ -11,9 +11,8 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import PARTITIONS, make, values
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.record_accumulator import COLUMN_BATCH
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -27,24 +26,10 @@ from odradek.common.types import TopicPartition
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
-from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
 
-PARTITIONS = 3
-SCHEDULES = 48
-
-
-def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=PARTITIONS)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
-
-
-def values(cluster: SimulatedCluster, partition: int) -> list[int]:
-    return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
+SCHEDULES = 96
 
 
 def numbered(first: int, count: int, **more: Any) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.simulation.produce_script import leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.api.base import on_host
@@ -51,7 +52,6 @@ def test_an_abort_needs_no_partition_that_was_never_added(
     with producer.transaction():
         send(producer, range(3))
     assert scene.visible() == [0, 1, 2, 100, 101, 102]
-    producer.close()
 
 
 def test_partitions_are_added_again_until_their_topic_is_there() -> None:
@@ -68,7 +68,6 @@ def test_partitions_are_added_again_until_their_topic_is_there() -> None:
         producer.send("new", b"1", partition=0)
     assert 2.0 < scene.world.now < 10.0
     assert len(scene.cluster.records("new", 0)) == 1
-    producer.close()
 
 
 @PROTOCOLS
@@ -151,7 +150,6 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
     scene.cluster.repair(hung)
     scene.world.advance(60.0)
     assert scene.visible() == [2] * 3 + [3] * 3 + [4] * 3
-    producer.close()
 
 
 def test_a_flush_does_not_wait_for_a_batch_that_no_row_came_into() -> None:
@@ -185,7 +183,6 @@ def test_nor_does_a_commit() -> None:
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)
     assert scene.visible() == [0, 1, 2]
-    producer.close()
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -219,7 +216,6 @@ def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
             call()
     with pytest.raises(FatalTransactionError):
         producer.send("t", b"4")
-    producer.close()
 
 
 def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
@@ -230,8 +226,7 @@ def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
     partition = next(
         p for p in range(3) if (b := scene.cluster.leader("t", p)) and b.id != coordinator
     )
-    leader = scene.cluster.leader("t", partition)
-    assert leader is not None
+    leader = leader_of(scene.cluster, partition)
     producer.begin_transaction()
     producer.send("t", b"0", partition=partition).result(timeout=5)
     written: list[int] = []
@@ -250,4 +245,3 @@ def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
     with producer.transaction():
         send(producer, range(2, 5))
     assert scene.visible() == [2, 3, 4]
-    producer.close()

@@ -139,7 +139,6 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
         with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_ID"):
             producer.send_offsets_to_transaction({P0: 6}, "g", timeout=2.0)
         producer.abort_transaction()
-    producer.close()
 
 
 @PROTOCOLS
