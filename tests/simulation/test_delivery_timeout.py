@@ -23,15 +23,10 @@ PARTITIONS = 4
 Trouble = Callable[[SimulatedCluster, int], None]
 
 
-def leaderless(cluster: SimulatedCluster, i: int) -> None:
-    """Metadata can be had, a leader not."""
-    cluster.crash(i)
-
-
 TROUBLES: dict[str, Trouble] = {
     "in flight to a silent broker": lambda cluster, i: cluster.go_silent(i),
     "in flight to a paused broker": lambda cluster, i: cluster.pause(i),
-    "no leader": leaderless,
+    "no leader": lambda cluster, i: cluster.crash(i),
     "retrying": lambda cluster, i: cluster.accept_then_reset(i),
     "packets vanish": lambda cluster, i: cluster.blackhole(i),
     "closed at once": lambda cluster, i: cluster.ready_then_close(i),

@@ -25,24 +25,6 @@ def place(partitioner: Any, key: bytes | None, count: int = LARGE) -> int | None
     return rule("t", key, b"value", count)
 
 
-# The first five are of the FNV reference's own list, the others of librdkafka's and Sarama's.
-@pytest.mark.parametrize(
-    ("data", "reference"),
-    [
-        (b"", 0x811C9DC5),
-        (b"a", 0xE40C292C),
-        (b"fo", 0x6222E842),
-        (b"foob", 0x3F5076EF),
-        (b"foobar", 0xBF9CF968),
-    ],
-)
-def test_fnv1a_is_the_absolute_value_of_the_references_signed_one(
-    data: bytes, reference: int
-) -> None:
-    signed = reference - (1 << 32) if reference >= 1 << 31 else reference
-    assert fnv1a(data) == abs(signed)
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
