@@ -72,6 +72,12 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
+_NEEDED = {
+    CoordinatorKind.GROUP: ("READ", "group"),
+    CoordinatorKind.TRANSACTION: ("WRITE", "transactional id"),
+}
+
+
 class Coordinator:
     """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
 
@@ -79,8 +85,9 @@ class Coordinator:
         self._engine = engine
         self.kind = kind
         self.key = key
-        thing = "group" if kind is CoordinatorKind.GROUP else "transactional id"
-        self.name = f"coordinator of {thing} {key!r}"
+        self.right, self.thing = _NEEDED[kind]
+        """What nearly all requests to it need, and what that is a right to."""
+        self.name = f"coordinator of {self.thing} {key!r}"
         self.broker: int | None = None
         """Its broker's id; None while it has to be found."""
         self.changed = Signal()
@@ -149,10 +156,9 @@ class Coordinator:
         highest version of the API to speak, where that depends on more than the two sides.
         `ordered`: the last one of these overwrites what those before said (commits do).
         """
-        call = _CoordinatorCall(self, self._engine, what, deadline)
-        call.ordered = ordered
-        call.timeout, call.patience, call.newest = timeout, patience, newest
-        self._newest = call
+        call = self._newest = _CoordinatorCall(self, self._engine, what, deadline)
+        call.timeout, call.patience = timeout, patience
+        call.newest, call.ordered = newest, ordered
         if constant:
             call.keep_backoff_constant()
         return call.run(body, response, check)
@@ -340,7 +346,7 @@ class _CoordinatorCall(_Call):
         check: Callable[[M], KafkaError | None],
     ) -> Flow[M]:
         """Find, connect, ask, and start over whenever that may help."""
-        now = yield START
+        now, coordinator = (yield START), self._coordinator
         while True:
             self._address = None
             if self.ordered:
@@ -356,24 +362,17 @@ class _CoordinatorCall(_Call):
             else:
                 found = check(answer)
                 if not isinstance(found, LOSING):
-                    self._coordinator.answered()
+                    coordinator.answered()
                 if found is None:
                     return answer
                 error = found
             if isinstance(error, LOSING):
                 self._doubt(error, now)
             elif not error.retriable:
-                raise self._naming_the_right(error)
+                if isinstance(error, AuthorizationError):  # unless its reader named another right
+                    error.needing(coordinator.right, coordinator.key, coordinator.thing)
+                raise error
             now = yield from self.retry(self._address, error, now)
-
-    def _naming_the_right(self, error: KafkaError) -> KafkaError:
-        """What nearly all requests to a coordinator need; whoever read the answer knows better."""
-        if not isinstance(error, AuthorizationError):
-            return error
-        coordinator = self._coordinator
-        if coordinator.kind is CoordinatorKind.GROUP:
-            return error.needing("READ", coordinator.key, "group")
-        return error.needing("WRITE", coordinator.key, "transactional id")
 
     def using(self, connection: Connection) -> None:
         """Bodies that depend on the version ask the coordinator for it."""

@@ -208,15 +208,8 @@ class Explanation:
         lines = [f"{self.client} {self.client_id}, cluster {self.cluster_id or 'not known yet'}"]
         lines.append(f"  {self.diagnosis}")
         lines.append(f"  {self.metadata_line()}")
-        if self.group is not None:
-            lines.append(f"  {self.group}")
-        if self.transaction is not None:
-            lines.append(f"  {self.transaction}")
-        if self.records is not None:
-            lines.append(f"  {self.records}")
-        if self.weaker is not None:
-            lines.append(f"  {self.weaker}")
-        lines += [f"  {one}" for one in self.missing]
+        parts = (self.group, self.transaction, self.records, self.weaker, *self.missing)
+        lines += [f"  {part}" for part in parts if part is not None]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]

@@ -25,7 +25,6 @@ from odradek.common.events import EventLog
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import decode
 from odradek.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from odradek.record.columns import Row
 
 logger = logging.getLogger("odradek")
 
@@ -89,7 +88,11 @@ class BatchSplitter:
         good: dict[ProducerBatch, int] = {}
         failed: dict[str, ProducerBatch] = {}
         newest: ProducerBatch | None = None
-        for index, (_, timestamp_ms, _, key, value, headers) in enumerate(rows_of(batch)):
+        plain = batch.builder.build(
+            producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE
+        )
+        rows = decode(plain, start_offset=0).columns.rows()
+        for index, (_, timestamp_ms, _, key, value, headers) in enumerate(rows):
             if index in bad:
                 text = str(bad[index])
                 if text not in failed:
@@ -123,14 +126,6 @@ def refused(answer: PartitionProduceResponse, count: int) -> dict[int, str | Non
         for found in answer.record_errors
         if 0 <= found.batch_index < count
     }
-
-
-def rows_of(batch: ProducerBatch) -> list[Row]:
-    """The records, read from the batch as it was sent."""
-    plain = batch.builder.build(
-        producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE
-    )
-    return list(decode(plain, start_offset=0).columns.rows())
 
 
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:

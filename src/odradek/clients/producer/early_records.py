@@ -124,7 +124,13 @@ class EarlyRecords:
     def topic(self, name: str) -> Topic | None:
         """The topic as it is known, unless a record for it would pass others that wait here."""
         with self._accumulator.lock:
-            return self._known(name)
+            snapshot = self._engine.metadata.snapshot
+            found = None if snapshot is None else snapshot.topic(name)
+            if found is None or not found.partitions:
+                return None
+            waiting = self._topics.get(name)
+            blocked = waiting is not None and waiting.blocks(len(found.partitions))
+            return None if blocked else found
 
     def room(self, record: EarlyRecord) -> int:
         """What a record takes of `buffer.memory` while it is here."""
@@ -138,7 +144,7 @@ class EarlyRecords:
         accumulator, (name, partition) = self._accumulator, record.partition
         with accumulator.lock:
             accumulator.check()
-            found = self._known(name)
+            found = self.topic(name)
             if found is not None and partition < len(found.partitions):
                 return False
             if not accumulator.keeps(record, self.room(record), turn=turn):
@@ -168,15 +174,6 @@ class EarlyRecords:
             record.done.complete(NO_OFFSET)
         # A flush() may have seen it.
         self._engine.post(lambda now: self._engine.sender.batch_done.notify())
-
-    def _known(self, name: str) -> Topic | None:
-        snapshot = self._engine.metadata.snapshot
-        found = None if snapshot is None else snapshot.topic(name)
-        if found is None or not found.partitions:
-            return None
-        waiting = self._topics.get(name)
-        blocked = waiting is not None and waiting.blocks(len(found.partitions))
-        return None if blocked else found
 
     # The engine's side
 

@@ -7,6 +7,7 @@ error, which is their cause. Must not: grow with the number of attempts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 from odradek.common.errors import Attempt, KafkaError
 from odradek.common.types import Address
@@ -41,16 +42,8 @@ class ProduceRefusals:
 
 def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:
     """The attempts of several batches, those of one kind and address once; the newest error."""
-    attempts: dict[tuple[Address | None, str], Attempt] = {}
-    newest, latest = -1.0, None
-    for refusals in found:
-        if refusals is None:
-            continue
-        for attempt in refusals.attempts():
-            key = (attempt.address, attempt.error)
-            if key not in attempts or attempts[key].at < attempt.at:
-                attempts[key] = attempt
-            if attempt.at >= newest:
-                newest, latest = attempt.at, refusals.latest
-    ordered = sorted(attempts.values(), key=lambda a: a.at)
-    return ordered[-MOST:], latest
+    known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
+    known.sort(key=itemgetter(0, 1))
+    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones take the place of earlier
+    ordered = sorted(last.values(), key=lambda a: a.at)
+    return ordered[-MOST:], known[-1][3].latest if known else None

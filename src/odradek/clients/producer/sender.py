@@ -29,7 +29,7 @@ from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicIdError
 from odradek.common.types import Address
-from odradek.metadata.cluster import NO_ID, Broker
+from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
@@ -68,7 +68,7 @@ class Sender:
         """When something went to each broker last."""
         self._requests: dict[int, int] = {}  # by connection
         self._wake_at = math.inf
-        engine.network.on_lost.append(self._on_lost)
+        engine.network.on_lost.append(self.settling.lost)
 
     @property
     def identity(self) -> SenderIdentity:
@@ -192,10 +192,9 @@ class Sender:
                 if snapshot is not None and not self._metadata.requested:
                     self._metadata.request(f"{partition} has no leader")
                 continue
-            known = snapshot.partition(*partition)
-            epoch = known.leader_epoch if known is not None else -1
-            topic = snapshot.topic(partition.topic)
-            queue.lives_in(topic.topic_id if topic is not None else NO_ID)
+            topic = snapshot.topics[partition.topic]
+            epoch = topic.partitions[partition.partition].leader_epoch
+            queue.lives_in(topic.topic_id)
             if self._sendable(queue, epoch, now) and self.identity.admits(partition):
                 by_broker.setdefault(leader.address, []).append((queue, epoch))
         sent = False
@@ -320,8 +319,3 @@ class Sender:
                 leads = leader.leader_id, leader.leader_epoch
                 hinted = self._metadata.hint(*batch.partition, *leads, brokers)
             settle(batch, answer, None, address=address, hinted=hinted)
-
-    def _on_lost(
-        self, connection: Connection, error: KafkaError, failure: bool, now: float
-    ) -> None:
-        self.settling.disturbed = self.settling.disturbed or failure

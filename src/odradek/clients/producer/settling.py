@@ -34,6 +34,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import Address
+from odradek.network.connection import Connection
 from odradek.network.flow import Signal
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
@@ -131,6 +132,10 @@ class Settling:
     def identity(self) -> SenderIdentity:
         """Whose batches these are."""
         return self._engine.identity
+
+    def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        """A connection is gone."""
+        self.disturbed = self.disturbed or failure
 
     # Sequences
 
