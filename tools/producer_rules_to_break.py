@@ -232,7 +232,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a delivery timeout doesn't say what was refused",
         "R-RT-2",
         SETTLING,
-        "attempts, latest = together(found)",
+        "attempts, latest = together([batch.refusals for batch in batches])",
         "attempts, latest = together([])",
         f"{REFUSED}::test_a_delivery_timeout_lists_the_refusals",
     ),

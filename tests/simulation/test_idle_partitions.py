@@ -11,7 +11,7 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.clients.producer import partition_queues
+from odradek.clients.producer import partition_queue
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -78,7 +78,7 @@ def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their sequences can't be begun again under the epoch they had: a leader would refuse."""
-    monkeypatch.setattr(partition_queues, "MOST_RESTING", 20)
+    monkeypatch.setattr(partition_queue, "MOST_RESTING", 20)
     _, cluster, producer = make(1, 100)
     for _ in range(3):
         for partition in range(100):

@@ -80,7 +80,7 @@ class AnyBrokerCall:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
         `body` gets the seconds that are left. While the first broker is silent, one more is asked,
-        and the first answer counts, whosever it is and however late (R-RB-9); a request that isn't
+        and the first answer counts, however late it is (R-RB-9); a request that isn't
         `idempotent` is sent to nobody else meanwhile. It, and one that is for `ours` alone, goes to
         no broker of which it isn't known that it belongs to our cluster (R-RB-5).
         """
@@ -191,9 +191,8 @@ class AnyBrokerCall:
         return self.timed_out(now)
 
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """A usable connection to a broker that isn't asked already, or when to look again.
-
-        The one with the least to do, else one that is dialled now.
+        """A usable connection to a broker that isn't asked already (the one with the least to do),
+        or when to look again, after a dial where one is allowed.
         """
         network, asked = self._engine.network, {sent.connection.address for sent in self._out}
         snapshot = self._engine.metadata.snapshot

@@ -146,7 +146,7 @@ class ClientEngine(Engine):
         now = yield START
         check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
-            del self.metadata.topic_errors[name]  # what others were told before is asked anew
+            del self.metadata.topic_errors[name]  # what others were told before is asked again
         while True:
             snapshot = self.metadata.snapshot
             found = snapshot.topic(name) if snapshot is not None else None
@@ -272,7 +272,12 @@ class ClientEngine(Engine):
         """Note what a caller waits for, for `explain()`."""
         self.waiting[what] = (deadline, "")
         self._callers[completion] = what
-        completion.when_done(lambda _: self._untrack(what, completion))
+
+        def untrack(_: object) -> None:
+            self.waiting.pop(what, None)
+            self._callers.pop(completion, None)
+
+        completion.when_done(untrack)
         if self.updater.refusals.standing(self.now) is not None:
             self.start(self._refuse(completion, what))
 
@@ -283,10 +288,6 @@ class ClientEngine(Engine):
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a caller whose time is up, with what the flow that he waits for knows."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
-
-    def _untrack(self, what: str, completion: Completion[Any]) -> None:
-        self.waiting.pop(what, None)
-        self._callers.pop(completion, None)
 
     # Refusals (R-CS-4)
 

@@ -50,11 +50,11 @@ M = TypeVar("M", bound=Message)
 BY_KEYS = 4
 """FindCoordinator takes a list of keys from this version on (KIP-699)."""
 LOOK_AGAIN = 5.0
-"""A request that the coordinator may rightly hold for minutes (JoinGroup) shows nothing of a broker
-that stopped: so often another broker is asked whether the coordinator is still the same."""
+"""Seconds. A request that the coordinator may rightly hold for minutes (JoinGroup) doesn't show
+that a broker stopped: this often another broker is asked whether it still coordinates."""
 LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
-"""And so often while it is silent beyond all reason: it may only be slow, so ever more seldom.
-Where its broker is gone the metadata says so before, and then its connection is closed."""
+"""And this often while it is suspected: it may only be slow, so less and less often. If its broker
+is gone the metadata says so before, and then its connection is closed."""
 
 LOSING = (
     CoordinatorNotAvailableError,
@@ -192,9 +192,8 @@ class Coordinator:
             self._looking = self._engine.start(self._look())
 
     def look_at_silent(self, now: float) -> float:
-        """The same for one that is silent, where it is due: at once at first, for it may be down.
-
-        Gives when to look next.
+        """The same for one that is silent, where it is due: the first time at once, as it may be
+        down. Gives when to look next.
         """
         if now >= self._looks.until:
             self._looks.failed(now)
@@ -325,7 +324,7 @@ class _FindCall(_Call):
 
 
 class _CoordinatorCall(_Call):
-    """One request to whoever coordinates, wherever that is meanwhile."""
+    """One request to the coordinator, even if it moves meanwhile."""
 
     ordered = False
 
@@ -422,9 +421,8 @@ class _CoordinatorCall(_Call):
         return now
 
     def _behind_others(self, now: float) -> Flow[float]:
-        """Wait for the answer to an earlier request that nobody waits for any more: on another
-        connection this one could overtake it. Where it went to a broker that doesn't coordinate any
-        more it can't be carried out.
+        """Wait for the answer to an earlier request whose caller gave up: on another connection
+        this one could overtake it. A broker that coordinates no more won't carry it out.
         """
         coordinator = self._coordinator
         last = coordinator.unanswered
@@ -469,9 +467,9 @@ class _CoordinatorCall(_Call):
                 raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
 
     def _purpose(self, address: Address) -> str:
-        """Brokers answer a connection's requests in order: nothing else waits behind a JoinGroup
-        that is held until all members have come, or behind any other answer that is long in coming;
-        so a commit goes beside the first, and a heartbeat beside a slow commit.
+        """Brokers answer a connection's requests in order: nothing may wait for a JoinGroup that is
+        held until all members have come, or for another slow answer. So a commit goes on a second
+        connection beside the first, and a heartbeat beside a slow commit.
         """
         connection = self._engine.network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:

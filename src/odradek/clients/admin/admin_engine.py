@@ -57,7 +57,7 @@ from odradek.protocol.messages.describe_cluster import (
 M = TypeVar("M", bound=Message)
 
 HEARSAY = 30.0
-"""Seconds after its making during which a topic may be unknown to a broker that lags behind."""
+"""Seconds for which a new topic may be unknown to a broker that hasn't heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +227,8 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _noted(topic: str, error: KafkaError, doubtful: set[str]) -> KafkaError:
-    """A controller that runs out of time may still have done it. One that asks for patience
-    (KIP-599) hasn't begun, nor has a broker of the days before KRaft that isn't the controller: to
-    take a topic that was there for ours would be worse than to say that it is there.
+    """A controller that runs out of time may still have done it. One that asks to wait (KIP-599)
+    hasn't begun, nor has a broker before KRaft that isn't the controller.
     """
     if isinstance(error, RequestTimedOutError | NetworkExceptionError):
         doubtful.add(topic)

@@ -104,8 +104,6 @@ def _list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDesc
 def _ask(
     engine: ClientEngine, broker: BrokerDescription, deadline: float
 ) -> Flow[ApiVersionsResponse]:
-    """Ask one broker until it answers."""
-
     def its_address(cluster: Cluster) -> list[Address]:
         """None while the cluster doesn't list it: it restarts, or has left."""
         return [b.address for b in cluster.brokers.values() if b.id == broker.id]
@@ -124,9 +122,8 @@ def _ask(
 def _outcome(
     broker: BrokerDescription, answer: Completion[ApiVersionsResponse]
 ) -> BrokerApiVersions:
-    error = answer.error
-    if isinstance(error, KafkaError):
-        return BrokerApiVersions(broker, (), error)
+    if isinstance(answer.error, KafkaError):
+        return BrokerApiVersions(broker, (), answer.error)
     return BrokerApiVersions(broker, api_ranges(answer.result()))
 
 

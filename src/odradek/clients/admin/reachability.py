@@ -138,9 +138,8 @@ def _answers(
     engine: ClientEngine, asked: dict[Address, Completion[Any]], deadline: float
 ) -> Flow[None]:
     """Wait until each address has answered, or has failed as often as is enough."""
-    states, failures = engine.network.states, dict.fromkeys(asked, 0)
-    for address in asked:
-        failures[address] = states.state(address).failures
+    states = engine.network.states
+    failures = {address: states.state(address).failures for address in asked}
     now = yield START
     while True:
         waiting = {a: answer for a, answer in asked.items() if not answer.done}
@@ -148,21 +147,17 @@ def _answers(
             count = states.state(address).failures
             failures[address] = min(failures[address], count)
             if count >= failures[address] + ENOUGH_FAILURES or now >= deadline:
-                error = engine.timeout(f"answer of {address}", now)
-                engine.cancel_now(asked[address], _last_error(engine, address) or error)
+                state = states.state(address)
+                error = state.last_error if state.failures else None
+                if not isinstance(error, KafkaError):
+                    error = engine.timeout(f"answer of {address}", now)
+                engine.cancel_now(asked[address], error)
         if not (left := [answer for answer in waiting.values() if not answer.done]):
             return
         now = yield Wait((*left, engine.network.changed), deadline)
 
 
-def _last_error(engine: ClientEngine, address: Address) -> KafkaError | None:
-    state = engine.network.states.state(address)
-    error = state.last_error if state.failures else None
-    return error if isinstance(error, KafkaError) else None
-
-
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
-    """Ask one address whose cluster it belongs to."""
     call = AnyBrokerCall(engine, f"answer of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:

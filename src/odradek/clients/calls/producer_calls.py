@@ -18,10 +18,10 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.early_records import EarlyRecord
+from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
 from odradek.clients.producer.record_arguments import checked_record, column_names
-from odradek.clients.producer.topic_lane import TopicLane, lane_for
 from odradek.common.arguments import checked_timeout, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.explain.explain_group import GroupExplanation, explain_group
-from odradek.clients.explain.explain_records import (
+from odradek.clients.explain.explain_producer import (
     LONG,
     RecordsExplanation,
+    TransactionExplanation,
     explain_records,
+    explain_transaction,
     explain_weaker,
 )
-from odradek.clients.explain.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.clients.explain.explain_words import diagnosis, line, meaning
 from odradek.clients.missing_topics import like_it
 from odradek.common.outage import BOOTSTRAP, KNOWN
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 NEVER = 1e15
-"""Times beyond this stand for "only after something else happens"."""
+"""Times beyond this mean "only after something else happens"."""
 TAKES = 5
 SHOWN_ATTEMPTS = 5
 """Different ones that the text shows; `attempts` has all."""
@@ -239,7 +240,6 @@ class Explanation:
         return f"metadata: {age}{refresh}{failed}"
 
     def _buffer_line(self) -> str:
-        """How much memory large answers and decoded columns take."""
         b, c = self.buffers, self.buffers.columns
         return (
             f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for answers (made "
@@ -287,7 +287,7 @@ def _mib(size: int) -> str:
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
-    """Take the picture; what peers said stands in it as it may be shown (R-IN-3)."""
+    """Take the picture; texts of peers are cleaned for display (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return cleaned(_picture(engine, client, now))

@@ -6,13 +6,12 @@ In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from odradek.clients.producer.produce_refusals import ProduceRefusals
-from odradek.common.errors import KafkaError
+from odradek.common.errors import Attempt, KafkaError
 from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
@@ -20,6 +19,8 @@ from odradek.record import BatchBuilder
 NO_SEQUENCE = -1
 SEQUENCES = 1 << 31
 """After so many, sequences begin at 0 again."""
+MOST_REFUSALS = 8
+"""Kinds of failures that are kept of a batch."""
 OPEN = -1
 """The serial of a batch that isn't ready yet."""
 
@@ -58,6 +59,32 @@ class Part(NamedTuple):
     batch: ProducerBatch
     at: int
     """The index there of the first of them."""
+
+
+class ProduceRefusals:
+    """What was answered to the attempts of one batch, for the error that may end it (R-RT-2): the
+    last failure of each kind at each address, so that it doesn't grow with the attempts.
+    """
+
+    __slots__ = ("_last", "latest")
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Address | None, str], Attempt] = {}
+        self.latest: KafkaError | None = None
+        """The newest one."""
+
+    def note(self, address: Address | None, what: str, error: KafkaError, now: float) -> None:
+        """One more attempt failed."""
+        kind = type(error).__name__
+        self._last.pop((address, kind), None)
+        if len(self._last) >= MOST_REFUSALS:
+            del self._last[next(iter(self._last))]
+        self._last[address, kind] = Attempt(address, what, f"{kind}: {error}", now)
+        self.latest = error
+
+    def attempts(self) -> list[Attempt]:
+        """The last failure of each kind at each address, the newest at the end."""
+        return list(self._last.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -151,8 +178,8 @@ class ProducerBatch:
             self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
-        """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to
-        a broker that hangs, and can't be written behind what goes out under this identity.
+        """Whether it has its outcome and this newer identity fences it: it may still be in flight
+        to a broker that hangs, but can't be written after what is sent under this identity.
         """
         return self.done.done and self.producer != identity
 
@@ -166,11 +193,9 @@ class ProducerBatch:
         )
 
     def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
-        """The batch that record `index` is in now that this one may have been split, where in it,
-        and whether that has its outcome.
-
-        Any thread may ask, also while the engine's splits a batch: that sets `parts` before `done`,
-        so `done` has to be read first.
+        """The batch that record `index` is in now (this one may have been split), its index there,
+        and whether that batch has its outcome. Any thread may ask while the engine splits a batch:
+        `parts` is set before `done`, so `done` has to be read first.
         """
         batch = self
         while batch.done.done:
@@ -209,3 +234,12 @@ class ProducerBatch:
             offset,
             appended if appended >= 0 else int(timestamp_ms),
         )
+
+
+def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:
+    """The attempts of several batches, those of one kind and address once; the newest error."""
+    known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
+    known.sort(key=itemgetter(0, 1))
+    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones take the place of earlier
+    ordered = sorted(last.values(), key=lambda a: a.at)
+    return ordered[-MOST_REFUSALS:], known[-1][3].latest if known else None

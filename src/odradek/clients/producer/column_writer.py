@@ -74,9 +74,8 @@ class ColumnWriter:
         self.count = columns.count
 
     def advance(self, now: float, timestamp_ms: int) -> int:
-        """Write until all rows are in batches (0), or so many bytes of room are missing.
-
-        `timestamp_ms` is for rows without one of their own.
+        """Write until all rows are in batches, or there is no room; gives the bytes that are
+        missing (0: none). `timestamp_ms` is for rows without one of their own.
         """
         self._flushes = self._accumulator.flushes
         try:
@@ -85,7 +84,7 @@ class ColumnWriter:
             self._give_back(now)
 
     def give_up(self, now: float) -> None:
-        """An exception ended `advance`, perhaps amid giving back: whatever is left goes now."""
+        """An exception ended `advance`, perhaps while it gave back: what is left goes now."""
         self._accumulator.doubt()
         self._give_back(now)
         self._wake()

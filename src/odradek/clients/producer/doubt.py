@@ -2,12 +2,11 @@
 
 In: an error code, or that there was no answer. Out: whether the attempt may have been appended
 (R-PR-1). A leader checks rights, its leadership, the in-sync replicas, the records and the
-sequence, in this order, and appends only then: what it says before is a proof. With acks=all it
-then waits, and what it says of *that* is none: while it waits, it may lose the leadership (6), its
-disk (56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes
-are used before the append as well, so they prove nothing. A proof is one of an attempt, never of
-those before it: the look for duplicates comes last.
-Must not: decide what is to be done.
+sequence, in this order, and then appends: an error from before is a proof. With acks=all it then
+waits for replicas, and errors of that wait prove nothing: it may lose the leadership (6), its disk
+(56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes are
+used before the append as well, so they prove nothing. A proof says nothing of earlier attempts: the
+leader looks for duplicates last. Must not: decide what is to be done.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Records whose topic isn't known yet: `send()` gives them here and goes on (R-RT-2).
 
 In: records of the callers' threads, in their order; metadata. Out: the same records in the open
-batches of their partitions, once there is metadata of the topic, in the order in which they came;
-or an error each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Nobody
-may pass them: a topic's lane is made once its records are placed (`topic`, under the lock of the
-accumulator). Must not: call a partitioner of the user's, which runs in the caller's thread; such a
-`send()` waits for the metadata itself.
+batches of their partitions, once there is metadata of the topic, in the same order; or an error
+each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
+pass them: a topic's lane is made once its records are placed (`topic`, under the accumulator's
+lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
+for the metadata itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
+from odradek.clients.producer.partitioner import lane_for
 from odradek.clients.producer.record_accumulator import SentRecord
-from odradek.clients.producer.topic_lane import lane_for
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,

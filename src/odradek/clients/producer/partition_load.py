@@ -1,9 +1,8 @@
-"""Which partitions are behind: records without a key go there less often (KIP-794).
+"""Which partitions have long queues: records without a key go there less often (KIP-794).
 
 In: the sender's queues and when it last sent to each broker. Out: the partitions that records may
-go to, with weights. A partition's queue says how quickly its leader takes batches, compared with
-the others, whatever the reason is. Runs in the callers' threads and only reads what the engine
-writes; a number that is a moment old does no harm. Must not: look at records with a key.
+go to, with weights: a queue shows how quickly a leader takes batches. Runs in the callers' threads
+and only reads what the engine writes. Must not: look at records with a key.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class PartitionLoad:
     ) -> tuple[Sequence[int], Sequence[int] | None]:
         """The partitions to choose from, and the running sums of their weights.
 
-        None for the sums: all are equal. Partitions without a leader aren't among them unless all
-        are, nor, with `partitioner.availability.timeout.ms`, those of a broker that took nothing
-        for so long though something was there for it.
+        None for the sums: all are equal. Partitions without a leader are left out unless all are,
+        and, with `partitioner.availability.timeout.ms`, those of a broker that has taken nothing
+        for that time though something waits for it.
         """
         found = self._tables.get(topic.name)
         if found is None or found.topic is not topic or found.left <= 0:

@@ -1,21 +1,28 @@
-"""The batches of one partition on their way: which is next, and which sequence it has.
+"""The batches of each partition on their way: which is next, and which sequence it has.
 
 In: batches in the order of their rows, those that come back, an id and epoch to begin with.
 Out: the batch that may go now, with its sequence. The order of a partition is kept here (KIP-98):
 its id, epoch and sequences are its own, since brokers remember them by partition. So one that has
 to go on under a new epoch does so alone (R-PR-1).
-Must not: know brokers, requests or errors.
+Must not: know brokers, requests or errors; forget a partition that has a batch without an outcome.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
+from odradek.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_id import SenderIdentity
 
 REMEMBERED = 5
 """Batches of a producer that a broker knows when they come again."""
+MOST_RESTING = 20_000
+"""Partitions without batches whose numbers are kept, some hundred bytes each."""
 NOBODY = (-1, -1)
 NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
@@ -36,7 +43,7 @@ class Numbering:
     """The leader epoch in which one was: from then on this leader knows the producer, and refuses a
     sequence that leaves something out. Others may not: they may have lost the log."""
     topic_id: bytes = b""
-    """The topic of this name that the leader was asked about last; it may be made anew."""
+    """The topic's id at the last attempt: a topic of the same name may be created again."""
     ended: bool = False
     """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
     lost: bool = False
@@ -48,8 +55,8 @@ class Numbering:
     its leader knew nobody any more and takes any sequence, so there may be holes before it."""
 
     def begin(self, identity: tuple[int, int]) -> None:
-        """Go on under another identity. The leader wants sequence 0 first, and refuses from then on
-        whatever comes late under an older epoch.
+        """Go on under another identity, from sequence 0. From then on the leader refuses what
+        comes late under an older epoch.
         """
         self.identity, self.next_sequence, self.numbered = identity, 0, 0
         self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
@@ -79,8 +86,8 @@ class PartitionQueue:
     """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
-        """The topic has this id now: whoever leads another one of the same name knows nobody, and
-        what was acknowledged by the old one says nothing of the new one's log.
+        """The topic has this id now. If it was created again, its leaders don't know this producer,
+        and what the old topic's leaders acknowledged says nothing of the new log.
         """
         numbering = self.numbering
         self.by_name = not any(topic_id)
@@ -91,10 +98,8 @@ class PartitionQueue:
         numbering.topic_id = topic_id
 
     def next(self) -> ProducerBatch | None:
-        """The batch to send next: the oldest.
-
-        Where sequences are missing or in doubt, the oldest that has one and may be in the log: it
-        has to be known what became of those before anything gets a sequence again.
+        """The batch to send next: the oldest. Where sequences are missing or in doubt, the oldest
+        that may be in the log: its outcome comes before any new sequence.
         """
         if self.out_of_order or self.numbering.ended:
             for batch in self.waiting:
@@ -115,8 +120,8 @@ class PartitionQueue:
             # They are refused, and the first that the new topic's leader takes must be the oldest.
             return False
         if under_way and numbering.known_at != epoch:
-            # A broker that knows nothing of a producer takes any sequence from it: were the first
-            # batch refused or lost on its way, one sent behind it would be written before it.
+            # A broker that doesn't know a producer takes any sequence from it: if the first batch
+            # were refused or lost on its way, the next one would be written before it.
             return False
         # Not while older ones are under way to another leader, nor while one that is five batches
         # older is in doubt: the broker wouldn't know the repetition of either.
@@ -127,10 +132,8 @@ class PartitionQueue:
         return near and len(under_way) < max_in_flight
 
     def appended(self, batch: ProducerBatch, offset: int) -> None:
-        """It was acknowledged, and lies at this offset (-1 where the leader doesn't say).
-
-        Before it lie all that were acknowledged, and the older ones that are still in doubt,
-        unless an unclean election took them: offsets only fall where a log was cut.
+        """It was acknowledged at this offset (-1 where the leader doesn't say). Before it are all
+        that were acknowledged and the older ones in doubt, unless an unclean election cut the log.
         """
         numbering, newest = self.numbering, self.numbering.acknowledged
         numbering.known_at = batch.epoch_tried
@@ -164,7 +167,7 @@ class PartitionQueue:
 
     def take_back(self, batch: ProducerBatch) -> bool:
         """Let the next batch have the sequence of this one, which certainly isn't in the log; False
-        where others have the ones behind it already.
+        where others have later sequences already.
         """
         numbering = self.numbering
         newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
@@ -201,5 +204,49 @@ class PartitionQueue:
 
     @property
     def idle(self) -> bool:
-        """Nothing is on its way, nor may an answer come."""
+        """Nothing waits and nothing is in flight."""
         return not self.waiting and not self.in_flight
+
+
+class PartitionQueues:
+    """The queues of one producer's partitions in use, and a few numbers of the others.
+
+    What a step of the sender costs grows with the partitions in use, not with all that were ever
+    used. A partition's sequences can't be forgotten while its epoch lasts. So once very many rest,
+    they are forgotten, and all begin under a newer epoch than any of theirs, from sequence 0.
+    """
+
+    def __init__(self) -> None:
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+        """Those with batches that wait or are in flight."""
+        self._resting: dict[TopicPartition, Numbering] = {}
+        self._limit = MOST_RESTING
+
+    def get(self, partition: TopicPartition) -> PartitionQueue:
+        """A partition's queue; from now on it is in use."""
+        found = self.active.get(partition)
+        if found is None:
+            numbering = self._resting.pop(partition, None) or Numbering()
+            found = self.active[partition] = PartitionQueue(numbering=numbering)
+        return found
+
+    def rest(self, partition: TopicPartition, identity: SenderIdentity) -> None:
+        """A partition has nothing on its way: keep its numbers only."""
+        self._resting[partition] = self.active.pop(partition).numbering
+        if len(self._resting) > self._limit:
+            self._forget(identity)
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # not at each call
+
+    def _forget(self, identity: SenderIdentity) -> None:
+        producer_id = identity.current[0]
+        mine = [n.identity for n in self._resting.values() if n.identity[0] == producer_id]
+        if identity.begin_above(max((epoch for _, epoch in mine), default=-1)):
+            self._resting.clear()
+            return
+        for partition, numbering in list(self._resting.items()):
+            if numbering.identity != identity.current:
+                del self._resting[partition]  # transactions since have had another epoch
+
+    def __len__(self) -> int:
+        """Partitions of which anything is kept."""
+        return len(self.active) + len(self._resting)

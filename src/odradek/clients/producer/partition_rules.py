@@ -1,13 +1,12 @@
 """The partitioners besides Java's: librdkafka's by their names, and a user's own function.
 
 In: the value of the option `partitioner`. Out: a `Rule` for records one by one, and for columns a
-partition column made by the same rule. Must not: draw a number: where librdkafka's `_random` ones
-would, a rule answers None, and the sticky partitioner decides. Partitions get the same number of
-bytes that way, but a batch at a time.
+partition column made by the same rule. Must not: use chance: where librdkafka's `_random` ones do,
+a rule answers None, and the sticky partitioner decides.
 
 Every client that uses one of these names must agree on its hash bit by bit, so nothing in here can
-be changed or tuned. Without a partition's leader the answer is the same: else the same key would
-be in two partitions after an outage.
+be changed. A partition without a leader changes nothing: otherwise the same key would be in two
+partitions after an outage.
 """
 
 from __future__ import annotations
@@ -130,7 +129,6 @@ def _texts(column: SentBinary | None, count: int) -> Iterable[bytes | None]:
 
 
 def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
-    """The partitions that rows name themselves."""
     if column is None:
         return repeat(None, count)
     numbers = _numbers(column.data, "i", column.start, count)
@@ -141,7 +139,7 @@ def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
 
 
 def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int) -> list[int]:
-    """Some integers of a buffer; bytes behind its last whole one would make a cast of all fail."""
+    """Some integers of a buffer, which may end within an integer, so it isn't cast as a whole."""
     width = 8 if kind == "q" else 4
     view = memoryview(buffer).cast("B")[width * start : width * (start + count)]
     return view.cast(kind).tolist()

@@ -6,7 +6,7 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
@@ -95,17 +95,12 @@ class ProducerEngine(ClientEngine):
             if not pending:
                 return
             if now >= deadline:
-                raise self.flush_timeout(pending, now)
+                records = sum(b.count for b in pending)
+                what = f"acknowledgement of {records} records in {len(pending)} batches"
+                error = self.sender.settling.timeout(what, now, pending)
+                error.remaining = records
+                raise error
             now = yield Wait((self.sender.batch_done,), deadline)
-
-    def flush_timeout(self, pending: Iterable[ProducerBatch], now: float) -> KafkaTimeoutError:
-        """Say what is left, and what was tried."""
-        left = list(pending)
-        records = sum(b.count for b in left)
-        what = f"acknowledgement of {records} records in {len(left)} batches"
-        error = self.sender.settling.timeout(what, now, left)
-        error.remaining = records
-        return error
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""
@@ -116,7 +111,7 @@ class ProducerEngine(ClientEngine):
         return self.sender.settling.timeout(what, now, self.sender.incomplete())
 
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for a batch, or for so many rows."""
+        """The error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
             return self.undelivered(f"acknowledgement of {of} records", now)
         topic, partition = of.partition

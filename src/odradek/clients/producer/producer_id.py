@@ -1,14 +1,12 @@
 """The producer's id (KIP-98), and under which epoch each partition goes on.
 
 In: partitions that begin, or whose identity has ended. Out: the id and epoch that their batches
-carry. R-PR-1: where a batch that may have been written was given up, its partition goes on under
-the next epoch, from sequence 0, so that its leader refuses what comes late. For that nobody is
-asked: without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders
-keep ids and epochs by partition; so do we, and no other partition notices. Only where no epoch is
-left a new id is asked for.
-A producer without idempotence has no id: its options say so, or the brokers don't know
-InitProducerId and nobody asked for idempotence by name.
-Must not: know batches, or what is in doubt.
+carry. R-PR-1: if a batch that may have been written is given up, its partition goes on under the
+next epoch, from sequence 0, so that its leader refuses what comes late. No broker is asked for it:
+without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders keep ids
+and epochs by partition, and so do we; a new id is needed only when no epoch is left. A producer
+without idempotence has no id: its options say so, or the brokers don't know InitProducerId and
+`enable.idempotence` wasn't given. Must not: know batches, or what is in doubt.
 """
 
 from __future__ import annotations

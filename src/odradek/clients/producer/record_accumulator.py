@@ -1,11 +1,10 @@
-"""Where records wait: one open batch per partition, under a lock the host hands in.
+"""Where records wait: one open batch per partition, under a lock that the host hands in.
 
 In: records from the callers' threads, and columns through `ColumnWriter`. Out: ready batches for
-the sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch
-reserves what it may grow to, a closed one what it holds. Must not: hop to another thread for a
-record; `append` says when the host has to be woken: for a full batch, or for the first one that
-lingers. An exception from outside may end a caller's half at any bytecode (R-HO-1): whoever has the
-lock next finds the books torn, and mends them first.
+the sender. `buffer.memory` limits what is here and in flight: an open batch reserves what it may
+grow to, a closed one what it holds. Must not: switch threads for a record; `append` says when the
+host has to be woken: for a full batch, or for the first one that lingers. An exception from outside
+may end a caller at any bytecode (R-HO-1): the next one that has the lock repairs the books first.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ FIRST_ROOM = 4096
 """What an open batch reserves at first; it takes four times as much whenever that is full. So
 thousands of partitions with a record each don't take `batch.size` each."""
 CANNOT_WAIT = object()
-"""The owner of what a callback sends: no line for it, or it would never get anything while others
-stand in one."""
+"""The owner of what a callback sends. It doesn't wait in line, so it takes room before others."""
 HURRY_SHARE = 2
-"""While callers wait for room, nothing lingers once open batches hold this part of what is used. A
-batch of theirs is begun with all it may hold, so a quarter would be two that have just begun."""
+"""While callers wait for room, nothing lingers once open batches hold this part of what is used.
+Their batches begin with all that they may hold, so a quarter would be two new batches."""
 
 
 SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
@@ -73,7 +71,7 @@ class RecordAccumulator:
         self.starved = False
         """Nothing has come back for a while, and the first in line still waits (`RoomLine`)."""
         self.flushes = 0
-        """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
+        """Grows when nothing may linger any more; those who have claimed batches look at it."""
         self.ended: KafkaError | None = None
         """Why no record is taken: the client has ended, or no transaction is open."""
         self.topic_limits: dict[str, tuple[int, float]] = {}
@@ -85,7 +83,7 @@ class RecordAccumulator:
         if self._compression in LEVELS:
             self._level = config[f"compression.{self._compression}.level"]
         self._torn = False
-        """Somebody is at the books, or was ended amid them."""
+        """Somebody changes the books, or was interrupted while they did."""
         self._doubted = False
         """`used` may be wrong; it is counted again when nobody holds claims."""
         self._live: dict[ProducerBatch, None] = {}
@@ -94,13 +92,13 @@ class RecordAccumulator:
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
         self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
-        """What isn't ready yet, in the order it was begun. Whoever writes to a partition writes to
-        the newest of them, so this is the order of his rows; they may be closed in another."""
+        """What isn't ready yet, in the order it was begun. Writers write to the newest batch of a
+        partition, so this is the order of their rows; batches may be closed in another order."""
         self._ready: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
 
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
-        """The open batches of a topic by partition; the same object for good."""
+        """The open batches of a topic by partition; always the same object."""
         return self._lanes.setdefault(topic, {})
 
     def refuse(self, why: KafkaError | None) -> None:
@@ -131,7 +129,7 @@ class RecordAccumulator:
         self._doubted = True
 
     def _mend(self) -> None:
-        """Make one of what an exception left half done: `_begun` and `_ready` say what there is."""
+        """Repair what an exception left half done: `_begun` and `_ready` say what there is."""
         self._doubted = True
         ready = set(self._ready)
         ready.update(b for b in self._live if b.taken)
@@ -338,12 +336,11 @@ class RecordAccumulator:
         self.used += reserved - batch.reserved
         batch.reserved = reserved
 
-    # Claimed batches: whoever fills them by columns has them alone, and needs no lock to do so
+    # Claimed batches: they belong to one caller, who fills them by columns without the lock
 
     def reserve(self, most: int, owner: object = None) -> int:
-        """Reserve up to `most` bytes for records that are yet to be put into claimed batches.
-
-        None while others stand in line, but what the owner was granted there.
+        """Reserve up to `most` bytes for records that are yet to be put into claimed batches: what
+        the owner was granted; otherwise what is free, but nothing while others wait in line.
         """
         with self.lock, self._books(counted=False):
             granted = self.granted.pop(owner, 0)
@@ -359,11 +356,9 @@ class RecordAccumulator:
         now: float,
         claims: dict[int, ProducerBatch] | None = None,
     ) -> ProducerBatch:
-        """Take a partition's open batch out of its lane, or begin one: until `yield_claims` it
-        belongs to the caller, and only its bytes count as reserved. It is in `claims` before it is
-        the caller's, who may be interrupted there and gives back what `claims` has.
-
-        `size`: what a first record takes at most.
+        """Take a partition's open batch out of its lane, or begin one for a record of at most
+        `size` bytes: until `yield_claims` it belongs to the caller, and only its bytes count as
+        reserved. It is in `claims` first, in case the caller is interrupted.
         """
         with self.lock:
             self.check()
@@ -397,8 +392,8 @@ class RecordAccumulator:
         """Give claimed batches back, and `left` bytes that were reserved and not used.
 
         They go on lingering unless their time is over, somebody hurries, or others have begun a
-        batch of the partition meanwhile: rows may be there that belong behind these, so none of
-        their writers may come upon the older one again. Says whether the host should be woken.
+        batch of the partition meanwhile: its rows come after these, so nobody may write to the
+        older batch again. Says whether the host should be woken.
         """
         wake = False
         with self.lock, self._books():
@@ -461,9 +456,8 @@ class RecordAccumulator:
 
     @property
     def _hurry(self) -> bool:
-        """Whether lingering keeps memory from callers that wait for it.
-
-        While what is in flight will soon free enough, batches had better become full.
+        """Whether lingering keeps memory from callers that wait for it; while what is in flight
+        will soon free enough, batches had better become full.
         """
         if not self.waiters:
             return False
@@ -480,9 +474,7 @@ class RecordAccumulator:
                 self._make_ready(batch)
 
     def _open_ones(self) -> list[ProducerBatch]:
-        """The batches of the lanes. Topics that were used once have lanes, so those aren't walked;
-        what is closed or claimed here isn't in one.
-        """
+        """The batches of the lanes, found without a walk over the lanes of all topics."""
         return [
             batch
             for begun in self._begun.values()

@@ -1,10 +1,9 @@
 """The line of those who wait for room in `buffer.memory`: first come, first served.
 
 In: callers whose record or rows found no room. Out: bytes that are theirs (`granted` in the
-accumulator), to whoever is first, as soon as there are enough: a large record gets its turn however
-many small ones others send. It is at least what a batch may hold where so much comes free soon, or
-every record of a full buffer would go in a batch of its own. Must not: leave bytes with anybody who
-waits no longer.
+accumulator), for the first in line as soon as there are enough: so small records can't keep a large
+one waiting. A grant is as large as a batch if that much comes free soon; otherwise every record of
+a full buffer would be a batch of its own. Must not: leave bytes with a caller that has gone.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
 PATIENCE_S = 1.0
-"""Seconds without any memory that comes back, after which the first in line has what is free, if
-that is what it needs, and nothing lingers any more. The rest may be a dead leader's for minutes,
-and healthy partitions mustn't wait for it; brokers that are only slow bring some back sooner."""
+"""Seconds in which no memory is released; then the first in line gets what is free, if that is
+enough for it, and nothing lingers any more. A dead leader may hold the rest for minutes, and
+healthy partitions mustn't wait for it; brokers that are only slow release some sooner."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,12 +39,11 @@ class RoomLine:
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """No more than this is to be had, as far as the last wait in vain has shown."""
+        """The most that can be had, as the last wait that failed has shown."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
-        """Wait until `size` bytes are the owner's; False when they aren't by the deadline.
-
-        `wanted`: rather wait for so much, so that not each batch that ends wakes the caller.
+        """Wait until `size` bytes are the owner's, or better `wanted`, so that the caller isn't
+        woken for each batch that ends; False when they aren't by the deadline.
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
@@ -65,9 +63,8 @@ class RoomLine:
                 self._line.remove(waiting)
 
     def leave(self, owner: object) -> Flow[None]:
-        """Whoever it is waits no longer, or never takes what was granted: others have it.
-
-        A flow, so that it comes after that of `room`, which may have been started in this step.
+        """The owner waits no longer, or won't take what was granted: others get it. A flow, so that
+        it runs after that of `room`, which may have been started in this step.
         """
         yield START
         for waiting in self._line:

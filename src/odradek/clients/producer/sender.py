@@ -1,11 +1,11 @@
 """The sender: ready batches to Produce requests, in order; idempotent unless options say otherwise.
 
 In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
-go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to
-whoever leads now), R-PR-2, R-RT-1 (exponential backoff per batch, skipped when the leader epoch
-moved on). Without idempotence batches have no sequence, and order is kept only with one request
-in flight; with acks=0 nobody answers, and a batch has its outcome once it is written to its socket.
-Must not: decide what becomes of a batch; walk over partitions that have none.
+go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries),
+R-PR-2, R-RT-1 (exponential backoff per batch, skipped when there is a newer leader epoch). Without
+idempotence batches have no sequence, and order is kept only with one request in flight; with acks=0
+a batch has its outcome once it is written to its socket. Must not: decide what becomes of a batch;
+walk over partitions that have none.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, cast
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
 from odradek.clients.producer.early_records import EarlyRecords
-from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
@@ -147,10 +146,9 @@ class Sender:
         return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, records that are in none yet and open batches included.
-
-        Any thread may ask: a batch on its way from one queue to another is in neither, but its
-        memory is held; and early records are looked at first, as they become batches.
+        """Every batch without an outcome, open ones and early records included. Any thread may ask:
+        a batch between two queues still holds memory; early records come first, as they become
+        batches.
         """
         found = dict.fromkeys(leaf for early in self._early.incomplete() for leaf in early.leaves())
         found.update(dict.fromkeys(self._accumulator.live()))
@@ -278,7 +276,7 @@ class Sender:
         request = self._network.send_version(
             connection, exchange.body, exchange.version, now, answered=bool(self._acks)
         )
-        # acks=all waits for replicas; metadata doesn't wait behind it
+        # acks=all waits for replicas; metadata doesn't wait for that
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(lambda reply: self._answered(connection, batches, exchange, reply))

@@ -2,12 +2,12 @@
 
 In: the answer to a batch, or why there is none; batches whose time is up. Out: its outcome, or the
 batch back in its partition's queue. A batch that may have been written keeps its sequence over all
-its retries, until a leader knows it again. OUT_OF_ORDER_SEQUENCE says that a leader which knows the
-producer expects another sequence: either the batch has been written and is out of the leader's
-memory, or something before it is missing. Sequences have no holes where a log wasn't cut, so it
-*is* written where one behind it was; and isn't where all those behind it that could be are refused
-in the same way (a leader that was started anew remembers only the last).
-Must not: end a batch without an offset or a typed error, or number one anew that may be written.
+its retries. OUT_OF_ORDER_SEQUENCE says that a leader which knows the producer expects another
+sequence: either the batch has been written and the leader has forgotten it, or something before it
+is missing. Sequences have no holes where a log wasn't cut, so the batch *is* written if a later one
+is; and it isn't if all later ones that may be written are refused in the same way (a leader that
+has restarted remembers only the last). Must not: end a batch without an offset or a typed error, or
+give one that may be written a new sequence.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, BatchOutcome, ProducerBatch
+from odradek.clients.producer.batch import (
+    NO_OFFSET,
+    NO_SEQUENCE,
+    BatchOutcome,
+    ProducerBatch,
+    ProduceRefusals,
+    together,
+)
 from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
-from odradek.clients.producer.produce_refusals import ProduceRefusals, together
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.producer_id import SenderIdentity, quick_backoff
 from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
@@ -246,16 +251,10 @@ class Settling:
     def refusals(
         self, batches: Iterable[ProducerBatch], now: float
     ) -> tuple[list[Attempt], KafkaError | None]:
-        """What brokers said to batches, or of topics where these had nowhere to go.
-
-        Any thread may ask.
-        """
-        found, topics = [], set()
-        for batch in batches:
-            found.append(batch.refusals)
-            topics.add(batch.partition.topic)
-        attempts, latest = together(found)
-        for topic in sorted(topics)[:TOPICS_NAMED]:
+        """What brokers said to batches, or of topics without a leader; any thread may ask."""
+        batches = list(batches)
+        attempts, latest = together([batch.refusals for batch in batches])
+        for topic in sorted({batch.partition.topic for batch in batches})[:TOPICS_NAMED]:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
                 error = error_for(code, f"topic {topic}")
@@ -274,9 +273,7 @@ class Settling:
     def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
     ) -> None:
-        """End a batch with an error, and see to it that others can follow it; the caller resolves
-        what waits for its outcome.
-        """
+        """End a batch with an error so that others can follow; the caller calls `_resolve` next."""
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 

@@ -306,7 +306,7 @@ class TransactionManager:
         self._move(_E.ABORT)
         self._drop(cause)
         # KIP-890: under version 2 the abort fences what may still be under way. Before it, the end
-        # of all that was sent has to be awaited, or it might be written behind the abort.
+        # of all that was sent has to be awaited, or it might be written after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:
@@ -420,7 +420,8 @@ class TransactionManager:
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))
             if doubt and isinstance(error, errors.NEW_EPOCH):
-                self._broken(errors.forgotten_in_doubt(error))
+                # An abort would be answered by nobody, and the records may be committed.
+                self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
             failure = errors.abortable(error)
@@ -469,7 +470,6 @@ class TransactionManager:
             self._accumulator.refuse(why)
 
     def _check(self, name: str, *states: TransactionState) -> None:
-        """Refuse a call that comes at the wrong time."""
         if self.pending is not None and self.pending.name != name:
             self._check_pending(name)
         if self.state in states:

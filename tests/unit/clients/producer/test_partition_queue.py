@@ -6,8 +6,7 @@ import pytest
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
