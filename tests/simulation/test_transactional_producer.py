@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import every_broker
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -298,14 +299,12 @@ def test_offsets_that_may_be_missing_are_not_left_out(version: int) -> None:
         producer.begin_transaction()
         send(producer, range(3))
         producer.flush()
-        for i in scene.cluster.brokers:
-            scene.cluster.pause(i)
+        every_broker(scene.cluster, "pause")
         with pytest.raises(KafkaTimeoutError):
             producer.send_offsets_to_transaction({P0: 7}, "g", timeout=1.0)
         with pytest.raises(IllegalStateError, match="call it again"):
             producer.commit_transaction(timeout=1.0)
-        for i in scene.cluster.brokers:
-            scene.cluster.resume(i)
+        every_broker(scene.cluster, "resume")
         producer.send_offsets_to_transaction({P0: 7}, "g")
         producer.commit_transaction()
     assert scene.visible() == [0, 1, 2]

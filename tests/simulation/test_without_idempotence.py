@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from tests.simulation.produce_script import (
     APPENDED,
-    PARTITIONS,
     REFUSED,
     Arrival,
     Scripted,
     leader_of,
+    make,
     numbers,
     value,
 )
@@ -62,11 +62,8 @@ def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
 
 def test_acks_1_waits_for_no_replica_and_all_does() -> None:
     for acks, due in ((1, True), ("all", False)):
-        world = World(1)
-        cluster = SimulatedCluster(world, 3)
-        cluster.create_topic("t")
-        config = {"bootstrap.servers": cluster.bootstrap_servers, "acks": acks, "linger.ms": 0}
-        with on_host(world.host("producer"), Producer, config) as producer:
+        world, cluster, producer = make(1, partitions=1, acks=acks, linger_ms=0)
+        with producer:
             producer.send("t", b"x").result(10.0)
             leader = leader_of(cluster)
             for broker in cluster.brokers.values():
@@ -255,16 +252,9 @@ def test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too() -> None:
     """What can't be written waits as an answer does: suspect first, given up, sent again."""
     world = World(1)
     cluster = SimulatedCluster(world, 1)
-    cluster.create_topic("t", PARTITIONS)
-    host = world.host("producer")
-    producer = on_host(
-        host,
-        Producer,
-        bootstrap_servers=str(cluster.brokers[1].address),
-        acks=0,
-        linger_ms=0,
-        request_timeout_ms=3000,
-    )
+    cluster.create_topic("t")
+    options = {"bootstrap.servers": str(cluster.brokers[1].address), "request.timeout.ms": 3000}
+    producer = on_host(world.host("p"), Producer, options, acks=0, linger_ms=0)
     with producer:
         producer.send("t", b"x", partition=0).result(10.0)
         world.advance(2.0)

@@ -29,6 +29,8 @@ from odradek.simulation.brokers.disturbances import slow_api
 
 pytestmark = pytest.mark.simulation
 
+SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+
 
 @pytest.mark.parametrize("code", [7, 20, 6, 56, 3])
 @pytest.mark.parametrize("answers", [1, 2, 3])
@@ -132,9 +134,7 @@ def test_out_of_order_all_of_them_is_written_anew(scripted: Scripted) -> None:
 
 def test_what_expired_in_doubt_comes_late_and_is_refused(scripted: Scripted) -> None:
     """The issue's second: reported as failed, sent again by the application, then it arrives."""
-    world, cluster, producer, script = scripted(
-        6, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    world, cluster, producer, script = scripted(6, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # it never comes to the log
     late = producer.send("t", value(0), partition=0)
     with pytest.raises(KafkaTimeoutError):
@@ -154,9 +154,7 @@ def test_what_expired_in_doubt_comes_late_and_is_refused(scripted: Scripted) -> 
 
 def test_an_expired_one_leaves_other_partitions_their_sequences(scripted: Scripted) -> None:
     """R-PR-1: only the partition in doubt has a new epoch, and nothing is asked of a broker."""
-    _, cluster, producer, script = scripted(
-        7, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    _, cluster, producer, script = scripted(7, **SHORT)
     for n in range(3):
         producer.send("t", value(n), partition=1).result(timeout=5)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
@@ -205,9 +203,7 @@ def test_one_partition_in_doubt_holds_up_no_other(scripted: Scripted) -> None:
 
 def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(scripted: Scripted) -> None:
     """Both are under way on a connection that hangs: if the first arrives, so does the second."""
-    world, cluster, producer, script = scripted(
-        9, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    world, cluster, producer, script = scripted(9, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
     first = producer.send("t", value(0), partition=0)
     world.advance(0.6)
@@ -227,9 +223,7 @@ def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(scripted: 
 
 
 def test_the_epoch_after_the_last_is_a_new_id(scripted: Scripted) -> None:
-    _, cluster, producer, script = scripted(
-        10, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    _, cluster, producer, script = scripted(10, **SHORT)
     producer.send("t", b"000", partition=1).result(timeout=5)
     identity = producer._engine.sender.identity
     producer_id = identity.current[0]
