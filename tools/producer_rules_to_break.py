@@ -442,7 +442,7 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a sequence that nobody gave is taken for one out of order",
         "R-PR-1",
         SETTLING,
-        "if about_sequence and self.identity.idempotent:",
+        "if about_sequence and self._engine.identity.idempotent:",
         "if about_sequence:",
         f"{WITHOUT}::test_what_a_broker_says_of_sequences_is_a_plain_error",
     ),

@@ -193,12 +193,11 @@ def test_parts_keep_the_delivery_timeout_of_their_batch() -> None:
         6, 1500, **{"linger.ms": 5, "delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = leader_of(cluster)
     cluster.session_timeout = 1000.0
 
     def silence(event: Event) -> None:
         if event.kind == "split":
-            world.after(0.0, lambda: cluster.go_silent(leader.id))
+            world.after(0.0, lambda: cluster.go_silent(leader_of(cluster).id))
 
     producer.listen(silence)
     begin = world.now

@@ -70,8 +70,7 @@ def test_the_whole_cluster_moves_and_nothing_is_lost_or_doubled() -> None:
 def test_a_lost_answer_is_no_second_record() -> None:
     world, cluster, producer = make(4, **{"request.timeout.ms": 1000, "linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = leader_of(cluster)
-    index = leader.id
+    index = leader_of(cluster).id
     cluster.go_silent(index)  # takes requests in, answers nothing
     future = producer.send("t", b"1", partition=0)
     world.after(3.0, lambda: cluster.repair(index))
@@ -230,8 +229,7 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     """An earlier attempt may have been written: another batch would be taken for its duplicate."""
     world, cluster, producer = make(41, **{"linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = leader_of(cluster)
-    cluster.go_silent(leader.id)
+    cluster.go_silent(leader_of(cluster).id)
     future = producer.send("t", b"1", partition=0)
     world.advance(0.1)
     sender = producer._engine.sender
@@ -253,8 +251,7 @@ def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str
     """Once another one leads, that one is asked, long before `request.timeout.ms` (30 s)."""
     world, cluster, producer = make(3)
     producer.send("t", b"0", partition=0).result(timeout=10)
-    leader = leader_of(cluster)
-    getattr(cluster, verb)(leader.id)
+    getattr(cluster, verb)(leader_of(cluster).id)
     begin = world.now
     producer.send("t", b"1", partition=0).result(timeout=30)
     assert world.now - begin < cluster.session_timeout + 2.0
@@ -285,8 +282,7 @@ def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
 def test_nothing_goes_out_behind_a_first_batch_that_no_broker_has_taken() -> None:
     """A broker takes any sequence of a producer it doesn't know: order would be lost."""
     world, cluster, producer = make(43, **{"linger.ms": 0, "batch.size": 100})
-    leader = leader_of(cluster)
-    cluster.move_leader("t", 1, to=leader.id)
+    cluster.move_leader("t", 1, to=leader_of(cluster).id)
     producer.send("t", b"warm", partition=1).result(timeout=5)
     world.change_link(latency=0.05)
     cluster.min_insync_replicas = 4  # the first batch is refused, those behind it wouldn't be

@@ -99,8 +99,7 @@ def test_refused_rows_are_told_one_by_one(scripted: Scripted) -> None:
 
 def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
     world, cluster, producer, _ = scripted(16, **{"batch.size": 10_000})
-    leader = leader_of(cluster)
-    cluster.go_silent(leader.id)
+    cluster.go_silent(leader_of(cluster).id)
     futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(4)]
     world.advance(0.01)
     sender = producer._engine.sender
@@ -136,9 +135,8 @@ def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:
         future.result(timeout=0.5)
     error = future.exception(timeout=10)
     assert isinstance(error, KafkaTimeoutError)
-    leader = leader_of(cluster)
     (found,) = [a for a in error.attempts if "NOT_ENOUGH_REPLICAS" in a.error]
-    assert found.address == leader.address
+    assert found.address == leader_of(cluster).address
     assert "t-0" in found.what
     assert world.now - found.at < 2.0
     assert isinstance(error.__cause__, NotEnoughReplicasError)

@@ -39,7 +39,7 @@ class ProducerEngine(ClientEngine):
         self.accumulator = RecordAccumulator(config, lock)
         self.identity: SenderIdentity = ProducerIdentity(self)
         self.early = EarlyRecords(self)
-        self.sender = Sender(self, self.accumulator, self.early)
+        self.sender = Sender(self)
         partitioner = config["partitioner"]
         self.partitioner = Partitioner(
             rng,
@@ -58,7 +58,7 @@ class ProducerEngine(ClientEngine):
             # Imported where it is needed: most producers have no transactions.
             from odradek.clients.producer.transaction_manager import TransactionManager
 
-            self.transactions = TransactionManager(self, self.accumulator, self.sender)
+            self.transactions = TransactionManager(self)
             self.identity = self.transactions
 
     def _load(self, topic: Topic) -> tuple[Sequence[int], Sequence[int] | None]:

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, cast
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
-from odradek.clients.producer.early_records import EarlyRecords
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
 )
 from odradek.clients.producer.producer_id import SenderIdentity
-from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
@@ -44,15 +42,12 @@ if TYPE_CHECKING:
 class Sender:
     """A component of the producer's engine."""
 
-    def __init__(
-        self, engine: ProducerEngine, accumulator: RecordAccumulator, early: EarlyRecords
-    ) -> None:
+    def __init__(self, engine: ProducerEngine) -> None:
         config = engine.config
         self._engine = engine
         self._network = engine.network
         self._metadata = engine.metadata
-        self._accumulator = accumulator
-        self._early = early
+        self._accumulator = engine.accumulator
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._acks: int = config["acks"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
@@ -150,7 +145,9 @@ class Sender:
         a batch between two queues still holds memory; early records come first, as they become
         batches.
         """
-        found = dict.fromkeys(leaf for early in self._early.incomplete() for leaf in early.leaves())
+        found = dict.fromkeys(
+            leaf for early in self._engine.early.incomplete() for leaf in early.leaves()
+        )
         found.update(dict.fromkeys(self._accumulator.live()))
         return [batch for batch in found if not batch.done.done]
 

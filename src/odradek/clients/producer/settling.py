@@ -26,7 +26,7 @@ from odradek.clients.producer.batch import (
 from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
-from odradek.clients.producer.producer_id import SenderIdentity, quick_backoff
+from odradek.clients.producer.producer_id import quick_backoff
 from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
@@ -99,7 +99,7 @@ class Settling:
         failure = self._failure(batch, answer, error)
         batch.refused(address, failure, self._engine.now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
-        if about_sequence and self.identity.idempotent:
+        if about_sequence and self._engine.identity.idempotent:
             self._out_of_order(queue, batch, code, failure)
         elif not (failure.retriable or failure.refresh_metadata):
             bad = refused(answer, batch.count) if answer is not None else {}
@@ -130,13 +130,8 @@ class Settling:
         self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
         batch.unnumber()
         self._splitter.leave_out(batch, queue, errors, self._engine.now)
-        self.identity.failed(first)
+        self._engine.identity.failed(first)
         self.batch_done.notify()
-
-    @property
-    def identity(self) -> SenderIdentity:
-        """Whose batches these are."""
-        return self._engine.identity
 
     def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
         """A connection is gone."""
@@ -153,7 +148,7 @@ class Settling:
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
                 self._acknowledge(queue, batch, NO_OFFSET)
                 return
-        elif self.identity.transactional_id is not None:
+        elif self._engine.identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
@@ -178,7 +173,7 @@ class Settling:
             foreign = isinstance(failure, InvalidProducerEpochError)
             # A copy of it may be under way after one that was given up and may come yet.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
-            if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
+            if (batch.doubtful and unsure) or self._engine.identity.transactional_id is not None:
                 queue.waiting.remove(batch)
                 self._give_up(queue, batch, in_doubt(batch, failure), why)
             else:
@@ -193,7 +188,7 @@ class Settling:
 
     def _end(self, queue: PartitionQueue, why: str, *, lost: bool = False) -> None:
         if queue.numbering.end(lost=lost):
-            self.identity.request_bump(why)
+            self._engine.identity.request_bump(why)
 
     # Outcomes
 
@@ -283,7 +278,7 @@ class Settling:
             return
         self._accumulator.release(batch)
         batch.done.fail(error)
-        self.identity.failed(error)
+        self._engine.identity.failed(error)
         self.batch_done.notify()
 
     def _failure(
@@ -297,14 +292,16 @@ class Settling:
         said = answer.error_message or str(batch.partition)
         if answer.error_code == MessageTooLargeError.code:
             return too_large(batch, said)
-        said = of_batch(answer.error_code, said, self.identity.transactional_id)
+        said = of_batch(answer.error_code, said, self._engine.identity.transactional_id)
         return self._refusal(answer.error_code, said, batch)
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:
         """A broker's error for a batch; where a right is missing, it says which."""
         error = error_for(code, said).of(self._engine.network.user)
         error = error.needing("WRITE", batch.partition.topic, "topic")
-        return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
+        return error.needing(
+            "WRITE", self._engine.identity.transactional_id or "", "transactional id"
+        )
 
     def _retry_later(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, *, hinted: bool

@@ -20,7 +20,6 @@ from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMet
 from odradek.clients.producer import transaction_errors as errors
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.producer_id import NONE
-from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
     TransactionRequests,
@@ -48,8 +47,7 @@ from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.client_engine import ClientEngine
-    from odradek.clients.producer.sender import Sender
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 T = TypeVar("T")
 _S, _E = TransactionState, TransactionEvent
@@ -79,12 +77,10 @@ class Pending:
 class TransactionManager:
     """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
 
-    def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, sender: Sender
-    ) -> None:
+    def __init__(self, engine: ProducerEngine) -> None:
         self._engine = engine
-        self._accumulator = accumulator
-        self._sender = sender
+        self._accumulator = engine.accumulator
+        self._sender = engine.sender
         self.transactional_id: str = engine.config["transactional.id"]
         timeout: float = engine.config["transaction.timeout.ms"]
         self.changed = Signal()
