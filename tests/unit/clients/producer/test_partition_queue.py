@@ -6,7 +6,7 @@ import pytest
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
+from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
@@ -175,20 +175,6 @@ def test_a_new_identity_begins_at_nothing() -> None:
     assert (numbering.lost, numbering.cut, numbering.reached) == (False, False, 0)
     assert numbering.known_at < -1
     assert queue.in_flight[0].sequence != NO_SEQUENCE
-
-
-def test_partitions_are_told_apart_when_they_rest() -> None:
-    queues = PartitionQueues()
-    one = queues.get(TP)
-    one.numbering.begin((7, 3))
-
-    class Same:
-        current = ME
-
-    queues.rest(TP, Same())  # type: ignore[arg-type]
-    assert not queues.active
-    assert len(queues) == 1
-    assert queues.get(TP).numbering is one.numbering
 
 
 AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)

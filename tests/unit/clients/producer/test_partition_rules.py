@@ -66,10 +66,6 @@ def test_null_and_empty_keys(name: str, null: int | None, empty: int | None) -> 
     assert (place(name, None), place(name, b"")) == (null, empty)
 
 
-def test_murmur2_puts_keys_where_java_does() -> None:
-    assert [place("murmur2", key, 6) for key in (b"21", b"a-little-bit-long-string")] == [0, 2]
-
-
 def test_what_needs_no_rule() -> None:
     """Java's way is `murmur2_random`; and the sticky partitioner alone is `random`."""
     without = {name for name in PARTITIONERS if rule_for(name) is None}

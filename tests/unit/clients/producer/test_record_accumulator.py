@@ -288,15 +288,6 @@ def test_columns_fill_large_batches_unless_a_size_is_given(
     assert RecordAccumulator(config, NullLock()).column_batch_size == expected
 
 
-def test_flush_lets_nothing_linger() -> None:
-    mine = accumulator()
-    places = [add(mine, partition=p) for p in (P0, P1)]
-    mine.close_all()
-    assert mine.next_ready_at() == -math.inf
-    assert mine.take(0.0) == [p.batch for p in places]
-    assert add(mine).wake
-
-
 def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:
     mine = accumulator(**{"compression.type": "gzip"})
     places = [add(mine, b"%d" % n) for n in range(3)]
