@@ -67,10 +67,7 @@ def _again(error: KafkaError) -> KafkaError:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What decides when a client dials and whom it asks.
-
-    Simulations put other clients' rules here, so that they run in the same world as ours.
-    """
+    """What decides when a client dials and whom it asks; simulations try other clients' rules."""
 
     network: type[NetworkClient] = NetworkClient
     updater: type[MetadataUpdater] = MetadataUpdater
@@ -233,9 +230,8 @@ class ClientEngine(Engine):
         )
 
     def recent_attempts(self, now: float) -> list[Attempt]:
-        """The last failure of each address that is failing now, and of the metadata requests.
-
-        Copies are walked: callers ask while the host's thread dials and closes.
+        """The last failure of each address that is failing now, and of the metadata requests. It
+        walks over copies, as callers ask while the host's thread dials and closes.
         """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED

@@ -125,9 +125,8 @@ class Coordinator:
             self.changed.notify()
 
     def version(self, request: type[AnyRequest]) -> int | None:
-        """The version of an API that is spoken with it; None before it was ever connected.
-
-        Inside `body` of `ask` it is the one of the connection that the request goes out on.
+        """The version of an API that is spoken with it; None before it was ever connected. Inside
+        `body` of `ask` it is the one of the connection that the request goes out on.
         """
         connection = self._in_use
         if connection is None or not connection.versions:

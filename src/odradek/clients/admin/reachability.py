@@ -109,10 +109,7 @@ class Reachability:
 def describe_reachability(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float
 ) -> Flow[Reachability]:
-    """Dial every address, and look at these topics; None: at all of them.
-
-    Raises only where no metadata at all can be had.
-    """
+    """Dial every address, look at these topics (None: all); raises only without any metadata."""
     yield START
     snapshot = yield from engine.snapshot(deadline)
     deadline -= min(SLACK, (deadline - engine.now) / 2)

@@ -79,9 +79,8 @@ class BatchSplitter:
     def _replace(
         self, batch: ProducerBatch, queue: PartitionQueue, room: int, bad: Mapping[int, KafkaError]
     ) -> int:
-        """Put batches of at most `room` bytes where this one would wait, and end it; says how many.
-
-        A record alone may be larger; one with an error in `bad` fails with it.
+        """Put batches of at most `room` bytes (or one record) where this one would wait, and end
+        it; a record with an error in `bad` fails with it. Says how many batches these are.
         """
         make = self._accumulator.make
         parts: list[Part] = []

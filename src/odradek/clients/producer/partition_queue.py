@@ -63,9 +63,8 @@ class Numbering:
         self.ended = self.lost = self.cut = False
 
     def end(self, *, lost: bool) -> bool:
-        """Give no more sequences under this identity; says whether it had any before.
-
-        `lost`: a batch that may have been written was given up.
+        """Give no more sequences under this identity (`lost`: a batch that may have been written
+        was given up); says whether it gave any before.
         """
         lasted, self.ended = not self.ended, True
         self.lost = self.lost or lost

@@ -67,9 +67,8 @@ class ProducerEngine(ClientEngine):
         return self._partition_load.table(topic, brokers, self.now)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
-        """The topic as it is now, for rows that name a partition which may just have been added.
-
-        One look: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
+        """The topic as it is now, for rows that name a partition which may just have been added. It
+        looks once: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
         """
         now = yield START
         before = self.metadata.refreshed_at

@@ -265,9 +265,8 @@ class RecordAccumulator:
         granted: int,
         limit: int,
     ) -> ProducerBatch | None:
-        """Begin a batch whose first record has at most `size` bytes, if there is memory for it.
-
-        With all that was granted: in a full buffer the next records find room there.
+        """Begin a batch for a record of at most `size` bytes, if there is memory for it; with all
+        that was granted, so that in a full buffer the next records find room there.
         """
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
         if self.used + reserved > limit:

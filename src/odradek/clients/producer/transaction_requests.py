@@ -291,9 +291,8 @@ def worst(
     transactional_id: str,
     words: Callable[[TopicPartition, int], str] = lambda partition, _: str(partition),
 ) -> KafkaError | None:
-    """The error that decides about an answer for many partitions: one that no retry mends.
-
-    `right` is what each partition's topic has to allow; `words` says more of it than its code.
+    """The error that decides about an answer for many partitions: one that no retry mends. `right`
+    is what each partition's topic has to allow; `words` says more of it than its code.
     """
     errors = [
         error_for(code, words(partition, code))
