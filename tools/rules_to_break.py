@@ -536,7 +536,7 @@ BREAKAGES = (
         "clients/producer/partition_queue.py",
         "        if batch.sequence != NO_SEQUENCE:\n            return\n",
         "",
-        "tests/simulation/test_producer.py::test_random_faults_lose_double_and_reorder_nothing",
+        "tests/simulation/test_send_arrow.py::test_random_faults_lose_double_and_reorder_nothing",
     ),
     broken(
         "a commit doesn't wait for its records",

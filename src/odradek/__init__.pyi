@@ -39,11 +39,8 @@ from odradek.clients.descriptions import (
 from odradek.clients.explain.explain_group import (
     GroupExplanation,
 )
-from odradek.clients.explain.explain_records import (
-    RecordsExplanation,
-)
-from odradek.clients.explain.explain_transaction import (
-    TransactionExplanation,
+from odradek.clients.explain.explain_producer import (
+    RecordsExplanation, TransactionExplanation,
 )
 from odradek.clients.explain.explanation import (
     AddressExplanation, AttemptExplanation, BufferExplanation, Explanation, MissingExplanation,

@@ -41,13 +41,13 @@ def alter(producer: Producer, sequence: int, code: int, times: int) -> list[int]
     seen: list[int] = []
 
     def altered(
-        batch: Any, answer: PartitionProduceResponse | None, error: Any, now: float, **more: Any
+        batch: Any, answer: PartitionProduceResponse | None, error: Any, **more: Any
     ) -> None:
         if answer is not None and batch.sequence == sequence:
             seen.append(answer.error_code)
             if len(seen) <= times:
                 answer.error_code, answer.base_offset = code, -1
-        settle(batch, answer, error, now, **more)
+        settle(batch, answer, error, **more)
 
     settling.settle = altered  # type: ignore[method-assign]
     return seen

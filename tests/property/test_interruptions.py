@@ -143,7 +143,7 @@ def test_a_wait_for_room_leaves_nothing_behind(servers: str) -> None:
 
         def left() -> tuple[object, ...]:
             mine = accumulator
-            return (mine.used, mine.granted, mine.waiters, producer._calls.in_line)
+            return (mine.used, mine.granted, len(mine.waiters), producer._calls.in_line)
 
         waits(producer)
         producer.flush(PATIENCE)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import MADE
+from tests.simulation.produce_script import ProduceScript, Scripted, make
 
 from odradek.api.base import on_host
+from odradek.api.producer import Producer
 from odradek.simulation import LinkProfile, SimulatedCluster, World
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.link import Mode
@@ -41,6 +43,22 @@ def closed_at_the_end() -> Iterator[None]:
     yield
     while MADE:
         MADE.pop(0).close()
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    """Make producers before leaders with a script; one record is in partition 0 already."""
+    script, producers = ProduceScript().install(monkeypatch), []
+
+    def scripted_of(seed: int, **config: Any) -> tuple[Any, Any, Producer, ProduceScript]:
+        world, cluster, producer = make(seed, **{"linger.ms": 0, "batch.size": 100, **config})
+        producers.append(producer)
+        producer.send("t", b"first", partition=0).result(timeout=5)
+        return world, cluster, producer, script
+
+    yield scripted_of
+    for producer in producers:
+        producer.close()
 
 
 @pytest.fixture

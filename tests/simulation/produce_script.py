@@ -138,23 +138,41 @@ def either(rules: Sequence[Rule]) -> Rule:
     return rule
 
 
+Scripted = Callable[..., tuple[World, SimulatedCluster, Producer, ProduceScript]]
+
+
 def make(
-    seed: int, patch: pytest.MonkeyPatch, *, brokers: int = 3, **config: Any
-) -> tuple[World, SimulatedCluster, Producer, ProduceScript]:
-    """A cluster with topic t, and a producer that has written one record to its partition 0."""
+    seed: int,
+    *,
+    brokers: int = 3,
+    partitions: int = PARTITIONS,
+    replicas: int | None = None,
+    **config: Any,
+) -> tuple[World, SimulatedCluster, Producer]:
+    """A cluster with topic t, and a producer."""
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=brokers)
-    cluster.create_topic("t", partitions=PARTITIONS)
-    settings = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "linger.ms": 0,
-        "batch.size": 100,
-        **config,
-    }
-    script = ProduceScript().install(patch)
-    producer = on_host(world.host("producer"), Producer, settings)
-    producer.send("t", b"first", partition=0).result(timeout=5)
-    return world, cluster, producer, script
+    cluster.create_topic("t", partitions=partitions, replication_factor=replicas)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
+    return world, cluster, on_host(world.host("producer"), Producer, settings)
+
+
+def every_broker(cluster: SimulatedCluster, verb: str) -> None:
+    """Do the same to all of them."""
+    for i in cluster.brokers:
+        getattr(cluster, verb)(i)
+
+
+def leader_of(cluster: SimulatedCluster, partition: int = 0) -> SimulatedBroker:
+    """Who leads a partition of t."""
+    found = cluster.leader("t", partition)
+    assert found is not None
+    return found
+
+
+def values(cluster: SimulatedCluster, partition: int) -> list[int]:
+    """What is in a partition of t, as numbers."""
+    return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
 
 
 def value(n: int) -> bytes:

@@ -5,25 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
-from odradek.simulation import SimulatedCluster, World
+from tests.simulation.produce_script import leader_of, make
 
 pytestmark = pytest.mark.simulation
 
 
 def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
     """Send 3,000 records in 30 s; give how many each partition got, and the troubled one."""
-    world = World(seed=11)
-    cluster = SimulatedCluster(world, brokers=3)
+    world, cluster, producer = make(11, replicas=1, **{"batch.size": 1000, **config})
     cluster.session_timeout = 1000.0  # nobody else becomes the leader
-    cluster.create_topic("t", partitions=3, replication_factor=1)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.size": 1000, **config}
-    producer = on_host(world.host("producer"), Producer, settings)
     producer.partitions_for("t", timeout=5)
-    leader = cluster.leader("t", 1)
-    assert leader is not None
+    leader = leader_of(cluster, 1)
     if trouble == "slow":
         cluster.throttle(leader.id, 1.0)
     elif trouble == "silent":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
@@ -127,29 +128,17 @@ def test_after_an_answer_that_nothing_was_begun_the_topic_is_anothers(code: int)
 def test_a_lost_answer_is_no_refusal() -> None:
     world, cluster, admin = make(5, **{"request.timeout.ms": 1000})
     admin.describe_cluster()
-    for i in cluster.brokers:
-        cluster.go_silent(i)  # requests are carried out, answers swallowed
+    every_broker(cluster, "go_silent")  # requests are carried out, answers swallowed
     for i in cluster.brokers:
         world.after(1.5, lambda i=i: cluster.repair(i))  # type: ignore[misc]
     assert set(admin.create_topics([NewTopic("t", 2, 1)], timeout=30)) == {"t"}
-
-
-def test_the_whole_cluster_moves() -> None:
-    world, cluster, admin = make(6)
-    admin.describe_cluster()
-    cluster.move(after=3.0)
-    found = admin.describe_cluster(timeout=30)
-    assert [b.host for b in found.brokers] == [b.address.host for b in cluster.brokers.values()]
-    assert admin._engine.events.counts["rebootstrap"] == 1
-    assert not world.hot_loops
 
 
 def test_with_every_broker_dead_calls_end_in_time_and_list_the_attempts() -> None:
     world, cluster, admin = make(7)
     admin.describe_cluster()
     addresses = {str(b.address) for b in cluster.brokers.values()} | {cluster.bootstrap_servers}
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     for call in (
         lambda: admin.create_topics([NewTopic("t")], timeout=2),
         lambda: admin.delete_topics(["t"], timeout=2),
@@ -164,14 +153,6 @@ def test_with_every_broker_dead_calls_end_in_time_and_list_the_attempts() -> Non
         found = {str(a.address) for a in caught.value.attempts}
     assert addresses <= found
     assert not world.hot_loops
-
-
-def test_without_the_strategy_a_move_is_the_end_and_says_why() -> None:
-    _, cluster, admin = make(8, **{"metadata.recovery.strategy": "none"})
-    admin.describe_cluster()
-    cluster.move(after=0.5)
-    with pytest.raises(NoBrokerAvailableError, match="strategy=none"):
-        admin.describe_cluster(timeout=15)
 
 
 @pytest.mark.parametrize("recycled", [False, True])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import leader_of, make
 
-from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
@@ -22,14 +22,11 @@ from odradek.simulation.brokers.partition_log import StoredBatch
 pytestmark = pytest.mark.simulation
 
 
-def make(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=2)
+def limited(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world, cluster, producer = make(seed, partitions=2, **config)
     for partition in cluster.topics["t"].partitions:
         partition.log.max_message_bytes = limit
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
+    return world, cluster, producer
 
 
 def text(n: int, size: int, rng: random.Random) -> bytes:
@@ -38,7 +35,7 @@ def text(n: int, size: int, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd", "snappy"])
 def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> None:
-    _, cluster, producer = make(
+    _, cluster, producer = limited(
         1, 2000, **{"compression.type": compression, "linger.ms": 50, "batch.size": 16384}
     )
     rng = random.Random(7)
@@ -58,11 +55,10 @@ def test_each_future_of_a_split_batch_has_its_own_offset(compression: str) -> No
     assert producer._engine.events.counts["split"] > 0
     assert producer._engine.sender.identity.bumps == 0
     assert producer._engine.accumulator.used == 0
-    producer.close()
 
 
 def test_it_is_learned_and_does_not_split_for_ever() -> None:
-    world, cluster, producer = make(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
+    world, cluster, producer = limited(2, 3000, **{"linger.ms": 5, "batch.size": 32768})
     splits = []
     producer.listen(lambda event: splits.append(event.at) if event.kind == "split" else None)
     for n in range(3000):
@@ -83,11 +79,10 @@ def test_it_is_learned_and_does_not_split_for_ever() -> None:
         producer.send("t", b"x" * 90, partition=0)
     producer.flush(timeout=60)
     assert len(cluster.topics["t"].partitions[0].log.batches) == before + 1
-    producer.close()
 
 
 def test_a_record_that_is_too_large_alone_names_the_topics_limit() -> None:
-    _, cluster, producer = make(3, 1000, **{"linger.ms": 5})
+    _, cluster, producer = limited(3, 1000, **{"linger.ms": 5})
     small = [producer.send("t", b"%d" % n, partition=0) for n in range(5)]
     large = producer.send("t", b"x" * 5000, partition=0)
     more = [producer.send("t", b"%d" % n, partition=0) for n in range(5, 10)]
@@ -95,11 +90,10 @@ def test_a_record_that_is_too_large_alone_names_the_topics_limit() -> None:
         large.result(timeout=60)
     assert [f.result(timeout=60).offset for f in [*small, *more]] == list(range(10))
     assert [row[4] for row in cluster.records("t", 0)] == [b"%d" % n for n in range(10)]
-    producer.close()
 
 
 def test_rows_of_arrow_data_are_counted_through_a_split() -> None:
-    _, cluster, producer = make(4, 4000, **{"batch.size": 65536})
+    _, cluster, producer = limited(4, 4000, **{"batch.size": 65536})
     data = pa.table(
         {
             "value": [b"%d" % n + b"y" * 50 for n in range(4000)],
@@ -113,11 +107,10 @@ def test_rows_of_arrow_data_are_counted_through_a_split() -> None:
     for p in range(2):
         got = [row[4] for row in cluster.records("t", p)]
         assert got == [b"%d" % n + b"y" * 50 for n in range(p, 4000, 2)]
-    producer.close()
 
 
 def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
-    _, _, producer = make(5, 1500, **{"linger.ms": 20})
+    _, _, producer = limited(5, 1500, **{"linger.ms": 20})
     told: list[int] = []
 
     def note(error: BaseException | None, place: RecordMetadata) -> None:
@@ -127,14 +120,13 @@ def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
         producer.send("t", b"%d" % n + b"z" * 50, partition=0, on_delivery=note)
     producer.flush(timeout=60)
     assert told == list(range(100))
-    producer.close()
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_splitting_while_leaders_die_and_answers_are_lost(seed: int) -> None:
     rng = random.Random(seed)
     limit = rng.choice((600, 2000, 9000))
-    world, cluster, producer = make(
+    world, cluster, producer = limited(
         seed,
         limit,
         **{"linger.ms": 5, "batch.size": 16384, "request.timeout.ms": 2000, "retries": 1000},
@@ -158,7 +150,6 @@ def test_splitting_while_leaders_die_and_answers_are_lost(seed: int) -> None:
         assert [o for o in mine if o >= 0] == [i for i, o in enumerate(mine) if o >= 0]
     assert producer._engine.events.counts.get("split") or limit > 600
     assert producer._engine.accumulator.used == 0
-    producer.close()
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -166,10 +157,9 @@ def test_what_may_be_written_whole_is_not_written_again_in_parts(
     written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a batch is lost, and max.message.bytes lowered before it comes again."""
-    world, cluster, producer = make(7, 1 << 20, **{"linger.ms": 50, "request.timeout.ms": 1000})
+    world, cluster, producer = limited(7, 1 << 20, **{"linger.ms": 50, "request.timeout.ms": 1000})
     producer.send("t", b"first", partition=0).result(timeout=10)
-    log, leader = cluster.log("t", 0), cluster.leader("t", 0)
-    assert leader is not None
+    log, leader = cluster.log("t", 0), leader_of(cluster)
     append = log.append
 
     def lose_the_answer(*arguments: Any, **more: Any) -> StoredBatch:
@@ -196,21 +186,18 @@ def test_what_may_be_written_whole_is_not_written_again_in_parts(
     else:
         assert [future.result(timeout=0).offset for future in futures] == list(range(1, 41))
     assert producer._engine.accumulator.used == 0
-    producer.close()
 
 
 def test_parts_keep_the_delivery_timeout_of_their_batch() -> None:
-    world, cluster, producer = make(
+    world, cluster, producer = limited(
         6, 1500, **{"linger.ms": 5, "delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
     cluster.session_timeout = 1000.0
 
     def silence(event: Event) -> None:
         if event.kind == "split":
-            world.after(0.0, lambda: cluster.go_silent(leader.id))
+            world.after(0.0, lambda: cluster.go_silent(leader_of(cluster).id))
 
     producer.listen(silence)
     begin = world.now
@@ -218,4 +205,3 @@ def test_parts_keep_the_delivery_timeout_of_their_batch() -> None:
     with pytest.raises(KafkaTimeoutError):
         futures[-1].result(timeout=30)
     assert world.now - begin == pytest.approx(4.0, abs=0.1)
-    producer.close()

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import make
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
 from odradek.network.flow import START, Signal, Wait
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
-from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
 
 
-def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=1)
-    cluster = SimulatedCluster(world, brokers=1)
-    cluster.create_topic("t", partitions=2)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
+one_broker = partial(make, 1, brokers=1, partitions=2)
 
 
 def test_each_record_is_told_in_order_without_anybody_polling() -> None:
-    world, _, producer = make()
+    world, _, producer = one_broker()
     told: list[tuple[BaseException | None, RecordMetadata]] = []
     for n in range(10):
         producer.send(
@@ -41,11 +35,12 @@ def test_each_record_is_told_in_order_without_anybody_polling() -> None:
     assert not told
     world.advance(1.0)
     assert told == [(None, RecordMetadata("t", 1, n, n)) for n in range(10)]
-    producer.close()
 
 
 def test_an_error_comes_with_the_partition_and_no_offset() -> None:
-    world, cluster, producer = make(**{"delivery.timeout.ms": 1000, "request.timeout.ms": 500})
+    world, cluster, producer = one_broker(
+        **{"delivery.timeout.ms": 1000, "request.timeout.ms": 500}
+    )
     producer.partitions_for("t", timeout=5)
     cluster.go_silent(next(iter(cluster.brokers)))
     told: list[tuple[BaseException | None, RecordMetadata]] = []
@@ -57,11 +52,10 @@ def test_an_error_comes_with_the_partition_and_no_offset() -> None:
     assert isinstance(error, KafkaTimeoutError)
     assert error is future.exception(timeout=0)
     assert place == RecordMetadata("t", 1, -1, 7)
-    producer.close(timeout=1)
 
 
 def test_what_send_itself_raises_is_not_told() -> None:
-    _, _, producer = make()
+    _, _, producer = one_broker()
     told: list[object] = []
     with pytest.raises(RecordTooLargeError):
         producer.send("t", b"x" * (1 << 21), on_delivery=lambda e, m: told.append((e, m)))
@@ -72,7 +66,7 @@ def test_what_send_itself_raises_is_not_told() -> None:
 def test_what_a_callback_raises_is_logged_and_has_no_other_effect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    _, _, producer = make()
+    _, _, producer = one_broker()
 
     def fail(*_: object) -> None:
         raise RuntimeError("a callback's own fault")
@@ -88,21 +82,19 @@ def test_what_a_callback_raises_is_logged_and_has_no_other_effect(
     assert producer.send("t", b"4").result(timeout=5).offset >= 0  # it goes on
     assert first.result().offset >= 0
     assert rows.result()[0].records == 1
-    producer.close()
 
 
 def test_a_callback_that_comes_late_is_called_at_once() -> None:
-    _, _, producer = make()
+    _, _, producer = one_broker()
     future = producer.send("t", b"1")
     future.result(timeout=5)
     told: list[RecordFuture | ArrowFuture] = []
     future.add_done_callback(told.append)
     assert told == [future]
-    producer.close()
 
 
 def test_a_callback_may_send_again() -> None:
-    world, cluster, producer = make()
+    world, cluster, producer = one_broker()
     producer.partitions_for("t", timeout=5)
 
     def again(error: BaseException | None, place: RecordMetadata) -> None:
@@ -112,11 +104,10 @@ def test_a_callback_may_send_again() -> None:
     producer.send("t", b"first", partition=0, on_delivery=again)
     world.advance(2.0)
     assert len(cluster.records("t", 0)) == 5
-    producer.close()
 
 
 def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
-    _, cluster, producer = make()
+    _, cluster, producer = one_broker()
     assert producer.flush() == 0
     for n in range(5):
         producer.send("t", b"%d" % n, partition=0)
@@ -134,7 +125,6 @@ def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
     assert caught.value.remaining == 7
     cluster.heal()
     assert producer.flush(60) == 0
-    producer.close()
 
 
 def never() -> Any:

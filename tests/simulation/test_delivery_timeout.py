@@ -9,9 +9,8 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import make
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.common.errors import BufferExhaustedError, KafkaTimeoutError
 from odradek.runtime.hosts.record_future import RecordFuture
@@ -24,15 +23,10 @@ PARTITIONS = 4
 Trouble = Callable[[SimulatedCluster, int], None]
 
 
-def leaderless(cluster: SimulatedCluster, i: int) -> None:
-    """Metadata can be had, a leader not."""
-    cluster.crash(i)
-
-
 TROUBLES: dict[str, Trouble] = {
     "in flight to a silent broker": lambda cluster, i: cluster.go_silent(i),
     "in flight to a paused broker": lambda cluster, i: cluster.pause(i),
-    "no leader": leaderless,
+    "no leader": lambda cluster, i: cluster.crash(i),
     "retrying": lambda cluster, i: cluster.accept_then_reset(i),
     "packets vanish": lambda cluster, i: cluster.blackhole(i),
     "closed at once": lambda cluster, i: cluster.ready_then_close(i),
@@ -48,15 +42,12 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
     ended: Counter[str] = Counter()
     wrong: list[str] = []
     for seed in range(4):
-        world = World(seed=seed)
-        cluster = SimulatedCluster(world, brokers=3)
-        cluster.create_topic("t", partitions=PARTITIONS, replication_factor=1)
         delivery = rng.choice((0.7, 2.0, 6.0))
-        producer = on_host(
-            world.host("producer"),
-            Producer,
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
+        world, cluster, producer = make(
+            seed,
+            partitions=PARTITIONS,
+            replicas=1,
+            **{
                 "delivery.timeout.ms": int(1000 * delivery),
                 "request.timeout.ms": int(1000 * delivery * rng.choice((0.2, 0.5))),
                 "linger.ms": rng.choice((0, 5, 300)),
@@ -109,14 +100,11 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
 
 def test_a_batch_that_lingers_nearly_as_long() -> None:
     """Lingering counts; a linger time without room for one request is refused as in Java."""
-    world = World(seed=1)
-    cluster = SimulatedCluster(world, brokers=1)
-    cluster.create_topic("t", partitions=1)
-    producer = on_host(
-        world.host("producer"),
-        Producer,
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
+    world, cluster, producer = make(
+        1,
+        brokers=1,
+        partitions=1,
+        **{
             "linger.ms": 2900,
             "delivery.timeout.ms": 3000,
             "request.timeout.ms": 100,
@@ -137,14 +125,11 @@ def test_a_batch_that_lingers_nearly_as_long() -> None:
 
 def test_rows_that_wait_for_memory_are_counted_from_their_batch_on() -> None:
     """What a blocked `send_arrow` has in batches ends in time though its caller goes on waiting."""
-    world = World(seed=2)
-    cluster = SimulatedCluster(world, brokers=1)
-    cluster.create_topic("t", partitions=2)
-    producer = on_host(
-        world.host("producer"),
-        Producer,
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
+    world, cluster, producer = make(
+        2,
+        brokers=1,
+        partitions=2,
+        **{
             "buffer.memory": 20000,
             "max.request.size": 10000,
             "delivery.timeout.ms": 2000,

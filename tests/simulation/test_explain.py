@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
@@ -49,8 +50,7 @@ def test_all_is_well(admin: Any, cluster: SimulatedCluster) -> None:
 
 
 def test_refused(admin: Any, world: World, cluster: SimulatedCluster) -> None:
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     picture = during(admin, world, 3.0, 5.0)
     assert picture.diagnosis.startswith("No broker has answered for ")
     assert "nothing listens there" in picture.diagnosis
@@ -118,8 +118,7 @@ def test_while_dials_hang_the_next_attempt_is_not_the_next_rebootstrap(
 
 
 def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
-    for i in cluster.brokers:
-        cluster.go_silent(i)
+    every_broker(cluster, "go_silent")
     picture = during(admin, world, 9.0, 10.0)
     assert "says nothing" in picture.diagnosis
     assert any(a.silent and a.state == "ready" for a in picture.addresses)
@@ -127,8 +126,7 @@ def test_silent(admin: Any, world: World, cluster: SimulatedCluster) -> None:
 
 
 def test_ready_then_close(admin: Any, world: World, cluster: SimulatedCluster) -> None:
-    for i in cluster.brokers:
-        cluster.ready_then_close(i)
+    every_broker(cluster, "ready_then_close")
     picture = during(admin, world, 4.0, 5.0)
     assert "No broker has answered" in picture.diagnosis
     assert "ends the connection at the first question" in picture.diagnosis
@@ -186,16 +184,14 @@ def test_a_producers_records_wait(
     producer = simulated_client("producer")
     producer.send("t", b"first", partition=0).result(timeout=5.0)
     assert producer.explain().waiting == ()
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     for n in range(5):
         producer.send("t", b"more", partition=n % 2)
     world.advance(10.0)
     ((what, left),) = producer.explain().waiting
     assert what == "acknowledgement of 5 records for 2 partitions (the oldest)"
     assert left == pytest.approx(110.0, abs=0.1)
-    for i in cluster.brokers:
-        cluster.restart(i)
+    every_broker(cluster, "restart")
     producer.flush(timeout=10.0)
     assert producer.explain().waiting == ()
 
@@ -270,6 +266,7 @@ def test_the_result_of_a_rebootstrap(admin: Any, world: World, cluster: Simulate
     assert rebootstrap.seconds is not None
     assert 2.5 < rebootstrap.seconds < 6.0
     assert "took" in str(admin.explain())
+    assert not world.hot_loops
 
 
 def test_where_a_transaction_stands(world: World, cluster: SimulatedCluster) -> None:
@@ -290,8 +287,7 @@ def test_where_a_transaction_stands(world: World, cluster: SimulatedCluster) -> 
     assert picture.producer_id >= 0
     producer.send("t", b"x")
     producer.flush(5.0)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     with pytest.raises(KafkaError):
         producer.commit_transaction(timeout=2)
     text = str(producer.explain().transaction)

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.clients.producer import partition_queues
+from odradek.clients.producer import partition_queue
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -72,14 +72,13 @@ def test_a_partition_that_rested_goes_on_with_its_sequences() -> None:
         assert not producer._engine.sender.queues
     headers = [batch.header for batch in cluster.log("t0", 0).batches]
     assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, n) for n in range(5)]
-    producer.close()
 
 
 def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Their sequences can't be begun again under the epoch they had: a leader would refuse."""
-    monkeypatch.setattr(partition_queues, "MOST_RESTING", 20)
+    monkeypatch.setattr(partition_queue, "MOST_RESTING", 20)
     _, cluster, producer = make(1, 100)
     for _ in range(3):
         for partition in range(100):
@@ -96,4 +95,3 @@ def test_very_many_that_rest_are_forgotten_behind_a_new_epoch(
         for before, after in pairwise(headers):
             same = before.producer_epoch == after.producer_epoch
             assert after.base_sequence == (before.base_sequence + 1 if same else 0)
-    producer.close()

@@ -6,14 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import make
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.common.config import PARTITIONERS
 from odradek.common.errors import PartitionerError
 from odradek.record import partition_for_key
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 
 pytestmark = pytest.mark.simulation
 
@@ -23,14 +22,6 @@ KEYS = [None if n % 8 == 3 else b"" if n % 8 == 5 else b"key %d" % n for n in ra
 
 def by_value(topic: str, _: bytes | None, value: bytes | None, count: int) -> int:
     return (len(topic) + int(value or b"")) % count
-
-
-def make(seed: int, **config: Any) -> tuple[SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=PARTITIONS)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def places(cluster: SimulatedCluster) -> dict[int, int]:
@@ -48,7 +39,9 @@ def places(cluster: SimulatedCluster) -> dict[int, int]:
 )
 def test_each_record_is_where_the_partitioner_says(partitioner: Any, arrow: bool) -> None:
     """And where it says nothing, the sticky partitioner moves on with each batch."""
-    cluster, producer = make(5, partitioner=partitioner, batch_size=100, linger_ms=100)
+    _, cluster, producer = make(
+        5, partitions=PARTITIONS, partitioner=partitioner, batch_size=100, linger_ms=100
+    )
     values = [b"%020d" % n for n in range(len(KEYS))]
     given = [4 if n % 9 == 0 else None for n in range(len(KEYS))]
     if arrow:
@@ -80,7 +73,7 @@ def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -
         number = int(value or b"")
         return 10 // number if number < 3 else number
 
-    cluster, producer = make(6, partitioner=by_number)
+    _, cluster, producer = make(6, partitions=PARTITIONS, partitioner=by_number)
     producer.send("t", b"4")
     with pytest.raises(PartitionerError, match="by_number raised ZeroDivisionError") as failed:
         producer.send("t", b"0")
@@ -93,7 +86,7 @@ def test_a_record_that_a_function_cannot_place_is_not_written_and_others_are() -
 
 
 def test_of_a_piece_of_arrow_data_with_such_a_row_nothing_is_written() -> None:
-    cluster, producer = make(7, partitioner=by_value_below_four)
+    _, cluster, producer = make(7, partitions=PARTITIONS, partitioner=by_value_below_four)
     table = pa.concat_tables([pa.table({"value": [b"0", b"1"]}), pa.table({"value": [b"3", b"9"]})])
     with pytest.raises(
         PartitionerError, match="row 3: .* gave 9 for a record of topic t"

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from typing import Any
-
 import pytest
+from tests.simulation.produce_script import PARTITIONS, every_broker, leader_of, make, values
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.common.errors import (
     BufferExhaustedError,
     ClientClosedError,
     ClusterIdMismatchError,
-    KafkaError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
     RecordTooLargeError,
@@ -23,27 +17,10 @@ from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import partition_for_key
-from odradek.runtime.hosts.record_future import RecordFuture
-from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.trace import Trace
 
 pytestmark = pytest.mark.simulation
-
-PARTITIONS = 3
-SCHEDULES = 120
-
-
-def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=PARTITIONS)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
-
-
-def values(cluster: SimulatedCluster, partition: int) -> list[int]:
-    return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
 
 
 def test_a_record_comes_back_with_its_place() -> None:
@@ -93,22 +70,18 @@ def test_the_whole_cluster_moves_and_nothing_is_lost_or_doubled() -> None:
 def test_a_lost_answer_is_no_second_record() -> None:
     world, cluster, producer = make(4, **{"request.timeout.ms": 1000, "linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
-    index = leader.id
+    index = leader_of(cluster).id
     cluster.go_silent(index)  # takes requests in, answers nothing
     future = producer.send("t", b"1", partition=0)
     world.after(3.0, lambda: cluster.repair(index))
     assert future.result(timeout=60).offset == 1
     assert values(cluster, 0) == [0, 1]
-    producer.close()
 
 
 def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     world, cluster, producer = make(5, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     world.advance(1)
     begin = world.now
     future = producer.send("t", b"1", partition=0)
@@ -119,18 +92,6 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     known = {str(b.address) for b in cluster.brokers.values()}
     assert known | {cluster.bootstrap_servers} <= addresses
     assert all("refused" in a.error for a in caught.value.attempts)
-
-
-def test_a_flush_with_every_broker_dead_ends_in_time() -> None:
-    world, cluster, producer = make(6)
-    producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
-    producer.send("t", b"1")
-    begin = world.now
-    with pytest.raises(KafkaTimeoutError, match="acknowledgement of 1 records"):
-        producer.flush(timeout=2.5)
-    assert 2.5 <= world.now - begin <= 2.6
 
 
 def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
@@ -197,13 +158,10 @@ def test_a_foreign_cluster_gets_no_record() -> None:
         producer.send("t", b"2", partition=0)
     assert [foreign.records("t", p) for p in range(PARTITIONS)] == [[], [], []]
     world.advance(30)
-    producer.close()
 
 
 def test_without_rebootstrap_a_move_is_the_end_and_the_error_says_why() -> None:
-    _, cluster, producer = make(
-        9, **{"metadata.recovery.strategy": "none", "delivery.timeout.ms": 40000}
-    )
+    _, cluster, producer = make(9, metadata_recovery_strategy="none", delivery_timeout_ms=40000)
     producer.send("t", b"0").result(timeout=5)
     cluster.move(after=1.0)
     future = producer.send("t", b"1")
@@ -234,15 +192,13 @@ def test_a_full_buffer_blocks_and_then_raises() -> None:
         10, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     begin = world.now
     with pytest.raises(BufferExhaustedError, match="buffer.memory"):
         for _ in range(30):
             producer.send("t", bytes(1000), partition=0)
     assert 3.0 <= world.now - begin <= 3.1
-    for i in cluster.brokers:
-        cluster.restart(i)
+    every_broker(cluster, "restart")
     producer.flush(timeout=60)
     assert producer._engine.accumulator.used == 0
 
@@ -256,8 +212,7 @@ def test_a_record_that_is_too_large_is_refused_at_once() -> None:
 def test_close_ends_every_future_once() -> None:
     _, cluster, producer = make(12)
     producer.send("t", b"0").result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     futures = [producer.send("t", b"1") for _ in range(5)]
     with pytest.raises(KafkaTimeoutError):
         producer.close(timeout=1.0)
@@ -267,106 +222,6 @@ def test_close_ends_every_future_once() -> None:
         producer.send("t", b"2")
 
 
-def test_the_same_seed_leaves_the_same_trace() -> None:
-    def run() -> list[str]:
-        schedule = Schedule(17)
-        schedule.run()
-        return schedule.world.hosts["producer"].trace.lines()
-
-    first, second = run(), run()
-    assert first == second
-    assert len(first) > 100
-
-
-class Schedule:
-    """A random schedule of faults from a seed, and the checks that hold under any of them."""
-
-    VERBS = (
-        "crash", "pause", "blackhole", "accept_then_reset", "ready_then_close", "go_silent",
-        "move_leader", "move", "nothing", "nothing",
-    )  # fmt: skip
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.world, self.cluster, self.producer = make(
-            seed,
-            **{
-                "delivery.timeout.ms": self.rng.choice([4000, 20000, 120000]),
-                "request.timeout.ms": self.rng.choice([1500, 3000]),
-                "linger.ms": self.rng.choice([0, 5, 50]),
-                "batch.size": self.rng.choice([200, 2000, 100000]),
-            },
-        )
-        self.ids = sorted(self.cluster.brokers)
-        self.sent: list[tuple[int, RecordFuture]] = []
-
-    def run(self) -> None:
-        for _ in range(40):
-            self.fault(self.rng.choice(self.VERBS), self.rng.choice(self.ids))
-            for _ in range(self.rng.randrange(30)):
-                n = len(self.sent)
-                try:
-                    future = self.producer.send("t", b"%d" % n, partition=n % PARTITIONS)
-                except KafkaTimeoutError:
-                    continue
-                self.sent.append((n, future))
-                self.world.advance(self.rng.uniform(0, 0.05))
-            self.world.advance(self.rng.uniform(0, 1))
-        for i in self.cluster.brokers:
-            self.cluster.repair(i)
-        self.world.advance(150)
-
-    def fault(self, verb: str, i: int) -> None:
-        cluster, rng = self.cluster, self.rng
-        if verb == "move_leader":
-            if len(cluster._candidates()) > 1:
-                cluster.move_leader("t", rng.randrange(PARTITIONS))
-        elif verb == "move":
-            cluster.move(after=rng.uniform(0.5, 3))
-        elif verb == "crash":
-            cluster.crash(i)
-            cluster.restart(i, after=rng.uniform(0.1, 3))
-        elif verb != "nothing":
-            getattr(cluster, verb)(i)
-            self.world.after(rng.uniform(0.1, 4), lambda: cluster.repair(i))
-
-    def check(self) -> None:
-        acknowledged: dict[int, int] = {}
-        for n, future in self.sent:
-            assert future.done(), f"record {n} has no outcome"
-            error = future.exception(timeout=0)
-            if error is None:
-                acknowledged[n] = future.result(timeout=0).offset
-            else:
-                assert isinstance(error, KafkaError)
-        for partition in range(PARTITIONS):
-            written = values(self.cluster, partition)
-            doubled = [n for n, count in Counter(written).items() if count > 1]
-            assert not doubled, f"written twice: {doubled}"
-            assert written == sorted(written), "out of order"
-            place = {n: offset for offset, n in enumerate(written)}
-            mine = {n: o for n, o in acknowledged.items() if n % PARTITIONS == partition}
-            lost = [n for n in mine if n not in place]
-            assert not lost, f"acknowledged, but not there: {lost}"
-            wrong = {n: o for n, o in mine.items() if o not in (-1, place[n])}
-            assert not wrong, f"acknowledged with another offset: {wrong}"
-        assert self.producer._engine.accumulator.used == 0
-
-
-@pytest.mark.parametrize("part", range(4))
-def test_random_faults_lose_double_and_reorder_nothing(part: int) -> None:
-    """Fails when broken on purpose: a retry with a new sequence, an epoch bumped at once."""
-    quarter = SCHEDULES // 4
-    for seed in range(part * quarter, (part + 1) * quarter):
-        schedule = Schedule(seed)
-        schedule.run()
-        try:
-            schedule.check()
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
-
-
 @pytest.mark.parametrize("doubtful", [False, True])
 def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_written(
     doubtful: bool,
@@ -374,9 +229,7 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     """An earlier attempt may have been written: another batch would be taken for its duplicate."""
     world, cluster, producer = make(41, **{"linger.ms": 0})
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
-    cluster.go_silent(leader.id)
+    cluster.go_silent(leader_of(cluster).id)
     future = producer.send("t", b"1", partition=0)
     world.advance(0.1)
     sender = producer._engine.sender
@@ -384,7 +237,7 @@ def test_the_sequence_of_a_refused_batch_is_used_again_only_if_it_cannot_be_writ
     (batch,) = queue.in_flight
     batch.doubtful = doubtful
     refusal = PartitionProduceResponse(index=0, error_code=TopicAuthorizationError.code or 0)
-    sender.settling.settle(batch, refusal, None, world.now)
+    sender.settling.settle(batch, refusal, None)
     error = future.exception(timeout=0)
     assert isinstance(error, TopicAuthorizationError)
     assert ("may have been written already" in str(error)) is doubtful
@@ -398,9 +251,7 @@ def test_a_leader_that_freezes_holds_nobody_up_for_the_request_timeout(verb: str
     """Once another one leads, that one is asked, long before `request.timeout.ms` (30 s)."""
     world, cluster, producer = make(3)
     producer.send("t", b"0", partition=0).result(timeout=10)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
-    getattr(cluster, verb)(leader.id)
+    getattr(cluster, verb)(leader_of(cluster).id)
     begin = world.now
     producer.send("t", b"1", partition=0).result(timeout=30)
     assert world.now - begin < cluster.session_timeout + 2.0
@@ -410,8 +261,7 @@ def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
     """The epoch is bumped once the fate of the one behind it is known, not at its deadline."""
     world, cluster, producer = make(42, **{"linger.ms": 0, "batch.size": 100})
     producer.send("t", b"0", partition=0).result(timeout=5)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
+    leader = leader_of(cluster)
     cluster.go_silent(leader.id)
     futures = []
     for n in (1, 2):
@@ -432,9 +282,7 @@ def test_a_batch_that_lost_its_sequence_blocks_no_other() -> None:
 def test_nothing_goes_out_behind_a_first_batch_that_no_broker_has_taken() -> None:
     """A broker takes any sequence of a producer it doesn't know: order would be lost."""
     world, cluster, producer = make(43, **{"linger.ms": 0, "batch.size": 100})
-    leader = cluster.leader("t", 0)
-    assert leader is not None
-    cluster.move_leader("t", 1, to=leader.id)
+    cluster.move_leader("t", 1, to=leader_of(cluster).id)
     producer.send("t", b"warm", partition=1).result(timeout=5)
     world.change_link(latency=0.05)
     cluster.min_insync_replicas = 4  # the first batch is refused, those behind it wouldn't be

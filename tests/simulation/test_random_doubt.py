@@ -7,18 +7,21 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.produce_script import APPENDED, REFUSED, Arrival, ProduceScript
+from tests.simulation.produce_script import (
+    APPENDED,
+    PARTITIONS,
+    REFUSED,
+    Arrival,
+    ProduceScript,
+    make,
+)
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import RecordFuture
-from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
 
-PARTITIONS = 3
 SCHEDULES = 32
 AFTER = (7, 20, 6, 56, 3, -1)
 BEFORE = (19, 6, 3, 5, 2, 7, -1, 56)
@@ -29,25 +32,18 @@ class Doubt:
 
     def __init__(self, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.rng = rng = random.Random(seed)
-        self.world = World(seed=seed)
+        self.script = ProduceScript(self.rule).install(patch)
+        self.world, self.cluster, self.producer = make(
+            seed,
+            delivery_timeout_ms=rng.choice((3000, 8000, 60000)),
+            request_timeout_ms=rng.choice((500, 1500)),
+            retries=rng.choice((2, 2**31 - 1, 2**31 - 1)),
+            linger_ms=rng.choice((0, 5)),
+            batch_size=rng.choice((100, 400, 10000)),
+        )
         self.world.change_link(latency=rng.choice((0.0005, 0.02)))
-        self.cluster = SimulatedCluster(self.world, brokers=3)
-        self.cluster.create_topic("t", partitions=PARTITIONS)
         for partition in range(PARTITIONS):
             self.cluster.log("t", partition).compacted = rng.random() < 0.3
-        self.script = ProduceScript(self.rule).install(patch)
-        self.producer = on_host(
-            self.world.host("producer"),
-            Producer,
-            {
-                "bootstrap.servers": self.cluster.bootstrap_servers,
-                "delivery.timeout.ms": rng.choice((3000, 8000, 60000)),
-                "request.timeout.ms": rng.choice((500, 1500)),
-                "retries": rng.choice((2, 2**31 - 1, 2**31 - 1)),
-                "linger.ms": rng.choice((0, 5)),
-                "batch.size": rng.choice((100, 400, 10000)),
-            },
-        )
         self.trouble = rng.choice((0.05, 0.3, 0.6))
         self.quiet = False
         self.sent: list[tuple[int, int, RecordFuture]] = []

@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from tests.simulation.produce_script import make, numbers, value
+from tests.simulation.produce_script import Scripted, leader_of, numbers, value
 
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.kafka_errors import (
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.simulation
 @pytest.mark.parametrize("bad", [{0}, {3, 4}, {1, 5, 9}, {9}, set(range(10))])
 @pytest.mark.parametrize("behind", [0, 3])
 def test_refused_records_fail_and_their_neighbours_are_written(
-    bad: set[int], behind: int, monkeypatch: pytest.MonkeyPatch
+    bad: set[int], behind: int, scripted: Scripted
 ) -> None:
-    world, cluster, producer, _ = make(14, monkeypatch, **{"batch.size": 10_000})
+    world, cluster, producer, _ = scripted(14, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     producer.send("t", b"000", b"k", partition=0).result(timeout=5)
     world.change_link(latency=0.05)
@@ -59,14 +59,11 @@ def test_refused_records_fail_and_their_neighbours_are_written(
     )
     assert sorted(told) == list(range(10))
     assert producer._engine.accumulator.used == 0
-    producer.close()
 
 
-def test_the_error_of_many_records_has_the_traceback_of_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_error_of_many_records_has_the_traceback_of_each(scripted: Scripted) -> None:
     """They share an error: what one `result()` has added to its traceback isn't kept for all."""
-    _, cluster, producer, _ = make(16, monkeypatch, **{"batch.size": 10_000})
+    _, cluster, producer, _ = scripted(16, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(5)]
     producer.flush(timeout=20)
@@ -76,11 +73,10 @@ def test_the_error_of_many_records_has_the_traceback_of_each(
             future.result(timeout=0)
         lengths.append(len(caught.traceback))
     assert lengths == lengths[:1] * 5
-    producer.close()
 
 
-def test_refused_rows_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, cluster, producer, _ = make(15, monkeypatch, **{"batch.size": 10_000})
+def test_refused_rows_are_told_one_by_one(scripted: Scripted) -> None:
+    _, cluster, producer, _ = scripted(15, **{"batch.size": 10_000})
     cluster.log("t", 0).compacted = True
     bad = {0, 17, 18, 50, 99}
     table = pa.table(
@@ -99,14 +95,11 @@ def test_refused_rows_are_told_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert numbers(cluster, 0) == [n for n in range(0, 100, 2) if n not in bad]
     assert numbers(cluster, 1) == list(range(1, 100, 2))
     assert sum(r.records for r in future.acknowledged()) == 100 - len(marked)
-    producer.close()
 
 
-def test_each_refused_record_has_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, cluster, producer, _ = make(16, monkeypatch, **{"batch.size": 10_000})
-    leader = cluster.leader("t", 0)
-    assert leader is not None
-    cluster.go_silent(leader.id)
+def test_each_refused_record_has_its_own_error(scripted: Scripted) -> None:
+    world, cluster, producer, _ = scripted(16, **{"batch.size": 10_000})
+    cluster.go_silent(leader_of(cluster).id)
     futures = [producer.send("t", b"%03d" % n, partition=0) for n in range(4)]
     world.advance(0.01)
     sender = producer._engine.sender
@@ -114,7 +107,7 @@ def test_each_refused_record_has_its_own_error(monkeypatch: pytest.MonkeyPatch) 
     answer = PartitionProduceResponse(
         0, 32, -1, record_errors=[Said(1, "too old"), Said(2, None)], error_message="some"
     )
-    sender.settling.settle(batch, answer, None, world.now)
+    sender.settling.settle(batch, answer, None)
     first, second = (futures[n].exception(timeout=0) for n in (1, 2))
     assert isinstance(first, InvalidTimestampError)
     assert "too old" in str(first)
@@ -127,9 +120,9 @@ def test_each_refused_record_has_its_own_error(monkeypatch: pytest.MonkeyPatch) 
 # What errors tell (R-RT-2)
 
 
-def test_a_delivery_timeout_lists_the_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, cluster, producer, _ = make(
-        17, monkeypatch, **{"delivery.timeout.ms": 6000, "request.timeout.ms": 1000}
+def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:
+    world, cluster, producer, _ = scripted(
+        17, **{"delivery.timeout.ms": 6000, "request.timeout.ms": 1000}
     )
     cluster.min_insync_replicas = 4
     future = producer.send("t", value(0), partition=0)
@@ -142,19 +135,16 @@ def test_a_delivery_timeout_lists_the_refusals(monkeypatch: pytest.MonkeyPatch) 
         future.result(timeout=0.5)
     error = future.exception(timeout=10)
     assert isinstance(error, KafkaTimeoutError)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
     (found,) = [a for a in error.attempts if "NOT_ENOUGH_REPLICAS" in a.error]
-    assert found.address == leader.address
+    assert found.address == leader_of(cluster).address
     assert "t-0" in found.what
     assert world.now - found.at < 2.0
     assert isinstance(error.__cause__, NotEnoughReplicasError)
-    producer.close()
 
 
-def test_a_deleted_topic_is_named_by_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, cluster, producer, _ = make(
-        18, monkeypatch, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
+def test_a_deleted_topic_is_named_by_the_timeout(scripted: Scripted) -> None:
+    world, cluster, producer, _ = scripted(
+        18, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
     )
     cluster.delete_topic("t")
     future = producer.send("t", value(0), partition=0)
@@ -164,4 +154,3 @@ def test_a_deleted_topic_is_named_by_the_timeout(monkeypatch: pytest.MonkeyPatch
     assert isinstance(error, KafkaTimeoutError)
     assert any("UNKNOWN_TOPIC" in a.error for a in error.attempts)
     assert type(error.__cause__).__name__.startswith("UnknownTopic")
-    producer.close()

@@ -9,26 +9,15 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.simulation.produce_script import PARTITIONS, leader_of, make
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer import row_errors
 from odradek.common.errors import KafkaError, RecordTooLargeError
 from odradek.common.types import TopicPartition
 from odradek.record import partition_for_key
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 
 pytestmark = pytest.mark.simulation
-
-PARTITIONS = 3
-
-
-def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=PARTITIONS, replication_factor=1)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
 
 
 def written(cluster: SimulatedCluster, partition: int) -> list[int]:
@@ -41,22 +30,22 @@ def failed_rows(column: pa.Array[Any] | None) -> list[int]:
 
 
 def test_all_well_gives_no_column() -> None:
-    _, _, producer = make(1)
+    _, _, producer = make(1, replicas=1)
     future = producer.send_arrow("t", pa.table({"value": [b"1", b"2"]}))
     assert future.errors(timeout=10) is None
     assert sum(r.records for r in future.acknowledged()) == 2
-    producer.close()
 
 
 def test_the_rows_of_a_dead_partition_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small windows and batches: what belongs to which must hold over their edges."""
     monkeypatch.setattr(row_errors, "WINDOW", 64)
     _, cluster, producer = make(
-        2, **{"batch.size": 700, "delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+        2,
+        replicas=1,
+        **{"batch.size": 700, "delivery.timeout.ms": 3000, "request.timeout.ms": 1000},
     )
     producer.partitions_for("t", timeout=5)
-    leader = cluster.leader("t", 1)
-    assert leader is not None
+    leader = leader_of(cluster, 1)
     cluster.crash(leader.id)  # the only replica
     dead = {p for p in range(PARTITIONS) if cluster.leader("t", p) in (leader, None)}
     rng = random.Random(3)
@@ -82,7 +71,6 @@ def test_the_rows_of_a_dead_partition_are_marked(monkeypatch: pytest.MonkeyPatch
     frame = polars.from_arrow(data.append_column("error", column))
     assert isinstance(frame, polars.DataFrame)
     assert frame["error"].null_count() == 900 - again.num_rows
-    producer.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -92,7 +80,7 @@ def test_a_row_that_its_topic_refuses_is_the_only_one(
     """Its batch is split until it stands alone; the others are written, keyed or not."""
     monkeypatch.setattr(row_errors, "WINDOW", 50)
     rng = random.Random(seed)
-    _, cluster, producer = make(seed, **{"batch.size": rng.choice((3000, 20000))})
+    _, cluster, producer = make(seed, replicas=1, **{"batch.size": rng.choice((3000, 20000))})
     for partition in cluster.topics["t"].partitions:
         partition.log.max_message_bytes = 1500
     large = set(rng.sample(range(600), 5))
@@ -110,15 +98,13 @@ def test_a_row_that_its_topic_refuses_is_the_only_one(
         rows = cluster.records("t", found.partition.partition)
         assert found.partition == TopicPartition("t", found.partition.partition)
         assert found.last_offset < len(rows)
-    producer.close()
 
 
 def test_windows_are_let_go_with_their_batches() -> None:
-    _, _, producer = make(5, **{"batch.size": 5000})
+    _, _, producer = make(5, replicas=1, **{"batch.size": 5000})
     future = producer.send_arrow(
         "t", pa.table({"key": [b"%d" % n for n in range(3000)], "value": [b"v"] * 3000})
     )
     future.result(timeout=10)
     assert not future._delivery.row_errors._failed
     assert not future._delivery.row_errors.texts
-    producer.close()

@@ -11,9 +11,8 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import PARTITIONS, every_broker, make, values
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.record_accumulator import COLUMN_BATCH
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -27,24 +26,10 @@ from odradek.common.types import TopicPartition
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
-from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
 
-PARTITIONS = 3
-SCHEDULES = 48
-
-
-def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=PARTITIONS)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
-
-
-def values(cluster: SimulatedCluster, partition: int) -> list[int]:
-    return [int(bytes(row[4] or b"")) for row in cluster.records("t", partition)]
+SCHEDULES = 96
 
 
 def numbered(first: int, count: int, **more: Any) -> pa.RecordBatch:
@@ -176,15 +161,13 @@ def test_a_full_memory_blocks_and_then_raises() -> None:
         8, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
     )
     producer.send("t", b"0", partition=0).result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     begin = world.now
     with pytest.raises(BufferExhaustedError, match="buffer.memory") as caught:
         producer.send_arrow("t", numbered(1, 5000))
     assert 3.0 <= world.now - begin <= 3.1
     assert "rows are being sent" in caught.value.__notes__[0]
-    for i in cluster.brokers:
-        cluster.restart(i)
+    every_broker(cluster, "restart")
     producer.flush(timeout=60)
     assert producer._engine.accumulator.used == 0
 
@@ -192,8 +175,7 @@ def test_a_full_memory_blocks_and_then_raises() -> None:
 def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None:
     _, cluster, producer = make(9, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000})
     producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     future = producer.send_arrow("t", numbered(3, 30))
     called: list[ArrowFuture] = []
     future.add_done_callback(called.append)
@@ -208,8 +190,7 @@ def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None
 def test_close_ends_the_future() -> None:
     _, cluster, producer = make(10)
     producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     future = producer.send_arrow("t", numbered(3, 3))
     with pytest.raises(KafkaTimeoutError):
         producer.close(timeout=1.0)
@@ -279,8 +260,7 @@ class Schedule:
                 self.send()
                 self.world.advance(self.rng.uniform(0, 0.2))
             self.world.advance(self.rng.uniform(0, 1))
-        for i in self.cluster.brokers:
-            self.cluster.repair(i)
+        every_broker(self.cluster, "repair")
         self.world.advance(150)
 
     def send(self) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from tests.simulation.produce_script import every_broker, leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import (
     FatalTransactionError,
@@ -51,7 +50,6 @@ def test_an_abort_needs_no_partition_that_was_never_added(
     with producer.transaction():
         send(producer, range(3))
     assert scene.visible() == [0, 1, 2, 100, 101, 102]
-    producer.close()
 
 
 def test_partitions_are_added_again_until_their_topic_is_there() -> None:
@@ -59,8 +57,7 @@ def test_partitions_are_added_again_until_their_topic_is_there() -> None:
     scene.cluster.create_topic("new")
     producer = scene.producer()
     producer.partitions_for("new")
-    for i in scene.cluster.brokers:
-        scene.cluster.stale_metadata(i)
+    every_broker(scene.cluster, "stale_metadata")
     scene.cluster.delete_topic("new")
     scene.world.after(2.0, lambda: scene.cluster.create_topic("new"))
     scene.world.after(2.1, scene.cluster.heal)
@@ -68,7 +65,6 @@ def test_partitions_are_added_again_until_their_topic_is_there() -> None:
         producer.send("new", b"1", partition=0)
     assert 2.0 < scene.world.now < 10.0
     assert len(scene.cluster.records("new", 0)) == 1
-    producer.close()
 
 
 @PROTOCOLS
@@ -109,14 +105,9 @@ def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 3}, "g")
     producer.close()
-    servers = cluster.bootstrap_servers
-    with on_host(
-        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
-    ) as consumer:
-        found = consumer.committed([P0, P1])
-    assert found[P0] == OffsetAndMetadata(3)
-    if not commit:
-        assert found[P1] is None
+    newest, late = scene.committed(P0, P1)
+    assert newest == OffsetAndMetadata(3)
+    assert commit or late is None
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -135,7 +126,9 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
         scene.cluster.partition(hung, "producer")
     late = producer.send("t", b"1", partition=0)
     scene.world.advance(0.1)
+    begin = scene.world.now
     producer.abort_transaction()
+    assert scene.world.now - begin < 1.0  # KIP-890: it is fenced, so its fate needn't be awaited
     assert isinstance(late.exception(timeout=0), TransactionAbortedError)
     scene.cluster.move_leader("t", 0, to=coordinator)
     producer._engine.metadata.request("the leader changed")
@@ -151,7 +144,6 @@ def test_a_batch_of_an_aborted_transaction_holds_up_no_later_one(silent: bool) -
     scene.cluster.repair(hung)
     scene.world.advance(60.0)
     assert scene.visible() == [2] * 3 + [3] * 3 + [4] * 3
-    producer.close()
 
 
 def test_a_flush_does_not_wait_for_a_batch_that_no_row_came_into() -> None:
@@ -185,7 +177,6 @@ def test_nor_does_a_commit() -> None:
         producer._host.wake()
     producer.commit_transaction(timeout=1.0)
     assert scene.visible() == [0, 1, 2]
-    producer.close()
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -219,7 +210,6 @@ def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
             call()
     with pytest.raises(FatalTransactionError):
         producer.send("t", b"4")
-    producer.close()
 
 
 def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
@@ -230,8 +220,7 @@ def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
     partition = next(
         p for p in range(3) if (b := scene.cluster.leader("t", p)) and b.id != coordinator
     )
-    leader = scene.cluster.leader("t", partition)
-    assert leader is not None
+    leader = leader_of(scene.cluster, partition)
     producer.begin_transaction()
     producer.send("t", b"0", partition=partition).result(timeout=5)
     written: list[int] = []
@@ -250,4 +239,3 @@ def test_before_kip_890_an_abort_waits_for_what_was_sent() -> None:
     with producer.transaction():
         send(producer, range(2, 5))
     assert scene.visible() == [2, 3, 4]
-    producer.close()

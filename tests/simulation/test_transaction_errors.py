@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.api.base import on_host
@@ -123,8 +124,7 @@ def test_a_record_that_expires_makes_the_transaction_abortable_and_nothing_is_do
     before = producer._engine.sender.identity.current
     producer.begin_transaction()
     producer.send("t", b"0", partition=0).result(timeout=10)
-    leader = scene.cluster.leader("t", 0)
-    assert leader is not None
+    leader = leader_of(scene.cluster)
     scene.cluster.go_silent(leader.id)
     future = producer.send("t", b"1", partition=0)
     assert isinstance(future.exception(timeout=10), KafkaTimeoutError)

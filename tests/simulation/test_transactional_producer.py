@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import every_broker
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.common.errors import (
     ClientClosedError,
@@ -127,11 +126,7 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
     scene.cluster.observers.append(observe)
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 5}, "g")
-    servers = scene.cluster.bootstrap_servers
-    with on_host(
-        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
-    ) as consumer:
-        assert consumer.committed([P0]) == {P0: OffsetAndMetadata(5)}
+    assert scene.committed(P0) == [OffsetAndMetadata(5)]
     assert versions == [6 if known else 5]
     if known:
         disturbances.recreate_topic(scene.cluster, "t", 3)
@@ -139,7 +134,6 @@ def test_offsets_of_topics_whose_ids_are_known_go_by_id(known: bool) -> None:
         with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_ID"):
             producer.send_offsets_to_transaction({P0: 6}, "g", timeout=2.0)
         producer.abort_transaction()
-    producer.close()
 
 
 @PROTOCOLS
@@ -152,11 +146,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(version: int) 
         producer.send_offsets_to_transaction({P0: 99}, ConsumerGroupMetadata("g"))
         raise ZeroDivisionError
     producer.close()
-    servers = scene.cluster.bootstrap_servers
-    with on_host(
-        scene.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
-    ) as consumer:
-        assert consumer.committed([P0]) == {P0: OffsetAndMetadata(5, "five", 3)}
+    assert scene.committed(P0) == [OffsetAndMetadata(5, "five", 3)]
 
 
 @PROTOCOLS
@@ -230,27 +220,6 @@ def test_transactions_go_on_when_the_whole_cluster_moves(version: int) -> None:
         scene.world.advance(0.1)
     assert producer._engine.events.counts["rebootstrap"] == 1
     assert scene.visible() == list(range(40))
-
-
-def test_a_broker_that_is_gone_holds_up_no_abort() -> None:
-    """KIP-890: what is under way is fenced by the abort, so its fate needn't be awaited."""
-    scene = Scene(2)
-    producer = scene.producer(linger_ms=0)
-    broker = next(b for b in (1, 2, 3) if b != scene.coordinator())
-    scene.cluster.move_leader("t", 0, to=broker)
-    producer.begin_transaction()
-    producer.send("t", b"0", partition=0).result(timeout=10)
-    scene.cluster.go_silent(broker)
-    future = producer.send("t", b"1", partition=0)
-    scene.world.advance(0.1)
-    begin = scene.world.now
-    producer.abort_transaction()
-    assert scene.world.now - begin < 1.0
-    assert isinstance(future.exception(timeout=0), TransactionAbortedError)
-    scene.cluster.repair(broker)
-    with producer.transaction():
-        producer.send("t", b"2", partition=0)
-    assert scene.visible() == [2]
 
 
 @PROTOCOLS
@@ -330,14 +299,12 @@ def test_offsets_that_may_be_missing_are_not_left_out(version: int) -> None:
         producer.begin_transaction()
         send(producer, range(3))
         producer.flush()
-        for i in scene.cluster.brokers:
-            scene.cluster.pause(i)
+        every_broker(scene.cluster, "pause")
         with pytest.raises(KafkaTimeoutError):
             producer.send_offsets_to_transaction({P0: 7}, "g", timeout=1.0)
         with pytest.raises(IllegalStateError, match="call it again"):
             producer.commit_transaction(timeout=1.0)
-        for i in scene.cluster.brokers:
-            scene.cluster.resume(i)
+        every_broker(scene.cluster, "resume")
         producer.send_offsets_to_transaction({P0: 7}, "g")
         producer.commit_transaction()
     assert scene.visible() == [0, 1, 2]

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 from tests.simulation.produce_script import (
     APPENDED,
-    PARTITIONS,
     REFUSED,
     Arrival,
+    Scripted,
+    leader_of,
     make,
     numbers,
     value,
@@ -41,9 +42,9 @@ def asked(cluster: SimulatedCluster, what: str) -> int:
 
 @pytest.mark.parametrize("options", [{"acks": 1}, {"acks": "0"}, OFF, {"retries": 0}])
 def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
-    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], scripted: Scripted
 ) -> None:
-    world, cluster, producer, script = make(1, monkeypatch, **options)
+    world, cluster, producer, script = scripted(1, **options)
     with producer:
         futures = [producer.send("t", value(n), partition=0) for n in range(20)]
         producer.flush(10.0)
@@ -61,14 +62,10 @@ def test_batches_carry_no_number_and_nobody_is_asked_for_an_id(
 
 def test_acks_1_waits_for_no_replica_and_all_does() -> None:
     for acks, due in ((1, True), ("all", False)):
-        world = World(1)
-        cluster = SimulatedCluster(world, 3)
-        cluster.create_topic("t")
-        config = {"bootstrap.servers": cluster.bootstrap_servers, "acks": acks, "linger.ms": 0}
-        with on_host(world.host("producer"), Producer, config) as producer:
+        world, cluster, producer = make(1, partitions=1, acks=acks, linger_ms=0)
+        with producer:
             producer.send("t", b"x").result(10.0)
-            leader = cluster.leader("t", 0)
-            assert leader is not None
+            leader = leader_of(cluster)
             for broker in cluster.brokers.values():
                 if broker is not leader:
                     cluster.pause(broker.id)
@@ -78,10 +75,8 @@ def test_acks_1_waits_for_no_replica_and_all_does() -> None:
             producer.flush(60.0)
 
 
-def test_acks_0_is_done_once_it_is_written_whoever_reads_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, cluster, producer, _ = make(2, monkeypatch, brokers=1, acks=0)
+def test_acks_0_is_done_once_it_is_written_whoever_reads_it(scripted: Scripted) -> None:
+    world, cluster, producer, _ = scripted(2, brokers=1, acks=0)
     with producer:
         world.advance(2.0)
         cluster.go_silent(1)  # reads, and does nothing
@@ -93,13 +88,11 @@ def test_acks_0_is_done_once_it_is_written_whoever_reads_it(
 
 
 def test_acks_0_a_leader_that_leads_no_more_hangs_up_and_the_next_gets_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
+    scripted: Scripted,
 ) -> None:
-    world, cluster, producer, _ = make(3, monkeypatch, acks=0)
+    world, cluster, producer, _ = scripted(3, acks=0)
     with producer:
         world.advance(2.0)
-        leader = cluster.leader("t", 0)
-        assert leader is not None
         cluster.move_leader("t", 0)
         for n in range(50):
             producer.send("t", value(n), partition=0)
@@ -113,9 +106,9 @@ def test_acks_0_a_leader_that_leads_no_more_hangs_up_and_the_next_gets_the_rest(
 
 
 def test_acks_0_waits_for_a_leader_and_is_sent_again_until_it_is_written(
-    monkeypatch: pytest.MonkeyPatch,
+    scripted: Scripted,
 ) -> None:
-    world, cluster, producer, _ = make(4, monkeypatch, brokers=1, acks=0)
+    world, cluster, producer, _ = scripted(4, brokers=1, acks=0)
     with producer:
         world.advance(1.0)
         cluster.crash(1)
@@ -131,9 +124,9 @@ def test_acks_0_waits_for_a_leader_and_is_sent_again_until_it_is_written(
 
 @pytest.mark.parametrize(("options", "copies"), [({}, 1), (OFF, 2), ({"acks": 1}, 2)])
 def test_a_lost_answer_is_a_second_record_without_idempotence(
-    options: dict[str, Any], copies: int, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], copies: int, scripted: Scripted
 ) -> None:
-    _, cluster, producer, script = make(5, monkeypatch, **options)
+    _, cluster, producer, script = scripted(5, **options)
     told = iter([(APPENDED, errors.RequestTimedOutError.code)])
     script.rule = lambda a: next(told, None) if a.partition == 0 else None
     with producer:
@@ -142,12 +135,10 @@ def test_a_lost_answer_is_a_second_record_without_idempotence(
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_order_is_kept_with_one_request_in_flight(
-    in_flight: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_is_kept_with_one_request_in_flight(in_flight: int, scripted: Scripted) -> None:
     """Each third attempt is refused for want of replicas, which proves that it wasn't written."""
     options = {**OFF, "max.in.flight.requests.per.connection": in_flight}
-    _, cluster, producer, script = make(6, monkeypatch, **options)
+    _, cluster, producer, script = scripted(6, **options)
     seen = [0]
 
     def rule(_: Arrival) -> tuple[str, int] | None:
@@ -164,11 +155,9 @@ def test_order_is_kept_with_one_request_in_flight(
     assert (found == sorted(found)) is (in_flight == 1)
 
 
-def test_one_in_flight_keeps_order_also_while_leaders_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_in_flight_keeps_order_also_while_leaders_change(scripted: Scripted) -> None:
     options = {"acks": 1, "max.in.flight.requests.per.connection": 1}
-    world, cluster, producer, _ = make(7, monkeypatch, **options)
+    world, cluster, producer, _ = scripted(7, **options)
     with producer:
         for n in range(60):
             producer.send("t", value(n), partition=0)
@@ -180,13 +169,12 @@ def test_one_in_flight_keeps_order_also_while_leaders_change(
 
 
 def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
-    monkeypatch: pytest.MonkeyPatch,
+    scripted: Scripted,
 ) -> None:
     options = {**OFF, "max.in.flight.requests.per.connection": 1}
-    world, cluster, producer, script = make(12, monkeypatch, **options)
+    world, cluster, producer, script = scripted(12, **options)
     with producer:
-        former = cluster.leader("t", 0)
-        assert former is not None
+        former = leader_of(cluster)
         told = iter([(REFUSED, errors.NotEnoughReplicasError.code)])
         script.rule = lambda _: next(told, None)
         disturbances.slow_api(cluster, "Produce", 1.5, former.id)
@@ -202,9 +190,9 @@ def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
     assert numbers(cluster) == [0, 1]
 
 
-def test_more_than_five_requests_may_be_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_five_requests_may_be_in_flight(scripted: Scripted) -> None:
     options = {**OFF, "max.in.flight.requests.per.connection": 12}
-    world, cluster, producer, script = make(8, monkeypatch, brokers=1, **options)
+    world, cluster, producer, script = scripted(8, brokers=1, **options)
     with producer:
         cluster.pause(1)
         for n in range(30):
@@ -217,11 +205,9 @@ def test_more_than_five_requests_may_be_in_flight(monkeypatch: pytest.MonkeyPatc
     assert carried(script.arrivals) == {NONE}
 
 
-def test_what_a_broker_says_of_sequences_is_a_plain_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_broker_says_of_sequences_is_a_plain_error(scripted: Scripted) -> None:
     """Not "written already", and no other epoch: there is none."""
-    _, cluster, producer, script = make(9, monkeypatch, **OFF)
+    _, cluster, producer, script = scripted(9, **OFF)
     codes = [
         errors.OutOfOrderSequenceNumberError,
         errors.UnknownProducerIdError,
@@ -238,8 +224,8 @@ def test_what_a_broker_says_of_sequences_is_a_plain_error(
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_send_arrow_goes_the_same_way(acks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, cluster, producer, script = make(10, monkeypatch, acks=acks)
+def test_send_arrow_goes_the_same_way(acks: int, scripted: Scripted) -> None:
+    world, cluster, producer, script = scripted(10, acks=acks)
     table = pa.table({"value": [value(n) for n in range(10)], "partition": [0] * 10})
     with producer:
         ranges = producer.send_arrow("t", table).result(10.0)
@@ -250,8 +236,8 @@ def test_send_arrow_goes_the_same_way(acks: int, monkeypatch: pytest.MonkeyPatch
     assert carried(script.arrivals) == {NONE}
 
 
-def test_a_batch_too_large_for_its_topic_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, cluster, producer, script = make(11, monkeypatch, acks=1, **{"batch.size": 100_000})
+def test_a_batch_too_large_for_its_topic_goes_in_parts(scripted: Scripted) -> None:
+    _, cluster, producer, script = scripted(11, acks=1, **{"batch.size": 100_000})
     told = iter([(REFUSED, errors.MessageTooLargeError.code)])
     script.rule = lambda _: next(told, None)
     with producer:
@@ -266,16 +252,9 @@ def test_a_broker_that_reads_nothing_is_noticed_with_acks_0_too() -> None:
     """What can't be written waits as an answer does: suspect first, given up, sent again."""
     world = World(1)
     cluster = SimulatedCluster(world, 1)
-    cluster.create_topic("t", PARTITIONS)
-    host = world.host("producer")
-    producer = on_host(
-        host,
-        Producer,
-        bootstrap_servers=str(cluster.brokers[1].address),
-        acks=0,
-        linger_ms=0,
-        request_timeout_ms=3000,
-    )
+    cluster.create_topic("t")
+    options = {"bootstrap.servers": str(cluster.brokers[1].address), "request.timeout.ms": 3000}
+    producer = on_host(world.host("p"), Producer, options, acks=0, linger_ms=0)
     with producer:
         producer.send("t", b"x", partition=0).result(10.0)
         world.advance(2.0)

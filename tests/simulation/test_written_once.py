@@ -8,8 +8,8 @@ from tests.simulation.produce_script import (
     PARTITIONS,
     REFUSED,
     Arrival,
+    Scripted,
     either,
-    make,
     numbers,
     sequence,
     times,
@@ -29,14 +29,16 @@ from odradek.simulation.brokers.disturbances import slow_api
 
 pytestmark = pytest.mark.simulation
 
+SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
+
 
 @pytest.mark.parametrize("code", [7, 20, 6, 56, 3])
 @pytest.mark.parametrize("answers", [1, 2, 3])
 def test_appended_but_refused_while_newer_ones_are_acknowledged(
-    code: int, answers: int, monkeypatch: pytest.MonkeyPatch
+    code: int, answers: int, scripted: Scripted
 ) -> None:
     """The issue's first: its third try met OUT_OF_ORDER_SEQUENCE, and it was written again."""
-    world, cluster, producer, script = make(1, monkeypatch)
+    world, cluster, producer, script = scripted(1)
     script.rule = times(answers, APPENDED, code, sequence(1))
     futures = []
     for n in range(40):
@@ -46,14 +48,11 @@ def test_appended_but_refused_while_newer_ones_are_acknowledged(
     assert numbers(cluster) == list(range(40))
     assert [f.result(timeout=0).offset for f in futures] == list(range(1, 41))
     assert producer._engine.sender.identity.bumps == 0
-    producer.close()
 
 
-def test_none_goes_while_one_five_batches_older_is_in_doubt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_none_goes_while_one_five_batches_older_is_in_doubt(scripted: Scripted) -> None:
     """A broker remembers five batches of a producer, and so always knows the repetition."""
-    world, cluster, producer, script = make(2, monkeypatch)
+    world, cluster, producer, script = scripted(2)
     script.rule = times(6, APPENDED, 7, sequence(1))
     open_sequences: set[int] = set()
     for n in range(30):
@@ -66,13 +65,10 @@ def test_none_goes_while_one_five_batches_older_is_in_doubt(
     assert max(open_sequences) == 5  # 1 and four newer ones
     producer.flush(timeout=60)
     assert numbers(cluster) == list(range(30))
-    producer.close()
 
 
-def test_out_of_order_behind_an_acknowledged_one_is_success(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, cluster, producer, script = make(3, monkeypatch)
+def test_out_of_order_behind_an_acknowledged_one_is_success(scripted: Scripted) -> None:
+    world, cluster, producer, script = scripted(3)
     script.rule = times(1, APPENDED, 7, sequence(1))
     future = producer.send("t", value(0), partition=0)
     others = [producer.send("t", value(n), partition=0) for n in range(1, 4)]
@@ -84,14 +80,11 @@ def test_out_of_order_behind_an_acknowledged_one_is_success(
     assert [a.numbers for a in script.of(0)].count((0, 1)) == 2
     producer.send("t", value(4), partition=0).result(timeout=5)
     assert producer._engine.sender.identity.bumps == 0
-    producer.close()
 
 
-def test_out_of_order_waits_for_those_in_doubt_behind_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_out_of_order_waits_for_those_in_doubt_behind_it(scripted: Scripted) -> None:
     """None of them is acknowledged; the leader knows only the last, which proves the others."""
-    world, cluster, producer, script = make(4, monkeypatch)
+    world, cluster, producer, script = scripted(4)
     script.rule = either([times(1, APPENDED, 7, sequence(n)) for n in (1, 2, 3)])
     futures = [producer.send("t", value(n), partition=0) for n in range(3)]
     world.run_while(lambda: len(script.of(0)) < 4, 5)
@@ -100,14 +93,11 @@ def test_out_of_order_waits_for_those_in_doubt_behind_it(
     assert offsets == [-1, -1, 3]
     assert numbers(cluster) == [0, 1, 2]
     assert producer._engine.sender.identity.bumps == 0
-    producer.close()
 
 
-def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(scripted: Scripted) -> None:
     """A leader that lost the log knows nobody, and takes what follows a batch that it refused."""
-    _, cluster, producer, script = make(6, monkeypatch)
+    _, cluster, producer, script = scripted(6)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
     refuse = times(1, REFUSED, 6, sequence(6))
@@ -125,12 +115,11 @@ def test_what_is_in_doubt_in_a_log_that_was_cut_fails_as_such(
     assert taken.result(timeout=10).offset == 0
     assert producer.send("t", value(7), partition=0).result(timeout=10).offset == 1
     assert numbers(cluster) == [6, 7]
-    producer.close()
 
 
-def test_out_of_order_all_of_them_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_order_all_of_them_is_written_anew(scripted: Scripted) -> None:
     """The leader's log was cut: nothing of it is there, and it is written, once, in order."""
-    world, cluster, producer, script = make(5, monkeypatch)
+    world, cluster, producer, script = scripted(5)
     for n in range(5):
         producer.send("t", value(n), partition=0).result(timeout=5)
     script.rule = either([times(1, APPENDED, 20, sequence(n)) for n in (6, 7)])
@@ -141,16 +130,11 @@ def test_out_of_order_all_of_them_is_written_anew(monkeypatch: pytest.MonkeyPatc
         assert future.result(timeout=10).offset >= 4
     assert numbers(cluster) == [0, 1, 2, 5, 6]
     assert [a.numbers for a in script.of(0)][-2:] == [(1, 0), (1, 1)]
-    producer.close()
 
 
-def test_what_expired_in_doubt_comes_late_and_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_expired_in_doubt_comes_late_and_is_refused(scripted: Scripted) -> None:
     """The issue's second: reported as failed, sent again by the application, then it arrives."""
-    world, cluster, producer, script = make(
-        6, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    world, cluster, producer, script = scripted(6, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)  # it never comes to the log
     late = producer.send("t", value(0), partition=0)
     with pytest.raises(KafkaTimeoutError):
@@ -166,16 +150,11 @@ def test_what_expired_in_doubt_comes_late_and_is_refused(
     world.advance(1.0)
     assert numbers(cluster) == [0, 1, 2]
     assert {a.header.producer_id for a in script.arrivals} == {producer_id}
-    producer.close()
 
 
-def test_an_expired_one_leaves_other_partitions_their_sequences(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_expired_one_leaves_other_partitions_their_sequences(scripted: Scripted) -> None:
     """R-PR-1: only the partition in doubt has a new epoch, and nothing is asked of a broker."""
-    _, cluster, producer, script = make(
-        7, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    _, cluster, producer, script = scripted(7, **SHORT)
     for n in range(3):
         producer.send("t", value(n), partition=1).result(timeout=5)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
@@ -188,12 +167,11 @@ def test_an_expired_one_leaves_other_partitions_their_sequences(
     assert [a.numbers for a in script.of(0)][-3:] == [(1, n) for n in range(3)]
     asked = sum(b.requests["InitProducerId"] for b in cluster.brokers.values())
     assert asked == 1
-    producer.close()
 
 
-def test_one_partition_in_doubt_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_partition_in_doubt_holds_up_no_other(scripted: Scripted) -> None:
     """The issue's third: one below min ISR and one refused record elsewhere stalled all topics."""
-    world, cluster, producer, script = make(8, monkeypatch)
+    world, cluster, producer, script = scripted(8)
     for partition in (1, 2):
         producer.send("t", b"000", partition=partition).result(timeout=5)
 
@@ -221,16 +199,11 @@ def test_one_partition_in_doubt_holds_up_no_other(monkeypatch: pytest.MonkeyPatc
     script.rule = lambda _: None
     stuck.result(timeout=10)
     assert numbers(cluster) == [1]
-    producer.close()
 
 
-def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(scripted: Scripted) -> None:
     """Both are under way on a connection that hangs: if the first arrives, so does the second."""
-    world, cluster, producer, script = make(
-        9, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+    world, cluster, producer, script = scripted(9, **SHORT)
     script.rule = times(99, REFUSED, 7, lambda a: a.partition == 0)
     first = producer.send("t", value(0), partition=0)
     world.advance(0.6)
@@ -247,13 +220,10 @@ def test_behind_an_expired_one_what_may_come_late_is_not_written_anew(
     producer.send("t", value(2), partition=0).result(timeout=10)
     assert numbers(cluster) == [0, 1, 2]
     assert script.of(0)[-1].numbers == (1, 0)
-    producer.close()
 
 
-def test_the_epoch_after_the_last_is_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, cluster, producer, script = make(
-        10, monkeypatch, **{"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
-    )
+def test_the_epoch_after_the_last_is_a_new_id(scripted: Scripted) -> None:
+    _, cluster, producer, script = scripted(10, **SHORT)
     producer.send("t", b"000", partition=1).result(timeout=5)
     identity = producer._engine.sender.identity
     producer_id = identity.current[0]
@@ -271,12 +241,11 @@ def test_the_epoch_after_the_last_is_a_new_id(monkeypatch: pytest.MonkeyPatch) -
     assert script.of(1)[-1].header.producer_id == producer_id
     assert script.of(1)[-1].numbers == (0, 1)
     assert numbers(cluster) == [1]
-    producer.close()
 
 
-def test_sequences_begin_again_behind_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sequences_begin_again_behind_the_last(scripted: Scripted) -> None:
     """At 2^31: brokers take the 0 for what follows, and bits beyond would be another sequence."""
-    _, cluster, producer, script = make(11, monkeypatch)
+    _, cluster, producer, script = scripted(11)
     log = cluster.log("t", 0)
     log.producers.clear()  # so that any sequence is taken
     numbering = producer._engine.sender._partitions.get(TopicPartition("t", 0)).numbering
@@ -290,15 +259,12 @@ def test_sequences_begin_again_behind_the_last(monkeypatch: pytest.MonkeyPatch) 
     assert [a.numbers[1] for a in script.of(0)][-5:] == [2**31 - 3, 2**31 - 1, 0, 1, 2]
     assert producer._engine.sender.identity.bumps == 0
     assert numbering.next_sequence == 3
-    producer.close()
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-def test_duplicate_sequence_number_is_success(
-    doubtful: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_duplicate_sequence_number_is_success(doubtful: bool, scripted: Scripted) -> None:
     """Code 46 is what older brokers say of a repetition."""
-    _, cluster, producer, script = make(12, monkeypatch)
+    _, cluster, producer, script = scripted(12)
     rules = [times(1, APPENDED, 7, sequence(1))] if doubtful else []
     script.rule = either([*rules, times(1, APPENDED, 46, sequence(1))])
     found = producer.send("t", value(0), partition=0).result(timeout=5)
@@ -306,16 +272,13 @@ def test_duplicate_sequence_number_is_success(
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [0, 1]
     assert script.of(0)[-1].numbers == (0, 2)
-    producer.close()
 
 
-def test_refused_by_proof_and_out_of_order_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_refused_by_proof_and_out_of_order_is_sent_again(scripted: Scripted) -> None:
     """A leader that forgot the producer took the newer one; the older isn't there, whatever 45
     says: nothing of it was ever in doubt.
     """
-    world, cluster, producer, script = make(13, monkeypatch)
+    world, cluster, producer, script = scripted(13)
     world.change_link(latency=0.02)
 
     def rule(arrival: Arrival) -> tuple[str, int] | None:
@@ -331,39 +294,32 @@ def test_refused_by_proof_and_out_of_order_is_sent_again(
     for future in futures:
         assert future.result(timeout=10).offset >= 1
     assert sorted(numbers(cluster)) == [0, 1]
-    producer.close()
 
 
-def test_retries_that_run_out_leave_no_sequence_to_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_retries_that_run_out_leave_no_sequence_to_another(scripted: Scripted) -> None:
     """It may be in the log: another batch with its sequence would be taken for it, and lost."""
-    _, cluster, producer, script = make(19, monkeypatch, retries=1)
+    _, cluster, producer, script = scripted(19, retries=1)
     script.rule = times(9, APPENDED, 7, sequence(1))
     error = producer.send("t", value(0), partition=0).exception(timeout=10)
     assert isinstance(error, RequestTimedOutError)
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [0, 1]
     assert script.of(0)[-1].numbers == (1, 0)
-    producer.close()
 
 
-def test_retries_that_run_out_by_proof_leave_their_sequence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    _, cluster, producer, script = make(20, monkeypatch, retries=1)
+def test_retries_that_run_out_by_proof_leave_their_sequence(scripted: Scripted) -> None:
+    _, cluster, producer, script = scripted(20, retries=1)
     script.rule = times(9, REFUSED, 19, sequence(1))
     assert producer.send("t", value(0), partition=0).exception(timeout=10) is not None
     script.rule = lambda _: None
     producer.send("t", value(1), partition=0).result(timeout=5)
     assert numbers(cluster) == [1]
     assert script.of(0)[-1].numbers == (0, 1)
-    producer.close()
 
 
-def test_a_topic_made_anew_gets_the_first_batch_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_made_anew_gets_the_first_batch_first(scripted: Scripted) -> None:
     """Its leader has the same epoch and knows nobody: it would take the second one's sequence."""
-    world, cluster, producer, script = make(22, monkeypatch, **{"metadata.max.age.ms": 1000})
+    world, cluster, producer, script = scripted(22, **{"metadata.max.age.ms": 1000})
     epoch = cluster.topics["t"].partitions[0].leader_epoch
     cluster.delete_topic("t")
     cluster.create_topic("t", partitions=PARTITIONS)
@@ -375,14 +331,13 @@ def test_a_topic_made_anew_gets_the_first_batch_first(monkeypatch: pytest.Monkey
     producer.flush(timeout=20)
     assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
     assert numbers(cluster) == [0, 1, 2]
-    producer.close()
 
 
 def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
-    monkeypatch: pytest.MonkeyPatch,
+    scripted: Scripted,
 ) -> None:
     """Taken for the new leader's, it lets a second batch go before the first is written."""
-    world, cluster, producer, script = make(23, monkeypatch, **{"metadata.max.age.ms": 500})
+    world, cluster, producer, script = scripted(23, **{"metadata.max.age.ms": 500})
     slow_api(cluster, "Produce", 3.0)
     late = producer.send("t", value(0), partition=0)
     world.advance(0.3)
@@ -401,14 +356,11 @@ def test_a_late_answer_of_the_topic_as_it_was_says_nothing_of_the_new_one(
     assert late.result(timeout=0).offset == 1  # it was written, and then deleted
     assert [f.result(timeout=0).offset for f in futures] == [0, 1, 2]
     assert numbers(cluster) == [1, 2, 3]
-    producer.close()
 
 
-def test_what_could_not_be_put_into_a_request_leaves_no_gap(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_could_not_be_put_into_a_request_leaves_no_gap(scripted: Scripted) -> None:
     """A rolling upgrade the wrong way: for a while no version of Produce is spoken by both."""
-    world, cluster, producer, script = make(21, monkeypatch)
+    world, cluster, producer, script = scripted(21)
     spoken = cluster.versions[ProduceRequest.API_KEY]
     cluster.versions[ProduceRequest.API_KEY] = (0, 2)
     for i in cluster.brokers:
@@ -422,4 +374,3 @@ def test_what_could_not_be_put_into_a_request_leaves_no_gap(
     world.advance(5.0)
     producer.send("t", value(1), partition=0).result(timeout=20)
     assert script.of(0)[-1].numbers == (0, 1)
-    producer.close()

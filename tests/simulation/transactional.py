@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from odradek.api.base import on_host
+from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
@@ -46,6 +48,14 @@ class Scene:
         self.world.advance(0.1)
         rows = [row for p in range(3) for row in self.cluster.log("t", p).visible_rows()]
         return sorted(int(bytes(row[4] or b"")) for row in rows)
+
+    def committed(self, *partitions: TopicPartition) -> list[OffsetAndMetadata | None]:
+        """What group g has committed, as a consumer of its own sees it."""
+        servers = self.cluster.bootstrap_servers
+        with on_host(
+            self.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
+        ) as consumer:
+            return list(consumer.committed(list(partitions)).values())
 
     def written(self) -> int:
         return sum(len(self.cluster.records("t", p)) for p in range(3))

@@ -155,7 +155,7 @@ class Script:
         engine = self.world.engine
         assert isinstance(engine, ProducerEngine)
         now = self.world.now
-        place = engine.accumulator.append(partition_of(to), None, b"x", (), 0, 100, now)
+        place = engine.accumulator.append(partition_of(to), (None, b"x", (), 0), 100, now)
         assert place is not None, "no room"
         self._note(place.batch.done, into)
         engine.post(lambda now: None)  # wakes it

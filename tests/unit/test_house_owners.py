@@ -28,7 +28,7 @@ LEFT = {
     "cli": 2,
     "clients/calls": 10,
     "clients/consumer": 2,
-    "clients/producer": 56,
+    "clients/producer": 11,
     "common": 14,
     "runtime": 21,
     "simulation": 133,

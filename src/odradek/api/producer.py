@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from odradek.api.transactions import Transactional
-from odradek.clients.calls.producer_calls import Found, ProducerCalls, SentRecord
+from odradek.clients.calls.producer_calls import Found, ProducerCalls
 from odradek.clients.calls.record_sending import RecordSending
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.clients.producer.topic_lane import TopicLane
+from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition

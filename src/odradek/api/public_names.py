@@ -16,8 +16,7 @@ MODULES: dict[str, str] = {
         MissingExplanation OutageExplanation RebootstrapExplanation
     """,
     "odradek.clients.explain.explain_group": "GroupExplanation",
-    "odradek.clients.explain.explain_records": "RecordsExplanation",
-    "odradek.clients.explain.explain_transaction": "TransactionExplanation",
+    "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
     "odradek.runtime.properties": "read_properties",

@@ -18,6 +18,7 @@ from odradek.common.backoff import Backoff
 from odradek.common.errors import Attempt, DisconnectedError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address
+from odradek.metadata.cluster import Cluster
 from odradek.network.connection import DATA, METADATA, Connection
 from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -43,8 +44,16 @@ class Sent(NamedTuple):
 class AnyBrokerCall:
     """One call: its backoff, its attempts, and whether an answer may have been lost."""
 
-    def __init__(self, engine: ClientEngine, what: str, deadline: float) -> None:
+    def __init__(
+        self,
+        engine: ClientEngine,
+        what: str,
+        deadline: float,
+        among: Callable[[Cluster], list[Address]] = Cluster.addresses,
+    ) -> None:
+        """`among`: who may be asked, of the cluster as it is known then; all brokers by default."""
         self._engine = engine
+        self._among = among
         self.what = what
         self.deadline = deadline
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
@@ -71,7 +80,7 @@ class AnyBrokerCall:
         """Ask until `check` finds no retriable error in an answer; other errors are raised.
 
         `body` gets the seconds that are left. While the first broker is silent, one more is asked,
-        and the first answer counts, whosever it is and however late (R-RB-9); a request that isn't
+        and the first answer counts, however late it is (R-RB-9); a request that isn't
         `idempotent` is sent to nobody else meanwhile. It, and one that is for `ours` alone, goes to
         no broker of which it isn't known that it belongs to our cluster (R-RB-5).
         """
@@ -181,18 +190,14 @@ class AnyBrokerCall:
             )
         return self.timed_out(now)
 
-    def addresses(self) -> list[Address]:
-        """Who may be asked now: every known broker."""
-        snapshot = self._engine.metadata.snapshot
-        return snapshot.addresses() if snapshot is not None else []
-
     def _connection(self, now: float) -> tuple[Connection | None, float]:
-        """A usable connection to a broker that isn't asked already, or when to look again.
-
-        The one with the least to do, else one that is dialled now.
+        """A usable connection to a broker that isn't asked already (the one with the least to do),
+        or when to look again, after a dial where one is allowed.
         """
         network, asked = self._engine.network, {sent.connection.address for sent in self._out}
-        addresses = [a for a in self.addresses() if a not in asked]
+        snapshot = self._engine.metadata.snapshot
+        known = self._among(snapshot) if snapshot is not None else []
+        addresses = [a for a in known if a not in asked]
         # Beside a data connection on which something is slow there may be one for metadata.
         lines = [network.connection(a, p) for a in addresses for p in (DATA, METADATA)]
         found = [c for c in lines if c is not None]
@@ -215,29 +220,3 @@ class AnyBrokerCall:
             else:
                 until = min([until, *(network.next_dial_at(a, now) for a in free)])
         return None, min([until, *(c.throttled_until for c in found if c.throttled_until > now)])
-
-
-class OneBrokerCall(AnyBrokerCall):
-    """The same for a request that is meant for one broker, wherever it moves to meanwhile."""
-
-    def __init__(self, engine: ClientEngine, what: str, deadline: float, broker: int) -> None:
-        super().__init__(engine, what, deadline)
-        self.broker = broker
-
-    def addresses(self) -> list[Address]:
-        """Its address now; none while the cluster doesn't list it (it restarts, or has left)."""
-        snapshot = self._engine.metadata.snapshot
-        found = snapshot.brokers.get(self.broker) if snapshot is not None else None
-        return [found.address] if found is not None else []
-
-
-class OneAddressCall(AnyBrokerCall):
-    """The same for a request that is meant for one address, whoever is there."""
-
-    def __init__(self, engine: ClientEngine, what: str, deadline: float, address: Address) -> None:
-        super().__init__(engine, what, deadline)
-        self.only = address
-
-    def addresses(self) -> list[Address]:
-        """That one."""
-        return [self.only]

@@ -29,7 +29,7 @@ from odradek.metadata.metadata import Metadata
 from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.metadata.refusals import Refusal
 from odradek.network.connection import DATA, Connection
-from odradek.network.effects import AnyRequest, IncomingResponse
+from odradek.network.effects import AnyRequest
 from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.network.network_client import NetworkClient
@@ -39,13 +39,9 @@ M = TypeVar("M", bound=Message)
 
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
 """INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED: waiting wouldn't help."""
-
-
 UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
-
-
 LONGEST_NAME = 249
 
 
@@ -71,10 +67,7 @@ def _again(error: KafkaError) -> KafkaError:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What decides when a client dials and whom it asks.
-
-    Simulations put other clients' rules here, so that they run in the same world as ours.
-    """
+    """What decides when a client dials and whom it asks; simulations try other clients' rules."""
 
     network: type[NetworkClient] = NetworkClient
     updater: type[MetadataUpdater] = MetadataUpdater
@@ -98,7 +91,12 @@ class ClientEngine(Engine):
         super().__init__(EventLog(config["client.id"]))
         self.config = config
         self.rng = rng
-        self.network = parts.network(self, config, rng, frame_limit=frame_limit)
+        network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
+        # What a host tells is the network's; `not_sent` is beside it.
+        self.connected, self.disconnected = network.connected, network.disconnected
+        self.get_buffer, self.buffer_updated = network.get_buffer, network.buffer_updated
+        self.sent, self.received = network.sent, network.received
+        self.writable, self.resolved = network.writable, network.resolved
         self.metadata = Metadata(
             max_age=config["metadata.max.age.ms"],
             max_idle=config["metadata.max.idle.ms"],
@@ -120,16 +118,6 @@ class ClientEngine(Engine):
         self.start(self.updater.run())
         self.start(self.missing.run())
 
-    # A host's inputs
-
-    def connected(self, connection: int) -> None:
-        """TCP (and TLS) is up."""
-        self.network.connected(connection)
-
-    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
-        """The connection is gone or couldn't be opened."""
-        self.network.disconnected(connection, error)
-
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
         """A request couldn't be put into bytes: its fault, so the address has not failed."""
 
@@ -140,30 +128,6 @@ class ClientEngine(Engine):
             self.network.changed.notify()
 
         self.post(give_back)
-
-    def sent(self, connection: int, correlation_id: int) -> None:
-        """A request without an answer is written."""
-        self.network.sent(connection, correlation_id)
-
-    def get_buffer(self, connection: int) -> memoryview:
-        """Where received bytes belong."""
-        return self.network.get_buffer(connection)
-
-    def buffer_updated(self, connection: int, count: int) -> None:
-        """Bytes were received."""
-        self.network.buffer_updated(connection, count)
-
-    def received(self, connection: int, response: IncomingResponse) -> None:
-        """A response as an object."""
-        self.network.received(connection, response)
-
-    def writable(self, connection: int, ready: bool) -> None:
-        """Whether the host takes more for this connection."""
-        self.network.writable(connection, ready)
-
-    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        """A name's addresses."""
-        self.network.resolved(token, result)
 
     # Flows that calls share
 
@@ -179,7 +143,7 @@ class ClientEngine(Engine):
         now = yield START
         check_topic(name)
         if self.metadata.topic_errors.get(name) in FINAL_TOPIC_ERRORS:
-            del self.metadata.topic_errors[name]  # what others were told before is asked anew
+            del self.metadata.topic_errors[name]  # what others were told before is asked again
         while True:
             snapshot = self.metadata.snapshot
             found = snapshot.topic(name) if snapshot is not None else None
@@ -266,9 +230,8 @@ class ClientEngine(Engine):
         )
 
     def recent_attempts(self, now: float) -> list[Attempt]:
-        """The last failure of each address that is failing now, and of the metadata requests.
-
-        Copies are walked: callers ask while the host's thread dials and closes.
+        """The last failure of each address that is failing now, and of the metadata requests. It
+        walks over copies, as callers ask while the host's thread dials and closes.
         """
         found: dict[tuple[Address | None, str], Attempt] = {}
         late = now - UNANSWERED
@@ -276,25 +239,24 @@ class ClientEngine(Engine):
             found[attempt.address, attempt.what] = attempt
         for state in self.network.states.all():
             if state.failures and state.last_error is not None:
-                key = (state.address, "dial")
                 error = f"{type(state.last_error).__name__}: {state.last_error}"
-                found[key] = Attempt(state.address, "dial", error, state.last_error_at)
+                attempt = Attempt(state.address, "dial", error, state.last_error_at)
+                found[state.address, "dial"] = attempt
         for connection in tuple(self.network.connections.values()):
+            address = connection.address
             if not connection.ready:
-                key = (connection.address, "dial")
                 what = f"still {connection.state.value}"
-                found[key] = Attempt(connection.address, "dial", what, connection.dialled_at)
+                found[address, "dial"] = Attempt(address, "dial", what, connection.dialled_at)
                 continue
             unanswered = connection.in_flight.head
             if connection.suspect:
-                what = "connected, but silent"
-                found[connection.address, "request"] = Attempt(
-                    connection.address, "request", what, connection.last_received
+                silent = Attempt(
+                    address, "request", "connected, but silent", connection.last_received
                 )
+                found[address, "request"] = silent
             elif unanswered is not None and unanswered.sent_at + unanswered.patience <= late:
-                found[connection.address, "request"] = Attempt(
-                    connection.address, unanswered.body.API_NAME, "no answer", unanswered.sent_at
-                )
+                what = unanswered.body.API_NAME
+                found[address, "request"] = Attempt(address, what, "no answer", unanswered.sent_at)
         return sorted(found.values(), key=lambda a: a.at)
 
     def shut(self) -> None:
@@ -306,7 +268,12 @@ class ClientEngine(Engine):
         """Note what a caller waits for, for `explain()`."""
         self.waiting[what] = (deadline, "")
         self._callers[completion] = what
-        completion.when_done(lambda _: self._untrack(what, completion))
+
+        def untrack(_: object) -> None:
+            self.waiting.pop(what, None)
+            self._callers.pop(completion, None)
+
+        completion.when_done(untrack)
         if self.updater.refusals.standing(self.now) is not None:
             self.start(self._refuse(completion, what))
 
@@ -317,10 +284,6 @@ class ClientEngine(Engine):
     def overdue(self, what: str, now: float) -> KafkaTimeoutError:
         """The error of a caller whose time is up, with what the flow that he waits for knows."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
-
-    def _untrack(self, what: str, completion: Completion[Any]) -> None:
-        self.waiting.pop(what, None)
-        self._callers.pop(completion, None)
 
     # Refusals (R-CS-4)
 

@@ -1,12 +1,11 @@
-"""Is the broker behind this connection one of ours? Asked before records go there by name, topics
-are made or deleted, or a producer's id is had, which would be another producer's in our cluster.
+"""Does a connection lead to our cluster? Asked before records go there by name, topics are made or
+deleted, or a producer id is obtained.
 
 In: a connection that is ready. Out: whether it can be trusted. An address may be given to another
-cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, older brokers know
-topics by name, and another cluster's topic of the same name would take them. The snapshot that
-named the address may be minutes old, so its first connection is asked like all later ones: once,
-unless it has itself brought a snapshot. So is one on which a topic's
-id isn't known. Must not: take part in refreshes (R-MD-4 allows one).
+cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, but older brokers
+would write them to another cluster's topic of the same name. The snapshot that named the address
+may be minutes old, so each connection is asked once, unless it has brought a snapshot itself. So is
+one on which a topic's id isn't known. Must not: take part in refreshes (R-MD-4 allows one).
 """
 
 from __future__ import annotations

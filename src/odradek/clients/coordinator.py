@@ -50,11 +50,11 @@ M = TypeVar("M", bound=Message)
 BY_KEYS = 4
 """FindCoordinator takes a list of keys from this version on (KIP-699)."""
 LOOK_AGAIN = 5.0
-"""A request that the coordinator may rightly hold for minutes (JoinGroup) shows nothing of a broker
-that stopped: so often another broker is asked whether the coordinator is still the same."""
+"""Seconds. A request that the coordinator may rightly hold for minutes (JoinGroup) doesn't show
+that a broker stopped: this often another broker is asked whether it still coordinates."""
 LOOK_AT_SILENT = ExponentialBackoff(1.0, 8.0)
-"""And so often while it is silent beyond all reason: it may only be slow, so ever more seldom.
-Where its broker is gone the metadata says so before, and then its connection is closed."""
+"""And this often while it is suspected: it may only be slow, so less and less often. If its broker
+is gone the metadata says so before, and then its connection is closed."""
 
 LOSING = (
     CoordinatorNotAvailableError,
@@ -72,6 +72,12 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
+_NEEDED = {
+    CoordinatorKind.GROUP: ("READ", "group"),
+    CoordinatorKind.TRANSACTION: ("WRITE", "transactional id"),
+}
+
+
 class Coordinator:
     """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
 
@@ -79,8 +85,9 @@ class Coordinator:
         self._engine = engine
         self.kind = kind
         self.key = key
-        thing = "group" if kind is CoordinatorKind.GROUP else "transactional id"
-        self.name = f"coordinator of {thing} {key!r}"
+        self.right, self.thing = _NEEDED[kind]
+        """What nearly all requests to it need, and what that is a right to."""
+        self.name = f"coordinator of {self.thing} {key!r}"
         self.broker: int | None = None
         """Its broker's id; None while it has to be found."""
         self.changed = Signal()
@@ -118,9 +125,8 @@ class Coordinator:
             self.changed.notify()
 
     def version(self, request: type[AnyRequest]) -> int | None:
-        """The version of an API that is spoken with it; None before it was ever connected.
-
-        Inside `body` of `ask` it is the one of the connection that the request goes out on.
+        """The version of an API that is spoken with it; None before it was ever connected. Inside
+        `body` of `ask` it is the one of the connection that the request goes out on.
         """
         connection = self._in_use
         if connection is None or not connection.versions:
@@ -149,10 +155,9 @@ class Coordinator:
         highest version of the API to speak, where that depends on more than the two sides.
         `ordered`: the last one of these overwrites what those before said (commits do).
         """
-        call = _CoordinatorCall(self, self._engine, what, deadline)
-        call.ordered = ordered
-        call.timeout, call.patience, call.newest = timeout, patience, newest
-        self._newest = call
+        call = self._newest = _CoordinatorCall(self, self._engine, what, deadline)
+        call.timeout, call.patience = timeout, patience
+        call.newest, call.ordered = newest, ordered
         if constant:
             call.keep_backoff_constant()
         return call.run(body, response, check)
@@ -186,9 +191,8 @@ class Coordinator:
             self._looking = self._engine.start(self._look())
 
     def look_at_silent(self, now: float) -> float:
-        """The same for one that is silent, where it is due: at once at first, for it may be down.
-
-        Gives when to look next.
+        """The same for one that is silent, where it is due: the first time at once, as it may be
+        down. Gives when to look next.
         """
         if now >= self._looks.until:
             self._looks.failed(now)
@@ -319,7 +323,7 @@ class _FindCall(_Call):
 
 
 class _CoordinatorCall(_Call):
-    """One request to whoever coordinates, wherever that is meanwhile."""
+    """One request to the coordinator, even if it moves meanwhile."""
 
     ordered = False
 
@@ -340,7 +344,7 @@ class _CoordinatorCall(_Call):
         check: Callable[[M], KafkaError | None],
     ) -> Flow[M]:
         """Find, connect, ask, and start over whenever that may help."""
-        now = yield START
+        now, coordinator = (yield START), self._coordinator
         while True:
             self._address = None
             if self.ordered:
@@ -356,24 +360,17 @@ class _CoordinatorCall(_Call):
             else:
                 found = check(answer)
                 if not isinstance(found, LOSING):
-                    self._coordinator.answered()
+                    coordinator.answered()
                 if found is None:
                     return answer
                 error = found
             if isinstance(error, LOSING):
                 self._doubt(error, now)
             elif not error.retriable:
-                raise self._naming_the_right(error)
+                if isinstance(error, AuthorizationError):  # unless its reader named another right
+                    error.needing(coordinator.right, coordinator.key, coordinator.thing)
+                raise error
             now = yield from self.retry(self._address, error, now)
-
-    def _naming_the_right(self, error: KafkaError) -> KafkaError:
-        """What nearly all requests to a coordinator need; whoever read the answer knows better."""
-        if not isinstance(error, AuthorizationError):
-            return error
-        coordinator = self._coordinator
-        if coordinator.kind is CoordinatorKind.GROUP:
-            return error.needing("READ", coordinator.key, "group")
-        return error.needing("WRITE", coordinator.key, "transactional id")
 
     def using(self, connection: Connection) -> None:
         """Bodies that depend on the version ask the coordinator for it."""
@@ -423,9 +420,8 @@ class _CoordinatorCall(_Call):
         return now
 
     def _behind_others(self, now: float) -> Flow[float]:
-        """Wait for the answer to an earlier request that nobody waits for any more: on another
-        connection this one could overtake it. Where it went to a broker that doesn't coordinate any
-        more it can't be carried out.
+        """Wait for the answer to an earlier request whose caller gave up: on another connection
+        this one could overtake it. A broker that coordinates no more won't carry it out.
         """
         coordinator = self._coordinator
         last = coordinator.unanswered
@@ -470,9 +466,9 @@ class _CoordinatorCall(_Call):
                 raise NotCoordinatorError(f"{address} isn't the {coordinator.name} any more")
 
     def _purpose(self, address: Address) -> str:
-        """Brokers answer a connection's requests in order: nothing else waits behind a JoinGroup
-        that is held until all members have come, or behind any other answer that is long in coming;
-        so a commit goes beside the first, and a heartbeat beside a slow commit.
+        """Brokers answer a connection's requests in order: nothing may wait for a JoinGroup that is
+        held until all members have come, or for another slow answer. So a commit goes on a second
+        connection beside the first, and a heartbeat beside a slow commit.
         """
         connection = self._engine.network.connection(address, COORDINATOR)
         if connection is None or self.patience > 0.0:

@@ -1,10 +1,10 @@
 """Which errors of a coordinator are its last word, and which are a mishap of this one answer.
 
-In: an error that isn't retriable. Out: whether asking again is of any use. A right that is missing,
-a protocol that isn't spoken, a name that another instance took: whoever is told that has to act
-first. All else, UNKNOWN_SERVER_ERROR and codes of later releases above all, says something about
-one broker at one moment: Java's classic consumer tells the caller once and joins again, and so it
-is done here, whatever the protocol. Must not: decide how often, or who is told.
+In: an error that isn't retriable. Out: whether asking again is of any use. It isn't if a right is
+missing, a protocol isn't spoken, or another instance has the name: somebody has to act first. All
+other errors (UNKNOWN_SERVER_ERROR, codes of later releases) say something about one broker at one
+moment: Java's classic consumer tells the caller once and joins again, and so do we with any
+protocol. Must not: decide how often, or who is told.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REFUSALS = (
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Whether it stands until somebody acts; errors of this side's own making do."""
+    """Whether it lasts until somebody acts; errors that this client makes itself do."""
     if isinstance(error, BrokerError):
         return isinstance(error, REFUSALS)
     return not (error.retriable or isinstance(error, MalformedMessageError))

@@ -203,7 +203,7 @@ def live_a_little(world: World) -> None:
     if isinstance(engine, ProducerEngine):
         for partition in (0, 1):
             now = world.now
-            engine.accumulator.append(TopicPartition("t", partition), None, b"x", (), 0, 99, now)
+            engine.accumulator.append(TopicPartition("t", partition), (None, b"x", (), 0), 99, now)
         world.wait(engine.flush(deadline), 3.0)
     elif isinstance(engine, ConsumerEngine):
         if not engine.subscription.partitions:

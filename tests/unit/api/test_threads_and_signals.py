@@ -392,7 +392,7 @@ def test_a_large_record_has_its_turn_beside_threads_that_send_small_ones() -> No
             assert all(future.result(PATIENCE).offset >= 0 for future in large)
             producer.flush(PATIENCE)
             accumulator = producer._engine.accumulator
-            assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, 0, {})
+            assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, [], {})
 
 
 def test_what_a_callback_sends_stands_in_no_line() -> None:
@@ -401,11 +401,11 @@ def test_what_a_callback_sends_stands_in_no_line() -> None:
         accumulator = producer._engine.accumulator
 
         def again(*_: object) -> None:
-            accumulator.waiters += 1  # somebody stands there, and waits for much more
+            accumulator.waiters.append(1)  # somebody stands there, and waits for much more
             try:
                 sent.append(producer.send("t", b"again"))
             finally:
-                accumulator.waiters -= 1
+                accumulator.waiters.clear()
 
         producer.send("t", b"first", on_delivery=again).result(PATIENCE)
         producer.flush(PATIENCE)
@@ -459,4 +459,4 @@ def test_an_interrupted_wait_for_room_leaves_the_line(monkeypatch: pytest.Monkey
                             producer.send("t", bytes(30_000))
                 assert producer.send("t", bytes(39_000)).result(PATIENCE)
             producer.flush(PATIENCE)
-            assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, 0, {})
+            assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, [], {})

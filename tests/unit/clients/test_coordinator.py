@@ -92,6 +92,13 @@ class Groups(World):
         return [a.address for a in self.asks(api)]
 
 
+def found() -> Groups:
+    """The coordinator is known, and has answered a heartbeat."""
+    w = Groups()
+    w.beat().result()
+    return w
+
+
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
 def test_it_is_found_once_and_asked_on_a_connection_of_its_own(version: int) -> None:
     w = Groups(find_version=version)
@@ -109,8 +116,7 @@ def test_it_is_found_once_and_asked_on_a_connection_of_its_own(version: int) -> 
 
 
 def test_not_coordinator_means_looking_for_it_again() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.named = 3
     begin = w.now
     w.beat().result()
@@ -157,8 +163,7 @@ def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
 
 
 def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "refused")
     done = w.ask()
     w.run(w.now + 3.0)
@@ -175,8 +180,7 @@ def test_a_coordinator_that_died_is_left_for_the_one_that_took_over() -> None:
 
 def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
     """However many requests wait, and though heartbeats keep a constant backoff (R-RT-1)."""
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "black_hole", cut=False)
     waiting = [w.ask(60.0, constant=True) for _ in range(5)]
     w.run(w.now + 20.0)
@@ -189,8 +193,7 @@ def test_one_that_is_named_in_vain_is_asked_for_ever_more_seldom() -> None:
 
 
 def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "black_hole", cut=False)
     done, begin = w.ask(), w.now
     w.run(w.now + 1.0)
@@ -203,8 +206,7 @@ def test_one_that_falls_silent_is_left_after_the_suspicion_time() -> None:
 
 
 def test_a_request_that_may_be_held_for_long_is_left_when_the_coordinator_moved() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "black_hole", cut=False)
     done, begin = w.ask(200.0, timeout=105.0, patience=100.0), w.now
     w.run(w.now + 1.0)
@@ -216,16 +218,14 @@ def test_a_request_that_may_be_held_for_long_is_left_when_the_coordinator_moved(
 
 
 def test_a_held_request_is_waited_for_while_the_coordinator_stays() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 40.0
     w.beat(100.0, timeout=65.0, patience=60.0).result()
     assert w.asked_of("Heartbeat") == [B2, B2]
 
 
 def test_nothing_waits_behind_a_request_that_is_held() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 40.0
     held = w.ask(100.0, timeout=65.0, patience=60.0)
     w.run(w.now + 1.0)
@@ -236,8 +236,7 @@ def test_nothing_waits_behind_a_request_that_is_held() -> None:
 
 
 def test_nothing_waits_behind_a_held_request_that_others_are_ahead_of() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 0.5
     ahead = w.ask()
     w.run(w.now + 0.1)
@@ -252,8 +251,7 @@ def test_nothing_waits_behind_a_held_request_that_others_are_ahead_of() -> None:
 
 
 def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     connection = w.engine.network.connection(Address("b2", 9092), COORDINATOR)
     assert connection is not None
     connection.session = session = SaslSession(0.0, w.now, w.engine.rng)
@@ -266,8 +264,7 @@ def test_nothing_waits_behind_a_held_request_that_waits_for_an_authentication() 
 
 
 def test_what_keeps_its_order_does_not_overtake_one_whose_caller_gave_up() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 1.0
     first = w.beat(0.3, ordered=True)
     assert isinstance(first.error, KafkaTimeoutError)
@@ -293,8 +290,7 @@ def test_the_version_can_be_limited() -> None:
 
 
 def test_others_leave_the_old_one_as_soon_as_one_has_found_the_new() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 60.0
     waiting = w.ask(timeout=65.0, patience=60.0)
     w.run(w.now + 0.5)
@@ -320,8 +316,7 @@ def test_a_broker_that_the_metadata_lacks_is_asked_for_until_it_is_there() -> No
 
 
 def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "refused")
     done = w.ask()
     w.run(w.now + 1.0)
@@ -334,8 +329,7 @@ def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
 
 def test_all_brokers_replaced_in_the_middle_of_a_request() -> None:
     """The client starts again from bootstrap.servers; the coordinator is one of the new."""
-    w = Groups()
-    w.beat().result()
+    w = found()
     for address in BROKERS.values():
         w.mode(address, "refused")
     done = w.ask()
@@ -354,8 +348,7 @@ def test_all_brokers_replaced_in_the_middle_of_a_request() -> None:
 
 
 def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.mode(B2, "refused")
     begin = w.now
     done = w.beat(2.0)
@@ -366,8 +359,7 @@ def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:
 
 
 def test_a_deadline_that_ran_out_leaves_the_connection_alone() -> None:
-    w = Groups()
-    w.beat().result()
+    w = found()
     w.delays[B2] = 1.0
     with pytest.raises(KafkaTimeoutError):
         w.beat(0.2).result()

@@ -76,7 +76,7 @@ def _new_topic(position: int, given: Any) -> NewTopic:
 
 
 def _or_default(name: str, value: Any, most: int) -> int:
-    """-1 stands for what the broker has; 0 and less are the broker's to refuse."""
+    """-1 means the broker's default; the broker refuses 0 and other negative numbers."""
     return whole_number(name, value, -INT16_MAX, most)
 
 

@@ -7,12 +7,13 @@ so no broker has to be chosen. Must not: change the client's own snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from odradek.clients.admin.admin_arguments import NewTopic as NewTopic
-from odradek.clients.admin.api_versions import BrokerApiVersions, describe_api_versions
-from odradek.clients.admin.reachability import Reachability, describe_reachability
+from odradek.clients.admin.api_versions import describe_api_versions
+from odradek.clients.admin.reachability import describe_reachability
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import (
@@ -34,7 +35,9 @@ from odradek.common.kafka_errors import (
 from odradek.common.types import Rng
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
+from odradek.network.effects import AnyRequest
 from odradek.network.flow import START, Flow
+from odradek.protocol.message import Message
 from odradek.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -51,8 +54,10 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
+M = TypeVar("M", bound=Message)
+
 HEARSAY = 30.0
-"""Seconds after its making during which a topic may be unknown to a broker that lags behind."""
+"""Seconds for which a new topic may be unknown to a broker that hasn't heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,40 +85,86 @@ class AdminEngine(ClientEngine):
         if not topics:
             return {}
         names = [t.name for t in topics]
-        call = AnyBrokerCall(self, f"creation of {', '.join(names)}", deadline)
-        done: set[str] = set()
-        doubtful: set[str] = set()
 
-        def body(left: float) -> CreateTopicsRequest:
-            return CreateTopicsRequest(
-                topics=[_creatable(t) for t in topics if t.name not in done],
-                timeout_ms=_milliseconds(left),
-                validate_only=validate_only,
-            )
+        def body(left: int, wanted: list[str]) -> CreateTopicsRequest:
+            made = [_creatable(t) for t in topics if t.name in wanted]
+            return CreateTopicsRequest(made, left, validate_only)
 
-        def check(response: CreateTopicsResponse, _: Connection) -> KafkaError | None:
-            retriable: KafkaError | None = None
-            for item in response.topics:
-                if item.error_code == 0:
-                    done.add(item.name)
-                    continue
-                error = error_for(item.error_code, _words(item.name, item.error_message))
-                error.needing("CREATE", item.name)
-                # A request that only validates makes nothing.
-                ours = not validate_only and (call.answer_lost or item.name in doubtful)
-                if isinstance(error, TopicAlreadyExistsError) and ours:
-                    done.add(item.name)  # our own request made it, in spite of what came of it
-                elif error.retriable:
-                    retriable = _noted(item.name, error, doubtful)
-                else:
-                    raise error
-            return retriable
-
-        yield from call.ask(body, CreateTopicsResponse, check, idempotent=False)
+        yield from self._change(
+            AnyBrokerCall(self, f"creation of {', '.join(names)}", deadline),
+            *(names, body, CreateTopicsResponse),
+            lambda answer: [(t.name, t.error_code, t.error_message) for t in answer.topics],
+            TopicAlreadyExistsError,
+            right="CREATE",
+            changes=not validate_only,
+        )
         if validate_only:
             return {}
         self._fresh.update(dict.fromkeys(names, self.now + HEARSAY))
         return (yield from self._await_leaders(names, deadline))
+
+    def delete_topics(self, names: Sequence[str], deadline: float) -> Flow[None]:
+        """Delete topics by name."""
+        yield START
+        if not names:
+            return
+
+        def body(left: int, wanted: list[str]) -> DeleteTopicsRequest:
+            return DeleteTopicsRequest([DeleteTopicState(n) for n in wanted], wanted, left)
+
+        yield from self._change(
+            AnyBrokerCall(self, f"deletion of {', '.join(names)}", deadline),
+            *(names, body, DeleteTopicsResponse),
+            lambda answer: [
+                (t.name or "", t.error_code, t.error_message) for t in answer.responses
+            ],
+            UnknownTopicOrPartitionError,
+            right="DELETE",
+        )
+        for name in names:
+            self._fresh.pop(name, None)
+
+    def _change(
+        self,
+        call: AnyBrokerCall,
+        names: Sequence[str],
+        body: Callable[[int, list[str]], AnyRequest],
+        response: type[M],
+        said: Callable[[M], Iterable[tuple[str, int, str | None]]],
+        already: type[KafkaError],
+        *,
+        right: str,
+        changes: bool = True,
+    ) -> Flow[None]:
+        """Ask until all topics are changed. `body` gets the milliseconds left and the topics that
+        aren't; `said` gives name, code and reason of each. A request of ours that was lost may
+        have done it, so `already` is success then; not where a request `changes` nothing.
+        """
+        done: set[str] = set()
+        doubtful: set[str] = set()
+
+        def check(answer: M, _: Connection) -> KafkaError | None:
+            retriable: KafkaError | None = None
+            for name, code, reason in said(answer):
+                if not code:
+                    done.add(name)
+                    continue
+                error = error_for(code, f"topic {name}" + (f": {reason}" if reason else ""))
+                error.needing(right, name)
+                ours = changes and (call.answer_lost or name in doubtful)
+                if ours and isinstance(error, already):
+                    done.add(name)
+                elif error.retriable and not isinstance(error, already):
+                    retriable = _noted(name, error, doubtful)
+                else:
+                    raise error
+            return retriable
+
+        def wanted(left: float) -> AnyRequest:
+            milliseconds = max(1, min(int(left * 1000), 2**31 - 1))
+            return body(milliseconds, [n for n in names if n not in done])
+
+        yield from call.ask(wanted, response, check, idempotent=False)
 
     def _await_leaders(
         self, names: Sequence[str], deadline: float
@@ -128,49 +179,6 @@ class AdminEngine(ClientEngine):
                 None, KafkaError(f"{left} partitions without a leader yet"), self.now
             )
 
-    def delete_topics(self, names: Sequence[str], deadline: float) -> Flow[None]:
-        """Delete topics by name."""
-        yield START
-        if not names:
-            return
-        call = AnyBrokerCall(self, f"deletion of {', '.join(names)}", deadline)
-        done: set[str] = set()
-        doubtful: set[str] = set()
-
-        def body(left: float) -> DeleteTopicsRequest:
-            wanted = [n for n in names if n not in done]
-            return DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=n) for n in wanted],
-                topic_names=wanted,
-                timeout_ms=_milliseconds(left),
-            )
-
-        def check(response: DeleteTopicsResponse, _: Connection) -> KafkaError | None:
-            retriable: KafkaError | None = None
-            for item in response.responses:
-                name = item.name or ""
-                if item.error_code == 0:
-                    done.add(name)
-                    continue
-                error = error_for(item.error_code, _words(name, item.error_message))
-                error.needing("DELETE", name)
-                missing = isinstance(error, UnknownTopicOrPartitionError)
-                if missing and (call.answer_lost or name in doubtful):
-                    done.add(name)  # our own request deleted it, in spite of what came of it
-                elif error.retriable and not missing:
-                    retriable = _noted(name, error, doubtful)
-                else:
-                    raise error
-            return retriable
-
-        yield from call.ask(body, DeleteTopicsResponse, check, idempotent=False)
-        for name in names:
-            self._fresh.pop(name, None)
-
-    def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
-        """The names of all topics."""
-        return list_topics(self, deadline, internal=internal)
-
     def describe_topics(
         self, names: Sequence[str], deadline: float
     ) -> Flow[dict[str, TopicDescription]]:
@@ -179,15 +187,9 @@ class AdminEngine(ClientEngine):
         self._fresh = {n: until for n, until in self._fresh.items() if until > now}
         return (yield from describe_topics(self, names, deadline, patient_with=self._fresh))
 
-    def describe_api_versions(self, deadline: float) -> Flow[tuple[BrokerApiVersions, ...]]:
-        """Ask every broker which versions of which APIs it speaks."""
-        return describe_api_versions(self, deadline)
-
-    def describe_reachability(
-        self, names: Sequence[str] | None, deadline: float
-    ) -> Flow[Reachability]:
-        """Dial every address of the cluster, and look for partitions without a leader."""
-        return describe_reachability(self, names, deadline)
+    list_topics = list_topics
+    describe_api_versions = describe_api_versions
+    describe_reachability = describe_reachability
 
     def describe_cluster(self, deadline: float) -> Flow[ClusterDescription]:
         """Ask for the cluster's id, brokers and controller (KIP-700)."""
@@ -225,18 +227,9 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _noted(topic: str, error: KafkaError, doubtful: set[str]) -> KafkaError:
-    """A controller that runs out of time may still have done it. One that asks for patience
-    (KIP-599) hasn't begun, nor has a broker of the days before KRaft that isn't the controller: to
-    take a topic that was there for ours would be worse than to say that it is there.
+    """A controller that runs out of time may still have done it. One that asks to wait (KIP-599)
+    hasn't begun, nor has a broker before KRaft that isn't the controller.
     """
     if isinstance(error, RequestTimedOutError | NetworkExceptionError):
         doubtful.add(topic)
     return error
-
-
-def _words(topic: str, reason: str | None) -> str:
-    return f"topic {topic}: {reason}" if reason else f"topic {topic}"
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, min(int(seconds * 1000), 2**31 - 1))

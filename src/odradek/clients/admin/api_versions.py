@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.clients.any_broker import AnyBrokerCall, OneBrokerCall
+from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import BrokerDescription, check_metadata
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.kafka_errors import error_for
+from odradek.common.types import Address
+from odradek.metadata.cluster import Cluster
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
@@ -102,8 +104,11 @@ def _list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDesc
 def _ask(
     engine: ClientEngine, broker: BrokerDescription, deadline: float
 ) -> Flow[ApiVersionsResponse]:
-    """Ask one broker until it answers."""
-    call = OneBrokerCall(engine, f"ApiVersions of broker {broker.id}", deadline, broker.id)
+    def its_address(cluster: Cluster) -> list[Address]:
+        """None while the cluster doesn't list it: it restarts, or has left."""
+        return [b.address for b in cluster.brokers.values() if b.id == broker.id]
+
+    call = AnyBrokerCall(engine, f"ApiVersions of broker {broker.id}", deadline, its_address)
 
     def check(response: ApiVersionsResponse, _: Connection) -> KafkaError | None:
         return error_for(response.error_code) if response.error_code else None
@@ -117,9 +122,8 @@ def _ask(
 def _outcome(
     broker: BrokerDescription, answer: Completion[ApiVersionsResponse]
 ) -> BrokerApiVersions:
-    error = answer.error
-    if isinstance(error, KafkaError):
-        return BrokerApiVersions(broker, (), error)
+    if isinstance(answer.error, KafkaError):
+        return BrokerApiVersions(broker, (), answer.error)
     return BrokerApiVersions(broker, api_ranges(answer.result()))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.clients.any_broker import AnyBrokerCall, OneAddressCall
+from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import check_metadata, list_topics, topic_description
 from odradek.clients.missing_topics import alike
@@ -109,10 +109,7 @@ class Reachability:
 def describe_reachability(
     engine: ClientEngine, names: Sequence[str] | None, deadline: float
 ) -> Flow[Reachability]:
-    """Dial every address, and look at these topics; None: at all of them.
-
-    Raises only where no metadata at all can be had.
-    """
+    """Dial every address, look at these topics (None: all); raises only without any metadata."""
     yield START
     snapshot = yield from engine.snapshot(deadline)
     deadline -= min(SLACK, (deadline - engine.now) / 2)
@@ -138,9 +135,8 @@ def _answers(
     engine: ClientEngine, asked: dict[Address, Completion[Any]], deadline: float
 ) -> Flow[None]:
     """Wait until each address has answered, or has failed as often as is enough."""
-    states, failures = engine.network.states, dict.fromkeys(asked, 0)
-    for address in asked:
-        failures[address] = states.state(address).failures
+    states = engine.network.states
+    failures = {address: states.state(address).failures for address in asked}
     now = yield START
     while True:
         waiting = {a: answer for a, answer in asked.items() if not answer.done}
@@ -148,22 +144,18 @@ def _answers(
             count = states.state(address).failures
             failures[address] = min(failures[address], count)
             if count >= failures[address] + ENOUGH_FAILURES or now >= deadline:
-                error = engine.timeout(f"answer of {address}", now)
-                engine.cancel_now(asked[address], _last_error(engine, address) or error)
+                state = states.state(address)
+                error = state.last_error if state.failures else None
+                if not isinstance(error, KafkaError):
+                    error = engine.timeout(f"answer of {address}", now)
+                engine.cancel_now(asked[address], error)
         if not (left := [answer for answer in waiting.values() if not answer.done]):
             return
         now = yield Wait((*left, engine.network.changed), deadline)
 
 
-def _last_error(engine: ClientEngine, address: Address) -> KafkaError | None:
-    state = engine.network.states.state(address)
-    error = state.last_error if state.failures else None
-    return error if isinstance(error, KafkaError) else None
-
-
 def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
-    """Ask one address whose cluster it belongs to."""
-    call = OneAddressCall(engine, f"answer of {address}", deadline, address)
+    call = AnyBrokerCall(engine, f"answer of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
         known = engine.metadata.cluster_id

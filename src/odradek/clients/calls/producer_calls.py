@@ -7,7 +7,7 @@ with a caller that was interrupted (R-HO-1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -16,12 +16,13 @@ from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.early_records import EarlyRecord
+from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.clients.producer.record_accumulator import CANNOT_WAIT
+from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
 from odradek.clients.producer.record_arguments import checked_record, column_names
-from odradek.clients.producer.topic_lane import TopicLane, lane_for
 from odradek.common.arguments import checked_timeout, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -41,8 +42,6 @@ from odradek.record import BatchBuilder, InvalidRowError, SentColumns, estimate_
 F = TypeVar("F")
 
 DELIVERY_TIMEOUT = "delivery.timeout.ms"
-SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
-"""Key, value, headers and the time in milliseconds."""
 Found = tuple[ProducerBatch | int, Completion[Any], bool]
 """What a future waits for (a batch, or so many rows), its end, and whether it has come."""
 
@@ -155,6 +154,7 @@ class ProducerCalls(TransactionCalls):
             raise engine.ended
         key, value, headers, at = record
         headers = checked_record(value, key, headers, at)
+        record = (key, value, headers, at)
         size = estimate_record_size(key, value, headers)
         if size > self._most:
             raise RecordTooLargeError(
@@ -175,9 +175,7 @@ class ProducerCalls(TransactionCalls):
             if lane is None or partition is None or partition >= lane.count:
                 if not isinstance(owner, EarlyRecord):
                     patience = self.config["max.block.ms"]
-                    owner = EarlyRecord(
-                        topic, (key, value, headers, at), partition, size, now, patience
-                    )
+                    owner = EarlyRecord(topic, record, partition, size, now, patience)
                 taken = engine.early.add(owner, turn=self._cannot_wait)
                 if taken:
                     host.wake()
@@ -190,10 +188,10 @@ class ProducerCalls(TransactionCalls):
                 engine.metadata.use(topic, now)
                 target = TopicPartition(topic, partition)
                 append = engine.accumulator.append
-                place = append(target, key, value, headers, at, size, now, owner)
+                place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
                     owner = CANNOT_WAIT
-                    place = append(target, key, value, headers, at, size, now, owner)
+                    place = append(target, record, size, now, owner)
                 if place is not None:
                     if place.wake:
                         host.wake()
@@ -306,11 +304,11 @@ class ProducerCalls(TransactionCalls):
         at = int(host.wall_clock() * 1000)
         topic = yield from self.topic(name)
         try:
-            writer = engine.writer(columns, topic, delivery.add, host.wake)
+            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
         except InvalidRowError:
             newer, what = partial(engine.newer, topic, columns), f"metadata of topic {name}"
             topic = yield from self.call(newer, None, what, BLOCK_TIMEOUT)
-            writer = engine.writer(columns, topic, delivery.add, host.wake)
+            writer = ColumnWriter(engine, columns, topic, delivery.add, host.wake)
         now = yield START
         engine.metadata.use(name, now)
         try:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Generic, TypeVar
 
-from odradek.clients.calls.producer_calls import ProducerCalls, SentRecord
+from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.batch import RecordMetadata
+from odradek.clients.producer.partitioner import TopicLane
+from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput, explained
-from odradek.clients.producer.topic_lane import TopicLane
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import KafkaError
 from odradek.record import partition_for_key

@@ -1,4 +1,4 @@
-"""A group consumer's part of `explain()`: where its membership stands.
+"""A group consumer's part of `explain()`: the state of its membership.
 
 In: the engine's group, read from any thread. Out: a frozen picture and its line of text.
 Must not: change anything, or wait.
@@ -85,8 +85,8 @@ class GroupExplanation:
         return "; ".join(parts)
 
     def trouble(self, told: Collection[str] = ()) -> str:
-        """Why it gives this consumer nothing to read, in a sentence; empty if that isn't so, or if
-        it is for topics that are `told` of anyway.
+        """A sentence on why it gives this consumer nothing to read; empty if it does, or if the
+        reason is a topic that is `told` of elsewhere.
         """
         missing = tuple(name for name in self.missing if name not in told)
         if self.error:

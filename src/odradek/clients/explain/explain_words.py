@@ -166,7 +166,6 @@ def diagnosis(
 
 
 def _causes(failing: Sequence[AddressExplanation], what: str) -> str:
-    """How many fail, and of what."""
     causes: dict[str, int] = {}
     for a in failing:
         cause = a.meaning or a.last_error or "silent"

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.explain.explain_group import GroupExplanation, explain_group
-from odradek.clients.explain.explain_records import (
+from odradek.clients.explain.explain_producer import (
     LONG,
     RecordsExplanation,
+    TransactionExplanation,
     explain_records,
+    explain_transaction,
     explain_weaker,
 )
-from odradek.clients.explain.explain_transaction import TransactionExplanation, explain_transaction
 from odradek.clients.explain.explain_words import diagnosis, line, meaning
 from odradek.clients.missing_topics import like_it
 from odradek.common.outage import BOOTSTRAP, KNOWN
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 NEVER = 1e15
-"""Times beyond this stand for "only after something else happens"."""
+"""Times beyond this mean "only after something else happens"."""
 TAKES = 5
 SHOWN_ATTEMPTS = 5
 """Different ones that the text shows; `attempts` has all."""
@@ -208,15 +209,8 @@ class Explanation:
         lines = [f"{self.client} {self.client_id}, cluster {self.cluster_id or 'not known yet'}"]
         lines.append(f"  {self.diagnosis}")
         lines.append(f"  {self.metadata_line()}")
-        if self.group is not None:
-            lines.append(f"  {self.group}")
-        if self.transaction is not None:
-            lines.append(f"  {self.transaction}")
-        if self.records is not None:
-            lines.append(f"  {self.records}")
-        if self.weaker is not None:
-            lines.append(f"  {self.weaker}")
-        lines += [f"  {one}" for one in self.missing]
+        parts = (self.group, self.transaction, self.records, self.weaker, *self.missing)
+        lines += [f"  {part}" for part in parts if part is not None]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
         lines += [f"  {text}" for text in self.rebootstrap_lines()]
@@ -246,7 +240,6 @@ class Explanation:
         return f"metadata: {age}{refresh}{failed}"
 
     def _buffer_line(self) -> str:
-        """How much memory large answers and decoded columns take."""
         b, c = self.buffers, self.buffers.columns
         return (
             f"buffers: {_mib(b.received)} of {_mib(b.received_limit)} for answers (made "
@@ -294,7 +287,7 @@ def _mib(size: int) -> str:
 
 
 def explain(engine: ClientEngine, client: str, now: float) -> Explanation:
-    """Take the picture; what peers said stands in it as it may be shown (R-IN-3)."""
+    """Take the picture; texts of peers are cleaned for display (R-IN-3)."""
     for _ in range(TAKES):
         try:
             return cleaned(_picture(engine, client, now))
@@ -315,10 +308,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
     if due and dials:  # else the updater's next look at it may be minutes away
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
-    group = _group(engine, now)
+    consumes, transacts = getattr(engine, "group", None), getattr(engine, "transactions", None)
+    sends = cast("ProducerEngine", engine) if hasattr(engine, "sender") else None
+    group = consumes and explain_group(consumes, now)
     heard = ended is None and (outage is None or not outage.total)
     missing = _missing(engine, now)
-    records = _records(engine, now)
+    records = None if sends is None else explain_records(sends, now)
+    buffers = engine.network.buffers
     trouble = ""
     if heard and group is not None:
         trouble = group.trouble({one.topic for one in missing})
@@ -360,11 +356,13 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
             )
             for a in list(updater.attempts)
         ),
-        buffers=_buffers(engine),
+        buffers=BufferExplanation(
+            buffers.kept, buffers.limit, buffers.made, buffers.reused, pool_state()
+        ),
         group=group,
-        transaction=_transaction(engine),
+        transaction=transacts and explain_transaction(transacts),
         records=records,
-        weaker=_weaker(engine),
+        weaker=None if sends is None else explain_weaker(sends),
         missing=missing,
     )
 
@@ -377,33 +375,6 @@ def _missing(engine: ClientEngine, now: float) -> tuple[MissingExplanation, ...]
         MissingExplanation(topic, number, max(0.0, now - m.since), m.near)
         for topic, number, m in [*topics, *parts]
     )
-
-
-def _group(engine: ClientEngine, now: float) -> GroupExplanation | None:
-    group = getattr(engine, "group", None)
-    return None if group is None else explain_group(group, now)
-
-
-def _transaction(engine: ClientEngine) -> TransactionExplanation | None:
-    transactions = getattr(engine, "transactions", None)
-    return None if transactions is None else explain_transaction(transactions)
-
-
-def _weaker(engine: ClientEngine) -> str | None:
-    if getattr(engine, "sender", None) is None:
-        return None
-    return explain_weaker(cast("ProducerEngine", engine))
-
-
-def _records(engine: ClientEngine, now: float) -> RecordsExplanation | None:
-    if getattr(engine, "sender", None) is None:
-        return None
-    return explain_records(cast("ProducerEngine", engine), now)
-
-
-def _buffers(engine: ClientEngine) -> BufferExplanation:
-    b = engine.network.buffers
-    return BufferExplanation(b.kept, b.limit, b.made, b.reused, pool_state())
 
 
 def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:

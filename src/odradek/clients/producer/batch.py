@@ -6,16 +6,21 @@ In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import InitVar, dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from odradek.clients.producer.produce_refusals import ProduceRefusals
-from odradek.common.types import TopicPartition
+from odradek.common.errors import Attempt, KafkaError
+from odradek.common.types import Address, TopicPartition
 from odradek.network.flow import Completion
 from odradek.record import BatchBuilder
 
 NO_SEQUENCE = -1
+SEQUENCES = 1 << 31
+"""After so many, sequences begin at 0 again."""
+MOST_REFUSALS = 8
+"""Kinds of failures that are kept of a batch."""
 OPEN = -1
 """The serial of a batch that isn't ready yet."""
 
@@ -42,6 +47,10 @@ class BatchOutcome:
     log_append_time_ms: int
 
 
+NO_OFFSET = BatchOutcome(-1, -1)
+"""The outcome of a batch without records, or whose offset isn't known, or which has parts."""
+
+
 class Part(NamedTuple):
     """Consecutive records of a batch, and where they are now."""
 
@@ -52,94 +61,125 @@ class Part(NamedTuple):
     """The index there of the first of them."""
 
 
+class ProduceRefusals:
+    """What was answered to the attempts of one batch, for the error that may end it (R-RT-2): the
+    last failure of each kind at each address, so that it doesn't grow with the attempts.
+    """
+
+    __slots__ = ("_last", "latest")
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Address | None, str], Attempt] = {}
+        self.latest: KafkaError | None = None
+        """The newest one."""
+
+    def note(self, address: Address | None, what: str, error: KafkaError, now: float) -> None:
+        """One more attempt failed."""
+        kind = type(error).__name__
+        self._last.pop((address, kind), None)
+        if len(self._last) >= MOST_REFUSALS:
+            del self._last[next(iter(self._last))]
+        self._last[address, kind] = Attempt(address, what, f"{kind}: {error}", now)
+        self.latest = error
+
+    def attempts(self) -> list[Attempt]:
+        """The last failure of each kind at each address, the newest at the end."""
+        return list(self._last.values())
+
+
+@dataclass(slots=True, eq=False)
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
-    __slots__ = (
-        "append",
-        "attempts",
-        "builder",
-        "created_at",
-        "deadline",
-        "done",
-        "doubtful",
-        "epoch_tried",
-        "lingers",
-        "ordinal",
-        "out_of_order",
-        "partition",
-        "parts",
-        "producer",
-        "recognised",
-        "refusals",
-        "reserved",
-        "retry_at",
-        "sequence",
-        "serial",
-        "taken",
-        "topic_tried",
-    )
+    partition: TopicPartition
+    builder: BatchBuilder
+    created_at: float
+    delivery: InitVar[float]
+    """Seconds until it is given up."""
+    deadline: float = field(init=False)
+    append: Callable[..., int | None] = field(init=False)
+    """The builder's, kept at hand: `send` calls it for each record."""
+    serial: int = OPEN
+    """Given when the batch is ready, and growing: the order of a partition's batches."""
+    done: Completion[BatchOutcome] = field(default_factory=Completion)
+    attempts: int = 0
+    retry_at: float = 0.0
+    reserved: int = 0
+    """Bytes of `buffer.memory` that are this batch's."""
+    lingers: bool = True
+    """The accumulator has its linger time in mind."""
+    sequence: int = NO_SEQUENCE
+    producer: tuple[int, int] = (-1, -1)
+    epoch_tried: int = -1
+    """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+    topic_tried: bytes = b""
+    """The topic's id at the last attempt: another topic may have the name now."""
+    ordinal: int = 0
+    """How many batches of its partition got a sequence under its identity before it."""
+    doubtful: bool = False
+    """An attempt before the present one may have been appended (see `doubt`). Then its sequence is
+    used up, and no other may be given to it while its identity lives (R-PR-1)."""
+    recognised: bool = True
+    """A broker that has it knows it when it comes again; not so a part of a batch that may have
+    been written whole."""
+    refusals: ProduceRefusals | None = None
+    """What was answered to earlier attempts."""
+    taken: bool = False
+    """It has crossed to the sender."""
+    parts: list[Part] | None = None
+    """Where its records went, in order, when other batches took its place. `done` is then done, and
+    the records' outcomes are those of these batches."""
 
-    def __init__(
-        self,
-        partition: TopicPartition,
-        builder: BatchBuilder,
-        now: float,
-        delivery: float,
-    ) -> None:
-        self.partition = partition
-        self.builder = builder
-        self.append = builder.append
-        """Kept at hand: `send` calls it for each record."""
-        self.serial = OPEN
-        """Given when the batch is ready, and growing: the order of a partition's batches."""
-        self.created_at = now
-        self.deadline = now + delivery
-        self.done: Completion[BatchOutcome] = Completion()
-        self.attempts = 0
-        self.retry_at = 0.0
-        self.reserved = 0
-        """Bytes of `buffer.memory` that are this batch's."""
-        self.lingers = True
-        """The accumulator has its linger time in mind."""
-        self.sequence = NO_SEQUENCE
-        self.producer: tuple[int, int] = (-1, -1)
-        self.epoch_tried = -1
-        """The leader epoch of the last attempt: a newer one makes waiting pointless."""
-        self.topic_tried = b""
-        """The topic's id at the last attempt: another topic may have the name now."""
-        self.ordinal = 0
-        """How many batches of its partition got a sequence under its identity before it."""
-        self.doubtful = False
-        """An attempt before the present one may have been appended (see `doubt`). Then its sequence
-        is used up, and no other may be given to it while its identity lives (R-PR-1)."""
-        self.recognised = True
-        """A broker that has it knows it when it comes again; not so a part of a batch that may have
-        been written whole."""
-        self.out_of_order = False
-        """A leader that knows its producer refused its sequence: whether it is in the log is known
-        once those behind it that are in doubt have their outcome."""
-        self.refusals: ProduceRefusals | None = None
-        """What was answered to earlier attempts."""
-        self.taken = False
-        """It has crossed to the sender."""
-        self.parts: list[Part] | None = None
-        """Where its records went, in order, when other batches took its place. `done` is then done,
-        and the records' outcomes are those of these batches."""
+    def __post_init__(self, delivery: float) -> None:
+        self.deadline = self.created_at + delivery
+        self.append = self.builder.append
 
     @property
     def count(self) -> int:
         """Records in the batch."""
         return self.builder.count
 
-    @property
-    def addressee(self) -> str:
-        """Where its records go, in words."""
-        return str(self.partition)
+    def tried(self, epoch: int, topic_id: bytes) -> None:
+        """It goes to the leader of this epoch, of the topic with this id."""
+        self.attempts += 1
+        self.epoch_tried, self.topic_tried = epoch, topic_id
+
+    def refused(self, address: Address | None, error: KafkaError, now: float) -> None:
+        """An attempt failed."""
+        self.refusals = self.refusals or ProduceRefusals()
+        self.refusals.note(address, f"Produce to {self.partition}", error, now)
+
+    def doubt(self) -> None:
+        """The present attempt may have been appended."""
+        self.doubtful = True
+
+    def number(self, sequence: int, producer: tuple[int, int], ordinal: int) -> None:
+        """Give it its sequence."""
+        self.sequence, self.producer, self.ordinal = sequence, producer, ordinal
+
+    def unnumber(self) -> None:
+        """It certainly isn't in the log, and gets a new sequence."""
+        self.sequence, self.doubtful = NO_SEQUENCE, False
+
+    def replaced(self, parts: list[Part]) -> None:
+        """Its records are in other batches now, and have the outcomes of those."""
+        self.parts = parts
+        self.done.complete(NO_OFFSET)
+
+    def take_over(self, whole: ProducerBatch, first: int) -> None:
+        """Stand for the records of `whole` from index `first` on, with their sequence, if any."""
+        self.builder.close()
+        self.serial = whole.serial + first
+        self.deadline, self.refusals = whole.deadline, whole.refusals
+        self.lingers, self.taken = False, True
+        self.producer, self.ordinal, self.doubtful = whole.producer, whole.ordinal, whole.doubtful
+        self.recognised = whole.recognised and not whole.doubtful
+        if whole.sequence != NO_SEQUENCE:
+            self.sequence = (whole.sequence + first) % SEQUENCES
 
     def abandoned(self, identity: tuple[int, int]) -> bool:
-        """Whether nobody waits for it any more and a newer epoch fences it: it may be under way to
-        a broker that hangs, and can't be written behind what goes out under this identity.
+        """Whether it has its outcome and this newer identity fences it: it may still be in flight
+        to a broker that hangs, but can't be written after what is sent under this identity.
         """
         return self.done.done and self.producer != identity
 
@@ -153,11 +193,9 @@ class ProducerBatch:
         )
 
     def find(self, index: int) -> tuple[ProducerBatch, int, bool]:
-        """The batch that record `index` is in now that this one may have been split, where in it,
-        and whether that has its outcome.
-
-        Any thread may ask, also while the engine's splits a batch: that sets `parts` before `done`,
-        so `done` has to be read first.
+        """The batch that record `index` is in now (this one may have been split), its index there,
+        and whether that batch has its outcome. Any thread may ask while the engine splits a batch:
+        `parts` is set before `done`, so `done` has to be read first.
         """
         batch = self
         while batch.done.done:
@@ -196,3 +234,12 @@ class ProducerBatch:
             offset,
             appended if appended >= 0 else int(timestamp_ms),
         )
+
+
+def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:
+    """The attempts of several batches, those of one kind and address once; the newest error."""
+    known = [(a.at, n, a, r) for n, r in enumerate(found) if r for a in r.attempts()]
+    known.sort(key=itemgetter(0, 1))
+    last = {(a.address, a.error): a for _, _, a, _ in known}  # later ones take the place of earlier
+    ordered = sorted(last.values(), key=lambda a: a.at)
+    return ordered[-MOST_REFUSALS:], known[-1][3].latest if known else None

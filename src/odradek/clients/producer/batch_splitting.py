@@ -1,36 +1,37 @@
-"""Batches that are too large for their topic: the same records again, in smaller ones (KIP-126).
+"""Batches that a broker refuses as they are: the same records again, in others (KIP-126, KIP-467).
 
-In: a batch that a broker refused with MESSAGE_TOO_LARGE. Out: its parts, in the sender's queue at
-its place, with its sequences and its deadline; and a smaller limit for the topic's next batches.
+In: a batch that was refused with MESSAGE_TOO_LARGE, or of which some records were refused. Out: its
+parts in the sender's queue, in its place, with its deadline; a smaller limit for the topic's next
+batches; each refused record with an error of its own, where Java fails the whole batch.
 A limit of a topic is what `max.message.bytes` says of a batch as it is sent, so compressed; ours
 count before compression, and a batch never grows by it. So all that is known after a refusal is
 that so much was too much: parts are half as large, and halved again if need be.
 An earlier attempt whose answer was lost may have written the batch whole, if the limit was lowered
 since: its parts keep its sequences, so that such a leader refuses the first of them.
-Must not: split a batch of one record, or change the order.
+Must not: split a batch of one record, change the order, or leave records out of a batch in doubt:
+another one with its sequence would be taken for it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections.abc import Mapping
 
-from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, Part, ProducerBatch
-from odradek.clients.producer.partition_queue import SEQUENCES
+from odradek.clients.producer.batch import NO_SEQUENCE, Part, ProducerBatch
+from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import KafkaError, RecordTooLargeError
 from odradek.common.events import EventLog
+from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.record import decode
 from odradek.record.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from odradek.record.columns import Row
 
 logger = logging.getLogger("odradek")
 
 FORGET_AFTER = 600.0
 """A topic's limit may be raised, or its data shrink better: then larger batches are tried again."""
-
-_SPLIT = BatchOutcome(-1, -1)
-"""What `done` of a batch with parts says; nobody reads an offset from it."""
+_WIDER = 32
+"""Bytes by which a record may grow whose offset and time are counted from another record's."""
 
 
 class BatchSplitter:
@@ -40,20 +41,24 @@ class BatchSplitter:
         self._accumulator = accumulator
         self._events = events
 
-    def split(self, batch: ProducerBatch, waiting: deque[ProducerBatch], now: float) -> None:
-        """Put a refused batch's parts where it would wait to be sent again, and end it."""
-        topic = batch.partition.topic
-        target = self._learn(topic, batch.builder.estimated_size // 2, now)
-        parts = self._parts(batch, target)
-        place = sum(1 for other in waiting if other.serial < batch.serial)
-        for part in reversed(parts):
-            waiting.insert(place, part.batch)
-        self._accumulator.replace(batch, [part.batch for part in parts])
-        self._events.emit(
-            now, "split", what=f"{batch.count} records of {batch.partition}", parts=len(parts)
-        )
-        batch.parts = parts
-        batch.done.complete(_SPLIT)
+    def split(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+        """Put the records of a batch that is too large into smaller ones."""
+        most = self._learn(batch.partition.topic, batch.builder.estimated_size // 2, now)
+        what = f"{batch.count} records of {batch.partition}"
+        self._events.emit(now, "split", what=what, parts=self._replace(batch, queue, most, {}))
+
+    def leave_out(
+        self,
+        batch: ProducerBatch,
+        queue: PartitionQueue,
+        bad: Mapping[int, KafkaError],
+        now: float,
+    ) -> None:
+        """Put the records that nobody complained of into a batch without a sequence."""
+        what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"
+        room = batch.builder.estimated_size + _WIDER * batch.count
+        self._replace(batch, queue, room, bad)
+        self._events.emit(now, "split", what=what, parts=1)
 
     def _learn(self, topic: str, most: int, now: float) -> int:
         """Note that batches of twice this size are too large; give what seems right for now."""
@@ -71,39 +76,55 @@ class BatchSplitter:
         limits[topic] = (most, now + FORGET_AFTER)
         return most
 
-    def _parts(self, batch: ProducerBatch, target: int) -> list[Part]:
-        """New batches of at most `target` bytes, two at least; one record alone may be larger."""
-        rows = rows_of(batch)
-        found: list[tuple[int, ProducerBatch]] = []
+    def _replace(
+        self, batch: ProducerBatch, queue: PartitionQueue, room: int, bad: Mapping[int, KafkaError]
+    ) -> int:
+        """Put batches of at most `room` bytes (or one record) where this one would wait, and end
+        it; a record with an error in `bad` fails with it. Says how many batches these are.
+        """
+        make = self._accumulator.make
+        parts: list[Part] = []
+        good: dict[ProducerBatch, int] = {}
+        failed: dict[str, ProducerBatch] = {}
+        newest: ProducerBatch | None = None
+        plain = batch.builder.build(
+            producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE
+        )
+        rows = decode(plain, start_offset=0).columns.rows()
         for index, (_, timestamp_ms, _, key, value, headers) in enumerate(rows):
-            if found:
-                taken = found[-1][1].append(key, value, headers, timestamp_ms)
-                if taken is not None:
-                    continue
-            part = self._accumulator.make(batch.partition, target, batch.created_at)
-            part.append(key, value, headers, timestamp_ms)
-            found.append((index, part))
-        for first, part in found:
-            part.builder.close()
-            part.serial = batch.serial + first
-            part.deadline = batch.deadline
-            part.lingers, part.taken = False, True
-            part.producer = batch.producer
-            part.ordinal = batch.ordinal
-            part.doubtful = batch.doubtful
-            part.recognised = batch.recognised and not batch.doubtful
-            part.refusals = batch.refusals
-            if batch.sequence != NO_SEQUENCE:
-                part.sequence = (batch.sequence + first) % SEQUENCES
-        return [Part(first, part.count, part, 0) for first, part in found]
+            if index in bad:
+                text = str(bad[index])
+                if text not in failed:
+                    failed[text] = make(batch.partition, 0, batch.created_at)
+                    failed[text].builder.close()
+                    failed[text].done.fail(bad[index])
+                parts.append(Part(index, 1, failed[text], 0))
+                continue
+            at = None if newest is None else newest.append(key, value, headers, timestamp_ms)
+            if newest is None or at is None:
+                newest = make(batch.partition, room, batch.created_at)
+                at = newest.append(key, value, headers, timestamp_ms) or 0
+                good[newest] = index
+            last = parts[-1] if parts else None
+            if last is not None and last.batch is newest:
+                parts[-1] = last._replace(records=last.records + 1)
+            else:
+                parts.append(Part(index, 1, newest, at))
+        for part, first in good.items():
+            part.take_over(batch, first)
+            queue.put_back(part)
+        self._accumulator.replace(batch, good)
+        batch.replaced(parts)
+        return len(good)
 
 
-def rows_of(batch: ProducerBatch) -> list[Row]:
-    """The records, read from the batch as it was sent."""
-    plain = batch.builder.build(
-        producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE
-    )
-    return list(decode(plain, start_offset=0).columns.rows())
+def refused(answer: PartitionProduceResponse, count: int) -> dict[int, str | None]:
+    """What is said of which of a batch's records."""
+    return {
+        found.batch_index: found.batch_index_error_message
+        for found in answer.record_errors
+        if 0 <= found.batch_index < count
+    }
 
 
 def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
@@ -115,17 +136,4 @@ def too_large(batch: ProducerBatch, said: str) -> RecordTooLargeError:
         f"max.message.bytes, or the brokers' message.max.bytes: raise that (kafka-configs --alter "
         f"--entity-type topics --entity-name {batch.partition.topic} --add-config "
         f"max.message.bytes=…) or make the record smaller{doubt}; the broker said: {said}"
-    )
-
-
-def written_whole(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
-    """Say what a part's refusal means: the batch it was made of is in the log, or its end is lost.
-
-    To send it under another sequence could write its records twice.
-    """
-    return type(refusal)(
-        f"{batch.count} records for {batch.partition} may have been written already, in a larger "
-        "batch whose acknowledgement was lost; when it came again the topic's max.message.bytes "
-        f"had become too low for it. They aren't sent again, so that nothing is written twice. The "
-        f"broker said: {refusal}"
     )

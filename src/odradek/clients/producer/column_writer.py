@@ -9,15 +9,17 @@ Must not: wait. Where `buffer.memory` has no room it says how much is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_rules import place_rows
-from odradek.clients.producer.partitioner import Partitioner
-from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.row_errors import BatchRows, Window
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.record import BatchBuilder, ColumnEncoder, SentColumns, StopReason
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 QUOTA = 1 << 20
 """Bytes of `buffer.memory` that are reserved at a time."""
@@ -32,12 +34,9 @@ class ColumnWriter:
 
     def __init__(
         self,
+        engine: ProducerEngine,
         columns: SentColumns,
         topic: Topic,
-        accumulator: RecordAccumulator,
-        partitioner: Partitioner,
-        *,
-        max_record: int,
         noted: Noted,
         wake: Callable[[], None],
     ) -> None:
@@ -46,14 +45,16 @@ class ColumnWriter:
         Raises `InvalidRowError`, `RecordTooLargeError` and, where a function of the user's is the
         partitioner, `PartitionerError`.
         """
-        count, ignore_keys = len(topic.partitions), partitioner.ignores_keys
+        config, partitioner, count = engine.config, engine.partitioner, len(topic.partitions)
+        ignore_keys = partitioner.ignores_keys
+        max_record = min(config["max.request.size"], config["buffer.memory"])
         self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
         if partitioner.rule is not None:
             # Made once more: no rule is asked about rows before all of them have been checked.
             placed = place_rows(columns, partitioner.rule, topic.name, count)
             self._encoder = ColumnEncoder(placed, count, max_record, ignore_keys=ignore_keys)
         self._topic = topic
-        self._accumulator = accumulator
+        self._accumulator = engine.accumulator
         self._partitioner = partitioner
         self._noted = noted
         self._wake = wake
@@ -73,9 +74,8 @@ class ColumnWriter:
         self.count = columns.count
 
     def advance(self, now: float, timestamp_ms: int) -> int:
-        """Write until all rows are in batches (0), or so many bytes of room are missing.
-
-        `timestamp_ms` is for rows without one of their own.
+        """Write until all rows are in batches, or there is no room; gives the bytes that are
+        missing (0: none). `timestamp_ms` is for rows without one of their own.
         """
         self._flushes = self._accumulator.flushes
         try:
@@ -84,7 +84,7 @@ class ColumnWriter:
             self._give_back(now)
 
     def give_up(self, now: float) -> None:
-        """An exception ended `advance`, perhaps amid giving back: whatever is left goes now."""
+        """An exception ended `advance`, perhaps while it gave back: what is left goes now."""
         self._accumulator.doubt()
         self._give_back(now)
         self._wake()

@@ -38,19 +38,6 @@ class OffsetRange:
 class ArrowDelivery:
     """Counts rows, and batches that have their outcome."""
 
-    __slots__ = (
-        "_added",
-        "_complete",
-        "_lock",
-        "_ranges",
-        "_settled",
-        "done",
-        "error",
-        "failed",
-        "row_errors",
-        "rows",
-    )
-
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
         self._complete = False

@@ -2,12 +2,11 @@
 
 In: an error code, or that there was no answer. Out: whether the attempt may have been appended
 (R-PR-1). A leader checks rights, its leadership, the in-sync replicas, the records and the
-sequence, in this order, and appends only then: what it says before is a proof. With acks=all it
-then waits, and what it says of *that* is none: while it waits, it may lose the leadership (6), its
-disk (56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes
-are used before the append as well, so they prove nothing. A proof is one of an attempt, never of
-those before it: the look for duplicates comes last.
-Must not: decide what is to be done.
+sequence, in this order, and then appends: an error from before is a proof. With acks=all it then
+waits for replicas, and errors of that wait prove nothing: it may lose the leadership (6), its disk
+(56) or the topic (3, 100), replicas may go (20), the time may be up (7). Some of these codes are
+used before the append as well, so they prove nothing. A proof says nothing of earlier attempts: the
+leader looks for duplicates last. Must not: decide what is to be done.
 """
 
 from __future__ import annotations
@@ -62,11 +61,18 @@ def leaves_doubt(code: int | None) -> bool:
 
 
 def in_doubt(batch: ProducerBatch, refusal: KafkaError) -> KafkaError:
-    """The same refusal, of a batch that an earlier attempt may have written nevertheless."""
+    """The same refusal; of a batch that may have been written nevertheless, it says so."""
+    if not batch.doubtful:
+        return refusal
+    how = (
+        "an earlier attempt wasn't acknowledged"
+        if batch.recognised
+        else "they were part of a larger batch that wasn't acknowledged, and the topic's "
+        "max.message.bytes had become too low for it when it came again"
+    )
     text = (
-        f"{batch.count} records for {batch.partition} may have been written already: an earlier "
-        "attempt wasn't acknowledged. They aren't sent again, so that nothing is written twice. "
-        f"The broker said: {refusal}"
+        f"{batch.count} records for {batch.partition} may have been written already: {how}. They "
+        f"aren't sent again, so that nothing is written twice. The broker said: {refusal}"
     )
     made = type(refusal).__new__(type(refusal), text)  # not __init__, which may ask for others
     made.args = (text,)

@@ -1,22 +1,23 @@
 """Records whose topic isn't known yet: `send()` gives them here and goes on (R-RT-2).
 
 In: records of the callers' threads, in their order; metadata. Out: the same records in the open
-batches of their partitions, once there is metadata of the topic, in the order in which they came;
-or an error each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Nobody
-may pass them: a topic's lane is made once its records are placed (`topic`, under the lock of the
-accumulator). Must not: call a partitioner of the user's, which runs in the caller's thread; such a
-`send()` waits for the metadata itself.
+batches of their partitions, once there is metadata of the topic, in the same order; or an error
+each, after `max.block.ms` at the latest. Their bytes count in `buffer.memory`. Later records can't
+pass them: a topic's lane is made once its records are placed (`topic`, under the accumulator's
+lock). Must not: call a user's partitioner, which runs in the caller's thread; such a `send()` waits
+for the metadata itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
-from odradek.clients.producer.topic_lane import lane_for
+from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
+from odradek.clients.producer.partitioner import lane_for
+from odradek.clients.producer.record_accumulator import SentRecord
 from odradek.common.errors import (
     AuthorizationError,
     ClientClosedError,
@@ -37,19 +38,17 @@ PAUSE = 0.001
 """Seconds after an error. Whoever is told of it may send again at once, and a step has to end."""
 OVERHEAD = 1024
 """Bytes of memory that a record takes here beside its own: `buffer.memory` has to hold."""
-MOVED = BatchOutcome(-1, -1)
-"""Its outcome is that of the batch it is in now."""
 
 
 class EarlyRecord(ProducerBatch):
     """One record, and the batch that its future knows until it is in one; then it is its part."""
 
-    __slots__ = ("headers", "key", "size", "timestamp_ms", "value", "wanted")
+    __slots__ = ("record", "size")
 
     def __init__(
         self,
         topic: str,
-        record: tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int],
+        record: SentRecord,
         wanted: int | None,
         size: int,
         now: float,
@@ -60,12 +59,9 @@ class EarlyRecord(ProducerBatch):
         """
         partition = TopicPartition(topic, NOWHERE if wanted is None else wanted)
         super().__init__(partition, BatchBuilder(0, None), now, patience)
-        key, value, headers, self.timestamp_ms = record
-        self.key, self.value = _frozen(key), _frozen(value)
-        self.headers: Sequence[tuple[str, bytes | None]] = tuple(
-            [(name, _frozen(data)) for name, data in headers]
-        )
-        self.wanted = wanted
+        key, value, headers, at = record
+        copied = tuple([(name, _frozen(data)) for name, data in headers])
+        self.record: SentRecord = (_frozen(key), _frozen(value), copied, at)
         self.size = size
 
     @property
@@ -73,51 +69,31 @@ class EarlyRecord(ProducerBatch):
         """It is one record."""
         return 1
 
-    @property
-    def addressee(self) -> str:
-        """Its topic, or the partition that its caller has named."""
-        if self.wanted is None:
-            return f"topic {self.partition.topic}"
-        return str(self.partition)
-
-    def moved(self, batch: ProducerBatch, index: int) -> None:
-        """It is in a batch now, whose outcome is its own."""
-        self.parts = [Part(0, 1, batch, index)]
-        self.empty()
-        self.done.complete(MOVED)
-
     def empty(self) -> None:
         """Its future may be kept, what was in it isn't."""
-        self.key = self.value = None
-        self.headers = ()
+        self.record = (None, None, (), 0)
 
 
 def _frozen(data: bytes | None) -> bytes | None:
     return data if data is None or type(data) is bytes else bytes(data)
 
 
+@dataclass(slots=True)
 class _Waiting:
     """The records of one topic."""
 
-    __slots__ = ("absent", "flushes", "least", "placing", "records")
-
-    def __init__(self, flushes: int) -> None:
-        self.flushes = flushes
-        """Of the accumulator: what was here when it grew doesn't linger afterwards."""
-        self.records: deque[EarlyRecord] = deque()
-        self.absent: deque[EarlyRecord] = deque()
-        """Older ones, of partitions that the topic doesn't have so far."""
-        self.least: float = math.inf
-        """No partition of these is below it."""
-        self.placing: Completion[None] | None = None
-
-    def all(self) -> list[EarlyRecord]:
-        """Under the lock: callers come at any time."""
-        return [*self.absent, *self.records]
+    flushes: int
+    """Of the accumulator: what was here when it grew doesn't linger afterwards."""
+    records: deque[EarlyRecord] = field(default_factory=deque)
+    absent: deque[EarlyRecord] = field(default_factory=deque)
+    """Older ones, of partitions that the topic doesn't have so far."""
+    least: float = math.inf
+    """No partition of these is below it."""
+    placing: Completion[None] | None = None
 
     @property
     def oldest(self) -> EarlyRecord | None:
-        """Under the lock, too."""
+        """Under the lock: callers come at any time."""
         return (self.absent or self.records or (None,))[0]
 
     def blocks(self, count: int) -> bool:
@@ -148,7 +124,13 @@ class EarlyRecords:
     def topic(self, name: str) -> Topic | None:
         """The topic as it is known, unless a record for it would pass others that wait here."""
         with self._accumulator.lock:
-            return self._known(name)
+            snapshot = self._engine.metadata.snapshot
+            found = None if snapshot is None else snapshot.topic(name)
+            if found is None or not found.partitions:
+                return None
+            waiting = self._topics.get(name)
+            blocked = waiting is not None and waiting.blocks(len(found.partitions))
+            return None if blocked else found
 
     def room(self, record: EarlyRecord) -> int:
         """What a record takes of `buffer.memory` while it is here."""
@@ -162,7 +144,7 @@ class EarlyRecords:
         accumulator, (name, partition) = self._accumulator, record.partition
         with accumulator.lock:
             accumulator.check()
-            found = self._known(name)
+            found = self.topic(name)
             if found is not None and partition < len(found.partitions):
                 return False
             if not accumulator.keeps(record, self.room(record), turn=turn):
@@ -183,32 +165,22 @@ class EarlyRecords:
             if record.done.done:
                 return
             waiting = self._topics.get(record.partition.topic)
-            if waiting is not None and record in waiting.records:
-                waiting.records.remove(record)
-            elif waiting is not None and record in waiting.absent:
-                waiting.absent.remove(record)
+            for queue in () if waiting is None else (waiting.records, waiting.absent):
+                if record in queue:
+                    queue.remove(record)
             self._accumulator.waive(record)
             self._due.append(record.partition.topic)
             record.empty()
-            record.done.complete(MOVED)
+            record.done.complete(NO_OFFSET)
         # A flush() may have seen it.
         self._engine.post(lambda now: self._engine.sender.batch_done.notify())
-
-    def _known(self, name: str) -> Topic | None:
-        snapshot = self._engine.metadata.snapshot
-        found = None if snapshot is None else snapshot.topic(name)
-        if found is None or not found.partitions:
-            return None
-        waiting = self._topics.get(name)
-        blocked = waiting is not None and waiting.blocks(len(found.partitions))
-        return None if blocked else found
 
     # The engine's side
 
     def incomplete(self) -> list[ProducerBatch]:
         """Those that wait, in the order of their topics; any thread may ask."""
         with self._accumulator.lock:
-            return [record for waiting in self._topics.values() for record in waiting.all()]
+            return [r for w in self._topics.values() for r in (*w.absent, *w.records)]
 
     def placed(self, name: str, deadline: float) -> Flow[Topic]:
         """Wait until a topic is known and nothing that came before waits for it."""
@@ -263,7 +235,7 @@ class EarlyRecords:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """The client ends."""
-        self._accumulator.ended = error  # first: no more come
+        self._accumulator.refuse(error)  # first: no more come
         self._fail_all(error)
 
     def _oldest(self, waiting: _Waiting) -> EarlyRecord | None:
@@ -274,13 +246,14 @@ class EarlyRecords:
         engine = self._engine
         placing = waiting.placing = engine.start(self._place(name, waiting))
         engine.track(placing, f"metadata of topic {name}", oldest.deadline)
-        placing.when_done(lambda done: self._placed(name, waiting, done))
 
-    def _placed(self, name: str, waiting: _Waiting, done: Completion[None]) -> None:
-        waiting.placing = None
-        self._due.append(name)
-        if done.error is not None:  # nobody takes this client in, or it has ended
-            self._fail(waiting, done.error)
+        def ended(done: Completion[None]) -> None:
+            waiting.placing = None
+            self._due.append(name)
+            if done.error is not None:  # nobody takes this client in, or it has ended
+                self._fail(waiting, done.error)
+
+        placing.when_done(ended)
 
     def _place(self, name: str, waiting: _Waiting) -> Flow[None]:
         """Wait for the topic and put its records where they belong, until there are none."""
@@ -319,20 +292,17 @@ class EarlyRecords:
         count, lock = len(topic.partitions), self._accumulator.lock
         lane = lane_for(self._engine, topic)
         with lock:
-            absent, waiting.absent, waiting.least = waiting.absent, deque(), math.inf
-            for record in absent:
-                if record.partition.partition < count:
-                    self._append(record, record.partition.partition, now)
-                else:
-                    waiting.leave_absent(record)
+            waiting.records.extendleft(reversed(waiting.absent))
+            waiting.absent.clear()
+            waiting.least = math.inf
         while waiting.records:
             with lock:
                 if not waiting.records:
                     break
                 record = waiting.records[0]
-                place = record.wanted
-                if place is None:
-                    place = lane.choose(record.key, record.value)
+                place = record.partition.partition
+                if place == NOWHERE:
+                    place = lane.choose(*record.record[:2])
                 if place < count:
                     self._append(record, place, now)
                 else:
@@ -346,20 +316,12 @@ class EarlyRecords:
     def _append(self, record: EarlyRecord, partition: int, now: float) -> None:
         target = TopicPartition(record.partition.topic, partition)
         self._engine.metadata.use(target.topic, now)
-        place = self._accumulator.append(
-            target,
-            record.key,
-            record.value,
-            record.headers,
-            record.timestamp_ms,
-            record.size,
-            now,
-            record,
-            early=True,
-        )
+        append = self._accumulator.append
+        place = append(target, record.record, record.size, now, record, early=True)
         if place is None:
             raise RuntimeError(f"no room for {record.size} bytes that were granted")
-        record.moved(place.batch, place.index)
+        record.empty()
+        record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
 
     def _fail_all(self, error: KafkaError) -> None:
         for name, waiting in list(self._topics.items()):

@@ -1,14 +1,14 @@
-"""Which partitions are behind: records without a key go there less often (KIP-794).
+"""Which partitions have long queues: records without a key go there less often (KIP-794).
 
 In: the sender's queues and when it last sent to each broker. Out: the partitions that records may
-go to, with weights. A partition's queue says how quickly its leader takes batches, compared with
-the others, whatever the reason is. Runs in the callers' threads and only reads what the engine
-writes; a number that is a moment old does no harm. Must not: look at records with a key.
+go to, with weights: a queue shows how quickly a leader takes batches. Runs in the callers' threads
+and only reads what the engine writes. Must not: look at records with a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from odradek.clients.producer.partition_queue import PartitionQueue
@@ -23,8 +23,6 @@ are as old as some batches."""
 
 class PartitionLoad:
     """Weights of the partitions of each topic."""
-
-    __slots__ = ("_available", "_linger", "_queues", "_sent_at", "_tables")
 
     def __init__(
         self,
@@ -43,9 +41,9 @@ class PartitionLoad:
     ) -> tuple[Sequence[int], Sequence[int] | None]:
         """The partitions to choose from, and the running sums of their weights.
 
-        None for the sums: all are equal. Partitions without a leader aren't among them unless all
-        are, nor, with `partitioner.availability.timeout.ms`, those of a broker that took nothing
-        for so long though something was there for it.
+        None for the sums: all are equal. Partitions without a leader are left out unless all are,
+        and, with `partitioner.availability.timeout.ms`, those of a broker that has taken nothing
+        for that time though something waits for it.
         """
         found = self._tables.get(topic.name)
         if found is None or found.topic is not topic or found.left <= 0:
@@ -55,24 +53,20 @@ class PartitionLoad:
 
     def _look(self, topic: Topic, brokers: Mapping[int, Broker], now: float) -> _Table:
         led = [p for p in topic.partitions if p.leader >= 0] or list(topic.partitions)
-        waiting: list[int] = []
+        waiting: dict[int, int] = {}
         stuck: set[int] = set()
         for p in led:
             queue = self._queues.get(TopicPartition(topic.name, p.partition))
-            waiting.append(len(queue.waiting) if queue is not None else 0)
-            if waiting[-1] and self._available and queue is not None:
+            waiting[p.partition] = len(queue.waiting) if queue is not None else 0
+            if waiting[p.partition] and self._available and queue is not None:
                 broker = brokers.get(p.leader)
                 if broker is not None and self._is_stuck(queue, broker.address, now):
                     stuck.add(p.leader)
-        if stuck:
-            able = [(p, n) for p, n in zip(led, waiting, strict=True) if p.leader not in stuck]
-            if able:
-                led, waiting = [p for p, _ in able], [n for _, n in able]
-        sums = None
-        if min(waiting) < max(waiting):
-            most = max(waiting) + 1
-            sums = list(accumulate(most - n for n in waiting))
-        return _Table(topic, [p.partition for p in led], sums, 1 + len(led) // LOOKS_PER_CHOICE)
+        able = [p for p in led if p.leader not in stuck] or led
+        sums, most = None, max(waiting[p.partition] for p in able)
+        if min(waiting[p.partition] for p in able) < most:
+            sums = list(accumulate(most + 1 - waiting[p.partition] for p in able))
+        return _Table(topic, [p.partition for p in able], sums, 1 + len(able) // LOOKS_PER_CHOICE)
 
     def _is_stuck(self, queue: PartitionQueue, leader: Address, now: float) -> bool:
         try:
@@ -82,15 +76,11 @@ class PartitionLoad:
         return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
+@dataclass(slots=True)
 class _Table:
-    """What was found in one look, good for so many choices."""
+    """What was found in one look, good for `left` choices."""
 
-    __slots__ = ("left", "partitions", "sums", "topic")
-
-    def __init__(
-        self, topic: Topic, partitions: Sequence[int], sums: Sequence[int] | None, left: int
-    ) -> None:
-        self.topic = topic
-        self.partitions = partitions
-        self.sums = sums
-        self.left = left
+    topic: Topic
+    partitions: Sequence[int]
+    sums: Sequence[int] | None
+    left: int

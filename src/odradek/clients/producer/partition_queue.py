@@ -1,23 +1,28 @@
-"""The batches of one partition on their way: which is next, and which sequence it has.
+"""The batches of each partition on their way: which is next, and which sequence it has.
 
 In: batches in the order of their rows, those that come back, an id and epoch to begin with.
 Out: the batch that may go now, with its sequence. The order of a partition is kept here (KIP-98):
 its id, epoch and sequences are its own, since brokers remember them by partition. So one that has
 to go on under a new epoch does so alone (R-PR-1).
-Must not: know brokers, requests or errors.
+Must not: know brokers, requests or errors; forget a partition that has a batch without an outcome.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
+from odradek.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_id import SenderIdentity
 
 REMEMBERED = 5
 """Batches of a producer that a broker knows when they come again."""
-SEQUENCES = 1 << 31
-"""Sequences begin at 0 again behind so many."""
+MOST_RESTING = 20_000
+"""Partitions without batches whose numbers are kept, some hundred bytes each."""
 NOBODY = (-1, -1)
 NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
@@ -38,7 +43,7 @@ class Numbering:
     """The leader epoch in which one was: from then on this leader knows the producer, and refuses a
     sequence that leaves something out. Others may not: they may have lost the log."""
     topic_id: bytes = b""
-    """The topic of this name that the leader was asked about last; it may be made anew."""
+    """The topic's id at the last attempt: a topic of the same name may be created again."""
     ended: bool = False
     """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
     lost: bool = False
@@ -50,12 +55,20 @@ class Numbering:
     its leader knew nobody any more and takes any sequence, so there may be holes before it."""
 
     def begin(self, identity: tuple[int, int]) -> None:
-        """Go on under another identity. The leader wants sequence 0 first, and refuses from then on
-        whatever comes late under an older epoch.
+        """Go on under another identity, from sequence 0. From then on the leader refuses what
+        comes late under an older epoch.
         """
         self.identity, self.next_sequence, self.numbered = identity, 0, 0
         self.acknowledged, self.known_at, self.reached = -1, NEVER, 0
         self.ended = self.lost = self.cut = False
+
+    def end(self, *, lost: bool) -> bool:
+        """Give no more sequences under this identity (`lost`: a batch that may have been written
+        was given up); says whether it gave any before.
+        """
+        lasted, self.ended = not self.ended, True
+        self.lost = self.lost or lost
+        return lasted
 
 
 @dataclass(slots=True)
@@ -64,15 +77,16 @@ class PartitionQueue:
 
     waiting: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: list[ProducerBatch] = field(default_factory=list)
+    out_of_order: set[ProducerBatch] = field(default_factory=set)
+    """Those that wait after a leader that knows their producer refused their sequence: whether they
+    are in the log is known once those after them that are in doubt have their outcome."""
     numbering: Numbering = field(default_factory=Numbering)
-    gaps: int = 0
-    """Batches that wait as `out_of_order`."""
     by_name: bool = True
     """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
-        """The topic has this id now: whoever leads another one of the same name knows nobody, and
-        what was acknowledged by the old one says nothing of the new one's log.
+        """The topic has this id now. If it was created again, its leaders don't know this producer,
+        and what the old topic's leaders acknowledged says nothing of the new log.
         """
         numbering = self.numbering
         self.by_name = not any(topic_id)
@@ -83,16 +97,14 @@ class PartitionQueue:
         numbering.topic_id = topic_id
 
     def next(self) -> ProducerBatch | None:
-        """The batch to send next: the oldest.
-
-        Where sequences are missing or in doubt, the oldest that has one and may be in the log: it
-        has to be known what became of those before anything gets a sequence again.
+        """The batch to send next: the oldest. Where sequences are missing or in doubt, the oldest
+        that may be in the log: its outcome comes before any new sequence.
         """
-        if self.gaps or self.numbering.ended:
+        if self.out_of_order or self.numbering.ended:
             for batch in self.waiting:
-                if batch.sequence != NO_SEQUENCE and not batch.out_of_order:
+                if batch.sequence != NO_SEQUENCE and batch not in self.out_of_order:
                     return batch
-            if self.gaps:
+            if self.out_of_order:
                 return None
         return self.waiting[0] if self.waiting else None
 
@@ -107,8 +119,8 @@ class PartitionQueue:
             # They are refused, and the first that the new topic's leader takes must be the oldest.
             return False
         if under_way and numbering.known_at != epoch:
-            # A broker that knows nothing of a producer takes any sequence from it: were the first
-            # batch refused or lost on its way, one sent behind it would be written before it.
+            # A broker that doesn't know a producer takes any sequence from it: if the first batch
+            # were refused or lost on its way, the next one would be written before it.
             return False
         # Not while older ones are under way to another leader, nor while one that is five batches
         # older is in doubt: the broker wouldn't know the repetition of either.
@@ -119,10 +131,8 @@ class PartitionQueue:
         return near and len(under_way) < max_in_flight
 
     def appended(self, batch: ProducerBatch, offset: int) -> None:
-        """It was acknowledged, and lies at this offset (-1 where the leader doesn't say).
-
-        Before it lie all that were acknowledged, and the older ones that are still in doubt,
-        unless an unclean election took them: offsets only fall where a log was cut.
+        """It was acknowledged at this offset (-1 where the leader doesn't say). Before it are all
+        that were acknowledged and the older ones in doubt, unless an unclean election cut the log.
         """
         numbering, newest = self.numbering, self.numbering.acknowledged
         numbering.known_at = batch.epoch_tried
@@ -137,19 +147,26 @@ class PartitionQueue:
             numbering.cut = True
         numbering.reached = offset + batch.count
 
+    def send(self, batch: ProducerBatch, epoch: int, *, numbered: bool) -> None:
+        """A batch that waits goes to the leader of this epoch."""
+        self.waiting.remove(batch)
+        if numbered:
+            self.number(batch)
+        batch.tried(epoch, self.numbering.topic_id)
+        self.in_flight.append(batch)
+
     def number(self, batch: ProducerBatch) -> None:
         """Give a batch its sequence, which it keeps over all its retries (R-PR-1)."""
         if batch.sequence != NO_SEQUENCE:
             return
         numbering = self.numbering
-        batch.sequence, batch.producer = numbering.next_sequence, numbering.identity
-        batch.ordinal = numbering.numbered
+        batch.number(numbering.next_sequence, numbering.identity, numbering.numbered)
         numbering.numbered += 1
         numbering.next_sequence = (numbering.next_sequence + batch.count) % SEQUENCES
 
     def take_back(self, batch: ProducerBatch) -> bool:
         """Let the next batch have the sequence of this one, which certainly isn't in the log; False
-        where others have the ones behind it already.
+        where others have later sequences already.
         """
         numbering = self.numbering
         newest = (batch.sequence + batch.count) % SEQUENCES == numbering.next_sequence
@@ -182,9 +199,53 @@ class PartitionQueue:
     def leave_ended(self) -> None:
         """Let batches go that have their outcome and won't be sent."""
         self.waiting = deque(b for b in self.waiting if not b.done.done)
-        self.gaps = sum(b.out_of_order for b in self.waiting)
+        self.out_of_order.intersection_update(self.waiting)
 
     @property
     def idle(self) -> bool:
-        """Nothing is on its way, nor may an answer come."""
+        """Nothing waits and nothing is in flight."""
         return not self.waiting and not self.in_flight
+
+
+class PartitionQueues:
+    """The queues of one producer's partitions in use, and a few numbers of the others.
+
+    What a step of the sender costs grows with the partitions in use, not with all that were ever
+    used. A partition's sequences can't be forgotten while its epoch lasts. So once very many rest,
+    they are forgotten, and all begin under a newer epoch than any of theirs, from sequence 0.
+    """
+
+    def __init__(self) -> None:
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+        """Those with batches that wait or are in flight."""
+        self._resting: dict[TopicPartition, Numbering] = {}
+        self._limit = MOST_RESTING
+
+    def get(self, partition: TopicPartition) -> PartitionQueue:
+        """A partition's queue; from now on it is in use."""
+        found = self.active.get(partition)
+        if found is None:
+            numbering = self._resting.pop(partition, None) or Numbering()
+            found = self.active[partition] = PartitionQueue(numbering=numbering)
+        return found
+
+    def rest(self, partition: TopicPartition, identity: SenderIdentity) -> None:
+        """A partition has nothing on its way: keep its numbers only."""
+        self._resting[partition] = self.active.pop(partition).numbering
+        if len(self._resting) > self._limit:
+            self._forget(identity)
+            self._limit = max(MOST_RESTING, 2 * len(self._resting))  # not at each call
+
+    def _forget(self, identity: SenderIdentity) -> None:
+        producer_id = identity.current[0]
+        mine = [n.identity for n in self._resting.values() if n.identity[0] == producer_id]
+        if identity.begin_above(max((epoch for _, epoch in mine), default=-1)):
+            self._resting.clear()
+            return
+        for partition, numbering in list(self._resting.items()):
+            if numbering.identity != identity.current:
+                del self._resting[partition]  # transactions since have had another epoch
+
+    def __len__(self) -> int:
+        """Partitions of which anything is kept."""
+        return len(self.active) + len(self._resting)

@@ -1,13 +1,12 @@
 """The partitioners besides Java's: librdkafka's by their names, and a user's own function.
 
 In: the value of the option `partitioner`. Out: a `Rule` for records one by one, and for columns a
-partition column made by the same rule. Must not: draw a number: where librdkafka's `_random` ones
-would, a rule answers None, and the sticky partitioner decides. Partitions get the same number of
-bytes that way, but a batch at a time.
+partition column made by the same rule. Must not: use chance: where librdkafka's `_random` ones do,
+a rule answers None, and the sticky partitioner decides.
 
 Every client that uses one of these names must agree on its hash bit by bit, so nothing in here can
-be changed or tuned. Without a partition's leader the answer is the same: else the same key would
-be in two partitions after an outage.
+be changed. A partition without a leader changes nothing: otherwise the same key would be in two
+partitions after an outage.
 """
 
 from __future__ import annotations
@@ -40,35 +39,15 @@ def fnv1a(data: bytes) -> int:
     return (1 << 32) - h if h >> 31 else h
 
 
-def _consistent(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return crc32(key or b"") % count
-
-
-def _consistent_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
-    return crc32(key) % count if key else None
-
-
-def _murmur2(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return partition_for_key(key or b"", count)
-
-
-def _fnv1a(_: str, key: bytes | None, __: bytes | None, count: int) -> int:
-    return fnv1a(key or b"") % count
-
-
-def _fnv1a_random(_: str, key: bytes | None, __: bytes | None, count: int) -> int | None:
-    return None if key is None else fnv1a(key) % count
-
-
 _RULES: dict[str, Rule | None] = {
     "default": None,
     "random": None,  # the sticky partitioner does it, once it is told to ignore keys
-    "consistent": _consistent,
-    "consistent_random": _consistent_random,
-    "murmur2": _murmur2,
+    "consistent": lambda _, key, __, count: crc32(key or b"") % count,
+    "consistent_random": lambda _, key, __, count: crc32(key) % count if key else None,
+    "murmur2": lambda _, key, __, count: partition_for_key(key or b"", count),
     "murmur2_random": None,  # which is what Java's client and ours do anyway
-    "fnv1a": _fnv1a,
-    "fnv1a_random": _fnv1a_random,
+    "fnv1a": lambda _, key, __, count: fnv1a(key or b"") % count,
+    "fnv1a_random": lambda _, key, __, count: None if key is None else fnv1a(key) % count,
 }
 
 
@@ -150,7 +129,6 @@ def _texts(column: SentBinary | None, count: int) -> Iterable[bytes | None]:
 
 
 def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
-    """The partitions that rows name themselves."""
     if column is None:
         return repeat(None, count)
     numbers = _numbers(column.data, "i", column.start, count)
@@ -161,7 +139,7 @@ def _given(column: SentNumbers | None, count: int) -> Iterable[int | None]:
 
 
 def _numbers(buffer: ByteBuffer, kind: Literal["i", "q"], start: int, count: int) -> list[int]:
-    """Some integers of a buffer; bytes behind its last whole one would make a cast of all fail."""
+    """Some integers of a buffer, which may end within an integer, so it isn't cast as a whole."""
     width = 8 if kind == "q" else 4
     view = memoryview(buffer).cast("B")[width * start : width * (start + count)]
     return view.cast(kind).tolist()

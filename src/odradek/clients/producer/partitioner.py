@@ -1,28 +1,32 @@
 """Which partition a record goes to: Java's murmur2 for keys, sticky batches without one.
 
-In: a key or none, the topic's partitions, a `Rule` unless Java's is wanted. Out: a partition
-number. Must not: wait for metadata. Unless told otherwise, a record with a key must land where
-Java's client would put it, or co-partitioned topics break.
+In: a topic as one snapshot has it, a `Rule` unless Java's is wanted. Out: a partition number, and
+the topic's open batches. Must not: wait for metadata. Unless told otherwise, a record with a key
+must be where Java's client would put it, or co-partitioned topics break.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from odradek.clients.producer.partition_rules import Rule
 from odradek.common.types import Rng
 from odradek.metadata.cluster import Topic
 from odradek.record import partition_for_key
 
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+RECORD_OVERHEAD = 8
+"""What a record adds to its key and value, more or less: the sticky partitioner counts bytes."""
 Load = Callable[[Topic], tuple[Sequence[int], Sequence[int] | None]]
 """Partitions to choose from, and the running sums of their weights; None: all are equal."""
 
 
 class Partitioner:
     """The built-in partitioner of one producer (KIP-480, KIP-794)."""
-
-    __slots__ = ("_ignore_keys", "_load", "_rng", "_sticky", "_stride", "rule")
 
     def __init__(
         self,
@@ -36,20 +40,14 @@ class Partitioner:
         self._rng = rng
         self._load = _led if load is None else load
         self._stride = stride
-        self._ignore_keys = ignore_keys or rule is not None
+        self.ignores_keys = ignore_keys or rule is not None
+        """A key as such decides nothing: rows that no rule places are spread, with and without."""
         self.rule = rule
         """What decides instead of the key's murmur2; None: nothing does."""
         self._sticky: dict[str, list[int]] = {}  # topic: [partition, bytes that went there]
 
-    @property
-    def ignores_keys(self) -> bool:
-        """A key as such decides nothing: rows that no rule places are spread, with and without."""
-        return self._ignore_keys
-
-    def partition(self, topic: Topic, key: bytes | None, size: int) -> int:
-        """Choose for one record of about `size` bytes."""
-        if key is not None and not self._ignore_keys:
-            return partition_for_key(key, len(topic.partitions))
+    def partition(self, topic: Topic, size: int) -> int:
+        """Choose for one record of about `size` bytes, whose key doesn't decide."""
         chosen, _ = self.sticky(topic, self._stride)
         self.took(topic, size)
         return chosen
@@ -89,3 +87,53 @@ def _led(topic: Topic) -> tuple[Sequence[int], None]:
     """All that have a leader alike; all of them if none has."""
     led = [p.partition for p in topic.partitions if p.leader >= 0]
     return led or range(len(topic.partitions)), None
+
+
+class TopicLane:
+    """What `send` needs of a topic for each record; `send` makes a new one for a new snapshot."""
+
+    __slots__ = ("_partitioner", "by_key", "count", "open", "snapshot", "topic")
+
+    def __init__(self, engine: ProducerEngine, topic: Topic) -> None:
+        self.topic = topic
+        self.snapshot = engine.metadata.snapshot
+        self.count = len(topic.partitions)
+        self.open = engine.accumulator.lane(topic.name)
+        """The open batches by partition; it changes under the accumulator's lock."""
+        self.by_key = not engine.partitioner.ignores_keys
+        """Whether a key decides about the partition, by Java's murmur2."""
+        self._partitioner = engine.partitioner
+
+    def choose(self, key: bytes | None, value: bytes | None) -> int:
+        """Where a record goes that names no partition; `send` has this at hand for itself."""
+        if key is None or not self.by_key:
+            return self.place(key, value)
+        return partition_for_key(key, self.count)
+
+    def place(self, key: bytes | None, value: bytes | None) -> int:
+        """Where a record goes about whose partition neither its caller nor its key decides."""
+        size = RECORD_OVERHEAD  # `if key` would ask an array for its truth
+        size += 0 if key is None else len(key)
+        size += 0 if value is None else len(value)
+        return self._partitioner.partition(self.topic, size)
+
+
+class RuledLane(TopicLane):
+    """The lane of a producer with a rule; a class of its own, so that nobody else pays for it."""
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, engine: ProducerEngine, topic: Topic, rule: Rule) -> None:
+        super().__init__(engine, topic)
+        self._rule = rule
+
+    def place(self, key: bytes | None, value: bytes | None) -> int:
+        """Where the rule puts a record, or the sticky partition if it leaves that open."""
+        chosen = self._rule(self.topic.name, key, value, self.count)
+        return super().place(key, value) if chosen is None else chosen
+
+
+def lane_for(engine: ProducerEngine, topic: Topic) -> TopicLane:
+    """Make the lane that the producer's partitioner wants."""
+    rule = engine.partitioner.rule
+    return TopicLane(engine, topic) if rule is None else RuledLane(engine, topic, rule)

@@ -26,8 +26,6 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 class ProduceExchange:
     """One request, and how its answer is read."""
 
-    __slots__ = ("_names", "_topics", "body", "version")
-
     def __init__(
         self,
         batches: Sequence[ProducerBatch],
@@ -59,19 +57,16 @@ class ProduceExchange:
             topic_data=list(topics.values()),
         )
         self._topics = list(topics)
-        self.version = version
-        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            if NO_ID not in self._names:
-                for data in topics.values():
-                    data.name = ""
+        by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS and NO_ID not in self._names
+        self.version = version if by_id else min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
+        for data in topics.values():
+            if by_id:
+                data.name = ""
             else:
-                self.version = FIRST_VERSION_WITH_TOPIC_IDS - 1
-        if self.version < FIRST_VERSION_WITH_TOPIC_IDS:
-            for data in topics.values():
                 data.topic_id = NO_ID
 
     def answers(self, response: Message) -> dict[tuple[str, int], PartitionProduceResponse]:
-        """What was answered, by topic and partition; with acks=0 what being sent stands for."""
+        """What was answered, by topic and partition; with acks=0 that all went well."""
         if not self.body.acks:
             return {
                 (name, data.index): PartitionProduceResponse(data.index, base_offset=-1)

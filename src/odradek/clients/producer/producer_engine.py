@@ -6,16 +6,16 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.clients.producer.column_writer import ColumnWriter, Noted
-from odradek.clients.producer.early_records import EarlyRecord, EarlyRecords
+from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
 from odradek.clients.producer.partitioner import Partitioner
+from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.room_line import RoomLine
 from odradek.clients.producer.sender import Sender
@@ -37,8 +37,9 @@ class ProducerEngine(ClientEngine):
     def __init__(self, config: Config, rng: Rng, lock: Lock, *, parts: Parts = SHIPPED) -> None:
         super().__init__(config, rng, parts=parts)
         self.accumulator = RecordAccumulator(config, lock)
+        self.identity: SenderIdentity = ProducerIdentity(self)
         self.early = EarlyRecords(self)
-        self.sender = Sender(self, self.accumulator, self.early)
+        self.sender = Sender(self)
         partitioner = config["partitioner"]
         self.partitioner = Partitioner(
             rng,
@@ -57,8 +58,8 @@ class ProducerEngine(ClientEngine):
             # Imported where it is needed: most producers have no transactions.
             from odradek.clients.producer.transaction_manager import TransactionManager
 
-            self.transactions = TransactionManager(self, self.accumulator, self.sender)
-            self.sender.identity = self.transactions
+            self.transactions = TransactionManager(self)
+            self.identity = self.transactions
 
     def _load(self, topic: Topic) -> tuple[Sequence[int], Sequence[int] | None]:
         snapshot = self.metadata.snapshot
@@ -66,9 +67,8 @@ class ProducerEngine(ClientEngine):
         return self._partition_load.table(topic, brokers, self.now)
 
     def newer(self, topic: Topic, columns: SentColumns, deadline: float) -> Flow[Topic]:
-        """The topic as it is now, for rows that name a partition which may just have been added.
-
-        One look: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
+        """The topic as it is now, for rows that name a partition which may just have been added. It
+        looks once: a row that can't be sent shouldn't keep its caller for `max.block.ms`.
         """
         now = yield START
         before = self.metadata.refreshed_at
@@ -83,20 +83,6 @@ class ProducerEngine(ClientEngine):
         """Nobody waits for that room any more, or wants what was or will be granted."""
         self.start(self.line.leave(owner))
 
-    def writer(
-        self, columns: SentColumns, topic: Topic, noted: Noted, wake: Callable[[], None]
-    ) -> ColumnWriter:
-        """What writes a piece of Arrow data; raises for rows that can't be sent."""
-        return ColumnWriter(
-            columns,
-            topic,
-            self.accumulator,
-            self.partitioner,
-            max_record=min(self.config["max.request.size"], self.config["buffer.memory"]),
-            noted=noted,
-            wake=wake,
-        )
-
     def flush(self, deadline: float) -> Flow[None]:
         """Send what lingers and wait until everything sent before has its outcome."""
         now = yield START
@@ -108,17 +94,12 @@ class ProducerEngine(ClientEngine):
             if not pending:
                 return
             if now >= deadline:
-                raise self.flush_timeout(pending, now)
+                records = sum(b.count for b in pending)
+                what = f"acknowledgement of {records} records in {len(pending)} batches"
+                error = self.sender.settling.timeout(what, now, pending)
+                error.remaining = records
+                raise error
             now = yield Wait((self.sender.batch_done,), deadline)
-
-    def flush_timeout(self, pending: Iterable[ProducerBatch], now: float) -> KafkaTimeoutError:
-        """Say what is left, and what was tried."""
-        left = list(pending)
-        records = sum(b.count for b in left)
-        what = f"acknowledgement of {records} records in {len(left)} batches"
-        error = self.sender.settling.timeout(what, now, left)
-        error.remaining = records
-        return error
 
     def unsettled(self) -> int:
         """How many records have no outcome yet."""
@@ -129,10 +110,12 @@ class ProducerEngine(ClientEngine):
         return self.sender.settling.timeout(what, now, self.sender.incomplete())
 
     def no_outcome(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
-        """The error of a call that waited for a batch, or for so many rows."""
+        """The error of a call that waited for a batch, or for a number of rows."""
         if isinstance(of, int):
             return self.undelivered(f"acknowledgement of {of} records", now)
-        what = f"acknowledgement of records for {of.addressee}"
+        topic, partition = of.partition
+        place = f"topic {topic}" if partition == NOWHERE else of.partition
+        what = f"acknowledgement of records for {place}"
         if isinstance(of, EarlyRecord):
             what += f", which waits for {why_waiting(self, of, now)},"
         return self.undelivered(what, now)

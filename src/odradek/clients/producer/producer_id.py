@@ -1,21 +1,19 @@
 """The producer's id (KIP-98), and under which epoch each partition goes on.
 
 In: partitions that begin, or whose identity has ended. Out: the id and epoch that their batches
-carry. R-PR-1: where a batch that may have been written was given up, its partition goes on under
-the next epoch, from sequence 0, so that its leader refuses what comes late. For that nobody is
-asked: without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders
-keep ids and epochs by partition; so do we, and no other partition notices. Only where no epoch is
-left a new id is asked for.
-A producer without idempotence has no id: its options say so, or the brokers don't know
-InitProducerId and nobody asked for idempotence by name.
-Must not: know batches, or what is in doubt.
+carry. R-PR-1: if a batch that may have been written is given up, its partition goes on under the
+next epoch, from sequence 0, so that its leader refuses what comes late. No broker is asked for it:
+without a transactional id, InitProducerId gives a new *id*, which fences nothing. Leaders keep ids
+and epochs by partition, and so do we; a new id is needed only when no epoch is left. A producer
+without idempotence has no id: its options say so, or the brokers don't know InitProducerId and
+`enable.idempotence` wasn't given. Must not: know batches, or what is in doubt.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
@@ -32,6 +30,9 @@ from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.transaction_manager import TransactionManager
 
 logger = logging.getLogger("odradek")
 
@@ -60,95 +61,53 @@ def quick_backoff(config: Config) -> ExponentialBackoff:
     return ExponentialBackoff(min(QUICK, most), most)
 
 
-class SenderIdentity(Protocol):
-    """Whose batches these are, as the sender sees it: an idempotent producer's, or those of the
-    transactions of one id.
-    """
-
-    @property
-    def transactional_id(self) -> str | None: ...
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether batches get an id, an epoch and a sequence."""
-
-    @property
-    def newest_produce(self) -> int | None:
-        """The newest version of Produce that may be used; None: any."""
-
-    @property
-    def current(self) -> tuple[int, int]:
-        """The id and epoch that a partition begins with."""
-
-    @property
-    def bumps(self) -> int: ...
-
-    @property
-    def dropping(self) -> KafkaError | None:
-        """What batches without a sequence end with, while they aren't sent."""
-
-    @property
-    def abandons(self) -> bool:
-        """Meanwhile those with one end so as well, those in flight included."""
-
-    def usable(self) -> bool:
-        """Whether batches may be sent; starts what is needed for that."""
-
-    def admits(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to; starts what is needed for that."""
-
-    def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """What a partition's next batch carries, whose last one carried `identity`; None: that
-        isn't known yet, and what is needed for it is started.
-        """
-
-    def begin_above(self, epoch: int) -> bool:
-        """Let new partitions begin under a higher epoch than this one; say whether they do."""
-
-    def request_bump(self, why: str) -> None:
-        """A batch was given up that may be written, or that leaves a gap: an identity ended."""
-
-    def failed(self, error: KafkaError) -> None:
-        """A batch has ended with an error."""
-
-
 class ProducerIdentity:
-    """Asks a broker for an id, and counts epochs by itself."""
+    """Asks a broker for an id, and counts epochs by itself.
+
+    `TransactionManager` has the same attributes and methods for the sender, without a docstring
+    where these say it.
+    """
 
     transactional_id: str | None = None
     newest_produce: int | None = None
+    """The newest version of Produce that may be used; None: any."""
     dropping: KafkaError | None = None
+    """What batches without a sequence end with, while they aren't sent."""
     abandons = False
+    """Meanwhile those with one end so as well, those in flight included."""
 
     def __init__(self, engine: ClientEngine) -> None:
         self._engine = engine
         self._running = False
         self.current = NONE
+        """The id and epoch that a partition begins with."""
         self.bumps = 0
         self.idempotent: bool = engine.config["enable.idempotence"]
+        """Whether batches get an id, an epoch and a sequence."""
         self.lacking: str | None = None
         """Why there is no idempotence although the options allow it: what the brokers lack."""
 
     def request_bump(self, why: str) -> None:
-        """A partition's identity has ended; the next one is had when it is time."""
+        """A batch was given up that may be written, or that leaves a gap: an identity ended."""
         self.bumps += 1
         self._engine.events.emit(
             self._engine.now, "retry", what="producer epoch", error=why, attempt=self.bumps
         )
 
     def usable(self) -> bool:
-        """Whether there is an id, or none is needed; starts the request for it."""
+        """Whether batches may be sent; starts what is needed for that."""
         if self.idempotent and self.current == NONE:
             self._ask()
         return self.current != NONE or not self.idempotent
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Whether a partition may be written to: without transactions, any."""
-        del partition
+        """Whether a partition may be written to; starts what is needed for that."""
         return True
 
     def go_on(self, identity: tuple[int, int], *, ended: bool) -> tuple[int, int] | None:
-        """The same as before; after its end the next epoch, or at the last one another id."""
+        """What a partition's next batch carries, whose last one carried `identity`: after its end
+        the next epoch, or after the last epoch another id. None: that isn't known yet.
+        """
         if identity == NONE:
             return self.current
         if not ended:
@@ -162,7 +121,7 @@ class ProducerIdentity:
         return None
 
     def begin_above(self, epoch: int) -> bool:
-        """Begin under a higher epoch, unless there is none left."""
+        """Let new partitions begin under a higher epoch than this one; say whether they do."""
         if not self.idempotent:
             return True  # whatever is kept of a partition says nothing
         if epoch >= LAST_EPOCH:
@@ -215,6 +174,10 @@ class ProducerIdentity:
         self.idempotent, self.lacking = False, str(error)
         engine.events.emit(engine.now, "without", what="idempotence", error=str(error))
         logger.warning(WITHOUT, error)
+
+
+SenderIdentity: TypeAlias = "ProducerIdentity | TransactionManager"
+"""Whose batches these are: an idempotent producer's, or those of one id's transactions."""
 
 
 class _NoIdNowError(KafkaError):

@@ -1,19 +1,20 @@
-"""Where records wait: one open batch per partition, under a lock the host hands in.
+"""Where records wait: one open batch per partition, under a lock that the host hands in.
 
 In: records from the callers' threads, and columns through `ColumnWriter`. Out: ready batches for
-the sender, taken in one swap. `buffer.memory` limits what is here and in flight: an open batch
-reserves what it may grow to, a closed one what it holds. Must not: hop to another thread for a
-record; `append` says when the host has to be woken: for a full batch, or for the first one that
-lingers. An exception from outside may end a caller's half at any bytecode (R-HO-1): whoever has the
-lock next finds the books torn, and mends them first.
+the sender. `buffer.memory` limits what is here and in flight: an open batch reserves what it may
+grow to, a closed one what it holds. Must not: switch threads for a record; `append` says when the
+host has to be woken: for a full batch, or for the first one that lingers. An exception from outside
+may end a caller at any bytecode (R-HO-1): the next one that has the lock repairs the books first.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 from odradek.clients.producer.batch import OPEN, ProducerBatch
 from odradek.common.config import Config
@@ -30,11 +31,14 @@ FIRST_ROOM = 4096
 """What an open batch reserves at first; it takes four times as much whenever that is full. So
 thousands of partitions with a record each don't take `batch.size` each."""
 CANNOT_WAIT = object()
-"""The owner of what a callback sends: no line for it, or it would never get anything while others
-stand in one."""
+"""The owner of what a callback sends. It doesn't wait in line, so it takes room before others."""
 HURRY_SHARE = 2
-"""While callers wait for room, nothing lingers once open batches hold this part of what is used. A
-batch of theirs is begun with all it may hold, so a quarter would be two that have just begun."""
+"""While callers wait for room, nothing lingers once open batches hold this part of what is used.
+Their batches begin with all that they may hold, so a quarter would be two new batches."""
+
+
+SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
+"""Key, value, headers and the time in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,14 @@ class RecordAccumulator:
         if "batch.size" not in config.given:
             largest = min(COLUMN_BATCH, config["max.request.size"], self.limit // 8)
             self.column_batch_size = max(self.batch_size, largest)
-        self.waiters = 0
-        """Callers that stand in line for room: nobody else takes any (`RoomLine`)."""
+        self.waiters: list[Any] = []
+        """Callers that wait for room, in their order: nobody else takes any (`RoomLine`)."""
         self.released = 0
         """How many batches have given their memory back."""
         self.starved = False
         """Nothing has come back for a while, and the first in line still waits (`RoomLine`)."""
         self.flushes = 0
-        """Grows when nothing may linger any more: whoever has claimed batches looks at it."""
+        """Grows when nothing may linger any more; those who have claimed batches look at it."""
         self.ended: KafkaError | None = None
         """Why no record is taken: the client has ended, or no transaction is open."""
         self.topic_limits: dict[str, tuple[int, float]] = {}
@@ -79,23 +83,27 @@ class RecordAccumulator:
         if self._compression in LEVELS:
             self._level = config[f"compression.{self._compression}.level"]
         self._torn = False
-        """Somebody is at the books, or was ended amid them."""
+        """Somebody changes the books, or was interrupted while they did."""
         self._doubted = False
-        """`used` may be wrong; it is counted anew when nobody holds claims."""
+        """`used` may be wrong; it is counted again when nobody holds claims."""
         self._live: dict[ProducerBatch, None] = {}
         """All that have memory of ours."""
         self._serial = 0
         self._lanes: dict[str, dict[int, ProducerBatch]] = {}
         self._claimed: dict[ProducerBatch, None] = {}
         self._begun: dict[TopicPartition, deque[ProducerBatch]] = {}
-        """What isn't ready yet, in the order it was begun. Whoever writes to a partition writes to
-        the newest of them, so this is the order of his rows; they may be closed in another."""
+        """What isn't ready yet, in the order it was begun. Writers write to the newest batch of a
+        partition, so this is the order of their rows; batches may be closed in another order."""
         self._ready: deque[ProducerBatch] = deque()
         self._lingering: deque[ProducerBatch] = deque()
 
     def lane(self, topic: str) -> dict[int, ProducerBatch]:
-        """The open batches of a topic by partition; the same object for good."""
+        """The open batches of a topic by partition; always the same object."""
         return self._lanes.setdefault(topic, {})
+
+    def refuse(self, why: KafkaError | None) -> None:
+        """Take no records any more, or again (None)."""
+        self.ended = why
 
     def check(self) -> None:
         """Raise when no record is taken now."""
@@ -104,14 +112,14 @@ class RecordAccumulator:
 
     # Exceptions from outside
 
-    def _open_books(self) -> None:
-        """Under the lock, before anything is changed; `_close_books` when all of it is."""
+    @contextmanager
+    def _books(self, *, counted: bool = True) -> Iterator[None]:
+        """Under the lock, around every change. `counted`: all bytes are in batches or granted."""
         if self._torn:
             self._mend()
         self._torn = True
-
-    def _close_books(self) -> None:
-        if self._doubted and not self._claimed:
+        yield
+        if counted and self._doubted and not self._claimed:
             self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
         self._torn = False
@@ -121,7 +129,7 @@ class RecordAccumulator:
         self._doubted = True
 
     def _mend(self) -> None:
-        """Make one of what an exception left half done: `_begun` and `_ready` say what there is."""
+        """Repair what an exception left half done: `_begun` and `_ready` say what there is."""
         self._doubted = True
         ready = set(self._ready)
         ready.update(b for b in self._live if b.taken)
@@ -152,10 +160,7 @@ class RecordAccumulator:
     def append(
         self,
         partition: TopicPartition,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        timestamp_ms: int,
+        record: SentRecord,
         size: int,
         now: float,
         owner: object = None,
@@ -171,46 +176,38 @@ class RecordAccumulator:
         with self.lock:
             if not early:
                 self.check()
-            self._open_books()
-            granted = 0 if owner is None else self._taken_back(owner)
-            turn = owner is not None or not self.waiters
-            place = self._append(
-                partition, key, value, headers, timestamp_ms, size, now, granted, turn=turn
-            )
-            self._close_books()
+            with self._books():
+                granted = self._taken_back(owner)
+                turn = owner is not None or not self.waiters
+                limit = self.limit if turn else 0
+                place = self._append(partition, record, size, now, granted, limit)
         if granted and place is not None and self.waiters:
-            return Appended(place.batch, place.index, wake=True)  # some of it is left for others
+            return replace(place, wake=True)  # some of it is left for others
         return place
 
     def grant(self, owner: object, size: int) -> bool:
         """Reserve bytes for somebody who waited; False when there aren't as many."""
         with self.lock:
-            self._open_books()
-            fits = self.used + size <= self.limit
-            if fits:
-                self.granted[owner] = size
-                self.used += size
-            self._close_books()
-        return fits
+            return self._grant(owner, size)
 
     def keeps(self, owner: object, size: int, *, turn: bool) -> bool:
         """Under the lock: whether somebody has bytes, or gets them now."""
         if owner in self.granted:
             return True
-        if (self.waiters and not turn) or self.used + size > self.limit:
-            return False
-        self._open_books()
-        self.granted[owner] = size
-        self.used += size
-        self._close_books()
-        return True
+        return (turn or not self.waiters) and self._grant(owner, size)
+
+    def _grant(self, owner: object, size: int) -> bool:
+        with self._books():
+            fits = self.used + size <= self.limit
+            if fits:
+                self.granted[owner] = size
+                self.used += size
+        return fits
 
     def waive(self, owner: object) -> None:
         """Whoever it is waits no longer: what was granted is free again."""
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books():
             self._taken_back(owner)
-            self._close_books()
 
     def _taken_back(self, owner: object) -> int:
         granted = self.granted.pop(owner, 0)
@@ -220,48 +217,39 @@ class RecordAccumulator:
     def _append(
         self,
         partition: TopicPartition,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
-        timestamp_ms: int,
+        record: SentRecord,
         size: int,
         now: float,
         granted: int,
-        *,
-        turn: bool,
+        limit: int,
     ) -> Appended | None:
+        """Put a record into the open batch or a new one, with no more than `limit` bytes used."""
         lane = self.lane(partition.topic)
-        batch = lane.get(partition.partition)
-        most = self.batch_size
-        if self.topic_limits:
-            most = self._at_most(most, partition.topic, now)
-        wake = False
+        most = self._at_most(self.batch_size, partition.topic, now)
+        batch, index, wake = lane.get(partition.partition), None, False
         if batch is not None:
-            index = batch.append(key, value, headers, timestamp_ms)
+            index = batch.append(*record)
             while index is None and batch.builder.limit_bytes < most:
-                if not (turn and self._widen(batch, size, most)):
+                if not self._widen(batch, size, most, limit):
                     return None
-                index = batch.append(key, value, headers, timestamp_ms)
-            if index is not None:
-                if batch.builder.estimated_size >= most:
-                    self._make_ready(batch)
-                    wake = True
-                return Appended(batch, index, wake)
-            self._make_ready(batch)
-            wake = True
-        wake = wake or not self._lingering
-        batch = self._open(partition, size, most, now, granted, turn=turn)
-        if batch is None:
-            return None
-        lane[partition.partition] = batch
-        index = batch.append(key, value, headers, timestamp_ms) or 0
+                index = batch.append(*record)
+            if index is None:
+                self._make_ready(batch)
+                wake = True
+        if batch is None or index is None:
+            wake = wake or not self._lingering
+            batch = self._open(partition, size, most, now, granted, limit)
+            if batch is None:
+                return None
+            lane[partition.partition] = batch
+            index = batch.append(*record) or 0
         if batch.builder.estimated_size >= most:
             self._make_ready(batch)
             wake = True
         return Appended(batch, index, wake)
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
-        """How large batches of a topic become that has refused some."""
+        """How large batches of a topic become: smaller where it has refused some."""
         limit, until = self.topic_limits.get(topic, (usual, math.inf))
         if now >= until:
             del self.topic_limits[topic]
@@ -275,23 +263,18 @@ class RecordAccumulator:
         most: int,
         now: float,
         granted: int,
-        *,
-        turn: bool,
+        limit: int,
     ) -> ProducerBatch | None:
-        """Begin a batch whose first record has at most `size` bytes, if there is memory for it.
-
-        With all that was granted: in a full buffer the next records find room there.
+        """Begin a batch for a record of at most `size` bytes, if there is memory for it; with all
+        that was granted, so that in a full buffer the next records find room there.
         """
-        if not turn:
-            return None
         reserved = max(size, min(max(FIRST_ROOM, granted), most - HEADER_SIZE))
-        if self.used + reserved > self.limit:
+        if self.used + reserved > limit:
             reserved = size
-            if self.used + reserved > self.limit:
+            if self.used + reserved > limit:
                 return None
         batch = self._begin(partition, HEADER_SIZE + reserved, now)
-        batch.reserved = reserved
-        self.used += reserved
+        self._settle(batch, reserved)
         return batch
 
     def _begin(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
@@ -306,20 +289,18 @@ class RecordAccumulator:
         builder = BatchBuilder(limit_bytes, self._compression, self._level)
         return ProducerBatch(partition, builder, now, self._delivery)
 
-    def _widen(self, batch: ProducerBatch, size: int, most: int) -> bool:
+    def _widen(self, batch: ProducerBatch, size: int, most: int, limit: int) -> bool:
         """Reserve more for an open batch, for a record of at most `size` bytes at least."""
         builder = batch.builder
         least = min(builder.estimated_size + size, most)
         wanted = min(max(least, 4 * builder.limit_bytes), most)
-        if self.used + wanted - HEADER_SIZE - batch.reserved > self.limit:
-            wanted = least
-        more = wanted - HEADER_SIZE - batch.reserved
-        if self.used + more > self.limit:
-            return False
-        self.used += more
-        batch.reserved += more
-        builder.limit_bytes = wanted
-        return True
+        for bytes_ in (wanted, least):
+            reserved = bytes_ - HEADER_SIZE
+            if self.used + reserved - batch.reserved <= limit:
+                self._settle(batch, reserved)
+                builder.limit_bytes = bytes_
+                return True
+        return False
 
     def _make_ready(self, batch: ProducerBatch) -> None:
         """Close a batch of a lane; what it reserved and doesn't need is free again."""
@@ -328,9 +309,8 @@ class RecordAccumulator:
         self._close(batch)
 
     def _close(self, batch: ProducerBatch) -> None:
-        builder = batch.builder
-        builder.close()
-        self._settle(batch, builder.estimated_size - HEADER_SIZE)
+        batch.builder.close()
+        self._settle(batch)
         self._let_go(batch.partition)
 
     def _let_go(self, partition: TopicPartition) -> bool:
@@ -340,7 +320,7 @@ class RecordAccumulator:
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
-            self._serial += batch.count  # so that there are serials between, for its parts
+            self._serial += batch.count  # a serial for each record: for the parts of a split batch
             self._ready.append(batch)  # without records as well: somebody may wait for it
             begun.popleft()
             went = True
@@ -348,24 +328,24 @@ class RecordAccumulator:
             self._begun.pop(partition, None)
         return went
 
-    def _settle(self, batch: ProducerBatch, reserved: int) -> None:
+    def _settle(self, batch: ProducerBatch, reserved: int | None = None) -> None:
+        """Have a batch hold so many bytes; None: what it has in it."""
+        if reserved is None:
+            reserved = batch.builder.estimated_size - HEADER_SIZE
         self.used += reserved - batch.reserved
         batch.reserved = reserved
 
-    # Claimed batches: whoever fills them by columns has them alone, and needs no lock to do so
+    # Claimed batches: they belong to one caller, who fills them by columns without the lock
 
     def reserve(self, most: int, owner: object = None) -> int:
-        """Reserve up to `most` bytes for records that are yet to be put into claimed batches.
-
-        None while others stand in line, but what the owner was granted there.
+        """Reserve up to `most` bytes for records that are yet to be put into claimed batches: what
+        the owner was granted; otherwise what is free, but nothing while others wait in line.
         """
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books(counted=False):
             granted = self.granted.pop(owner, 0)
             if not granted and not self.waiters:
                 granted = max(0, min(most, self.limit - self.used))
                 self.used += granted
-            self._torn = False  # what is granted isn't in any batch, so nothing is counted anew
         return granted
 
     def claim(
@@ -375,37 +355,30 @@ class RecordAccumulator:
         now: float,
         claims: dict[int, ProducerBatch] | None = None,
     ) -> ProducerBatch:
-        """Take a partition's open batch out of its lane, or begin one: until `yield_claims` it
-        belongs to the caller, and only its bytes count as reserved. It is in `claims` before it is
-        the caller's, who may be interrupted there and gives back what `claims` has.
-
-        `size`: what a first record takes at most.
+        """Take a partition's open batch out of its lane, or begin one for a record of at most
+        `size` bytes: until `yield_claims` it belongs to the caller, and only its bytes count as
+        reserved. It is in `claims` first, in case the caller is interrupted.
         """
         with self.lock:
             self.check()
-            self._open_books()
-            batch = self.lane(partition.topic).pop(partition.partition, None)
-            most = self.column_batch_size
-            if self.topic_limits:
-                most = self._at_most(most, partition.topic, now)
-            if batch is None:
-                batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
-            else:
-                self._settle(batch, batch.builder.estimated_size - HEADER_SIZE)
-                batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
-            if claims is not None:
-                claims[partition.partition] = batch
-            self._claimed[batch] = None
-            self._torn = False
+            with self._books(counted=False):
+                batch = self.lane(partition.topic).pop(partition.partition, None)
+                most = self._at_most(self.column_batch_size, partition.topic, now)
+                if batch is None:
+                    batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
+                else:
+                    self._settle(batch)
+                    batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
+                if claims is not None:
+                    claims[partition.partition] = batch
+                self._claimed[batch] = None
         return batch
 
     def make_claim_ready(self, batch: ProducerBatch) -> None:
         """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books(counted=False):
             if batch in self._claimed:
                 self._make_claim_ready(batch)
-            self._torn = False
 
     def _make_claim_ready(self, batch: ProducerBatch) -> None:
         batch.reserved = batch.builder.estimated_size - HEADER_SIZE
@@ -418,12 +391,11 @@ class RecordAccumulator:
         """Give claimed batches back, and `left` bytes that were reserved and not used.
 
         They go on lingering unless their time is over, somebody hurries, or others have begun a
-        batch of the partition meanwhile: rows may be there that belong behind these, so none of
-        their writers may come upon the older one again. Says whether the host should be woken.
+        batch of the partition meanwhile: its rows come after these, so nobody may write to the
+        older batch again. Says whether the host should be woken.
         """
         wake = False
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books():
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
@@ -452,7 +424,6 @@ class RecordAccumulator:
                     if not batch.lingers:
                         batch.lingers = True
                         self._lingering.append(batch)
-            self._close_books()
         return wake or bool(self.waiters)
 
     # The sender's side
@@ -466,8 +437,7 @@ class RecordAccumulator:
         """The batches that should go out now; those of a partition in the order of their rows."""
         if not self.has_batches:
             return []
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books():
             hurry = self._hurry
             while self._lingering:
                 batch = self._lingering[0]
@@ -481,14 +451,12 @@ class RecordAccumulator:
             for batch in taken:
                 batch.taken = True
             self._ready.clear()
-            self._close_books()
         return taken
 
     @property
     def _hurry(self) -> bool:
-        """Whether lingering keeps memory from callers that wait for it.
-
-        While what is in flight will soon free enough, batches had better become full.
+        """Whether lingering keeps memory from callers that wait for it; while what is in flight
+        will soon free enough, batches had better become full.
         """
         if not self.waiters:
             return False
@@ -499,17 +467,13 @@ class RecordAccumulator:
 
     def close_all(self) -> None:
         """Let nothing linger any more (flush, close)."""
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books():
             self.flushes += 1
             for batch in self._open_ones():
                 self._make_ready(batch)
-            self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
-        """The batches of the lanes. Topics that were used once have lanes, so those aren't walked;
-        what is closed or claimed here isn't in one.
-        """
+        """The batches of the lanes, found without a walk over the lanes of all topics."""
         return [
             batch
             for begun in self._begun.values()
@@ -522,22 +486,18 @@ class RecordAccumulator:
         with self.lock:
             if batch in self._claimed:  # its owner writes into it; `ended` will stop him
                 return
-            self._open_books()
-            self.used -= batch.reserved
-            self.released += 1
-            batch.reserved = 0
-            self._live.pop(batch, None)
-            batch.builder.release()
-            self._close_books()
+            with self._books():
+                self._settle(batch, 0)
+                self.released += 1
+                self._live.pop(batch, None)
+                batch.builder.release()
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Let the memory of a batch be that of its parts."""
-        with self.lock:
-            self._open_books()
+        with self.lock, self._books():
             for part in parts:
                 self._live[part] = None
-                self._settle(part, part.builder.estimated_size - HEADER_SIZE)
-            self._close_books()
+                self._settle(part)
         self.release(batch)
 
     def next_ready_at(self) -> float:

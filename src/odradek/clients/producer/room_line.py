@@ -1,10 +1,9 @@
 """The line of those who wait for room in `buffer.memory`: first come, first served.
 
 In: callers whose record or rows found no room. Out: bytes that are theirs (`granted` in the
-accumulator), to whoever is first, as soon as there are enough: a large record gets its turn however
-many small ones others send. It is at least what a batch may hold where so much comes free soon, or
-every record of a full buffer would go in a batch of its own. Must not: leave bytes with anybody who
-waits no longer.
+accumulator), for the first in line as soon as there are enough: so small records can't keep a large
+one waiting. A grant is as large as a batch if that much comes free soon; otherwise every record of
+a full buffer would be a batch of its own. Must not: leave bytes with a caller that has gone.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
 
 PATIENCE_S = 1.0
-"""Seconds without any memory that comes back, after which the first in line has what is free, if
-that is what it needs, and nothing lingers any more. The rest may be a dead leader's for minutes,
-and healthy partitions mustn't wait for it; brokers that are only slow bring some back sooner."""
+"""Seconds in which no memory is released; then the first in line gets what is free, if that is
+enough for it, and nothing lingers any more. A dead leader may hold the rest for minutes, and
+healthy partitions mustn't wait for it; brokers that are only slow release some sooner."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,48 +34,42 @@ class RoomLine:
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
-        self._line: list[_Waiting] = []
+        self._line: list[_Waiting] = accumulator.waiters
         self._first: _Waiting | None = None
         self._released = 0
         self._patient_until = 0.0
         self._hope = accumulator.limit
-        """No more than this is to be had, as far as the last wait in vain has shown."""
+        """The most that can be had, as the last wait that failed has shown."""
 
     def room(self, owner: object, size: int, deadline: float, wanted: int = 0) -> Flow[bool]:
-        """Wait until `size` bytes are the owner's; False when they aren't by the deadline.
-
-        `wanted`: rather wait for so much, so that not each batch that ends wakes the caller.
+        """Wait until `size` bytes are the owner's, or better `wanted`, so that the caller isn't
+        woken for each batch that ends; False when they aren't by the deadline.
         """
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
-        accumulator = self._accumulator
         self._line.append(waiting)
-        accumulator.waiters += 1
         try:
             while not waiting.turn.done and now < deadline:
                 now = yield Wait((waiting.turn,), deadline)
             if waiting.turn.done:
                 waiting.turn.result()
                 return True
-            return self._line[0] is waiting and accumulator.grant(owner, size)
+            return self._line[0] is waiting and self._accumulator.grant(owner, size)
         except BaseException:
-            accumulator.waive(owner)
+            self._accumulator.waive(owner)
             raise
         finally:
             if waiting in self._line:
                 self._line.remove(waiting)
-                accumulator.waiters -= 1
 
     def leave(self, owner: object) -> Flow[None]:
-        """Whoever it is waits no longer, or never takes what was granted: others have it.
-
-        A flow, so that it comes after that of `room`, which may have been started in this step.
+        """The owner waits no longer, or won't take what was granted: others get it. A flow, so that
+        it runs after that of `room`, which may have been started in this step.
         """
         yield START
         for waiting in self._line:
             if waiting.owner is owner:
                 self._line.remove(waiting)
-                self._accumulator.waiters -= 1
                 waiting.turn.fail(ClientClosedError("nobody waits for this room any more"))
                 break
         self._accumulator.waive(owner)
@@ -95,7 +88,6 @@ class RoomLine:
                 self._hope, accumulator.starved = accumulator.limit - accumulator.used, True
                 moved = True  # what lingers has to go
                 continue
-            accumulator.waiters -= 1
             self._line.pop(0).turn.complete(None)
             moved = True
         return moved

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 WINDOW = 1 << 14
 """Rows whose partitions are noted in one piece."""
 SMALL = WINDOW >> 2
-"""So few rows get memory of their own."""
+"""At most this many rows get memory of their own."""
 KEPT = 64
 """Windows' memory that is used again: fresh pages would cost as much as all the rest."""
 WENT_WELL = -1
@@ -31,7 +31,7 @@ class Window:
         count = min(rows, WINDOW)
         self.first = first
         self.stop = first + count
-        """The row behind the last one."""
+        """The row after the last one."""
         self._whole: memoryview[int] | None = None
         if count <= SMALL:
             self.places = _integers(count)
@@ -65,13 +65,12 @@ class BatchRows:
     windows: tuple[Window, ...]
     """What covers them, in order."""
     skip: int = 0
-    """So many of them, in order, are left out: they are in another part of a batch that was split.
-    """
+    """How many of the first are left out: they are in another part of a batch that was split."""
     count: int | None = None
-    """At most so many of the rest; None: all."""
+    """At most this many of the rest; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
-        """So many of these rows, behind the first `skip`; if they fail, `found` says which."""
+        """`count` of these rows, after the first `skip`; if they fail, `found` says which."""
         return replace(self, skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:
@@ -89,8 +88,6 @@ class BatchRows:
 
 class RowErrors:
     """The errors of one `send_arrow`."""
-
-    __slots__ = ("_failed", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}

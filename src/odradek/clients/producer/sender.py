@@ -1,61 +1,53 @@
 """The sender: ready batches to Produce requests, in order; idempotent unless options say otherwise.
 
 In: batches from the accumulator, the snapshot, replies. Out: requests, refreshes asked for; replies
-go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries, to
-whoever leads now), R-PR-2, R-RT-1 (exponential backoff per batch, skipped when the leader epoch
-moved on). Without idempotence batches have no sequence, and order is kept only with one request
-in flight; with acks=0 nobody answers, and a batch has its outcome once it is written to its socket.
-Must not: decide what becomes of a batch; walk over partitions that have none.
+go on to `settling`, by batch. Rules: R-PR-1 (a batch keeps its sequence over all its retries),
+R-PR-2, R-RT-1 (exponential backoff per batch, skipped when there is a newer leader epoch). Without
+idempotence batches have no sequence, and order is kept only with one request in flight; with acks=0
+a batch has its outcome once it is written to its socket. Must not: decide what becomes of a batch;
+walk over partitions that have none.
 """
 
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
-from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
-from odradek.clients.producer.early_records import EarlyRecords
-from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
 from odradek.clients.producer.produce_exchange import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     ProduceExchange,
 )
 from odradek.clients.producer.producer_id import SenderIdentity
-from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicIdError
-from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import NO_ID, Broker
+from odradek.common.types import Address
+from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
 )
 
-NOTHING = BatchOutcome(-1, -1)
-"""Of a batch without records; somebody may wait for it nevertheless (flush)."""
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 
 class Sender:
     """A component of the producer's engine."""
 
-    def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, early: EarlyRecords
-    ) -> None:
+    def __init__(self, engine: ProducerEngine) -> None:
         config = engine.config
         self._engine = engine
         self._network = engine.network
         self._metadata = engine.metadata
-        self._accumulator = accumulator
-        self._early = early
+        self._accumulator = engine.accumulator
         self._max_request: int = max(config["max.request.size"], config["batch.size"])
         self._acks: int = config["acks"]
         self._max_in_flight: int = config["max.in.flight.requests.per.connection"]
@@ -64,22 +56,18 @@ class Sender:
         self._partitions = PartitionQueues()
         self.queues = self._partitions.active
         """The queues of partitions that have a batch on its way."""
-        self.settling = Settling(engine, accumulator, self._partitions)
+        self.settling = Settling(engine, self._partitions)
         self.batch_done = self.settling.batch_done
         self.sent_at: dict[Address, float] = {}
         """When something went to each broker last."""
         self._requests: dict[int, int] = {}  # by connection
         self._wake_at = math.inf
-        engine.network.on_lost.append(self._on_lost)
+        engine.network.on_lost.append(self.settling.lost)
 
     @property
     def identity(self) -> SenderIdentity:
         """Whose batches these are; with a transactional.id, the transaction manager."""
-        return self.settling.identity
-
-    @identity.setter
-    def identity(self, identity: SenderIdentity) -> None:
-        self.settling.identity = identity
+        return self._engine.identity
 
     # The component's part
 
@@ -100,7 +88,7 @@ class Sender:
                 self._partitions.get(batch.partition).waiting.append(batch)
             else:  # it was claimed for columns, and nothing came
                 self._accumulator.release(batch)
-                batch.done.complete(NOTHING)
+                batch.done.complete(NO_OFFSET)  # a flush may wait for it
                 self.batch_done.notify()
         self._wake_at = self._accumulator.next_ready_at()
         for partition, queue in list(self.queues.items()):
@@ -122,14 +110,14 @@ class Sender:
 
     def abort(self, error: KafkaError, now: float) -> None:
         """End every batch with `error`."""
-        self._accumulator.ended = error  # before the open batches are looked at: no more come
+        self._accumulator.refuse(error)  # before the open batches are looked at: no more come
         self._accumulator.close_all()
         for queue in self.queues.values():
             for batch in [*queue.in_flight, *queue.waiting]:
                 self.settling.fail(batch, error)
             queue.waiting.clear()
             queue.in_flight.clear()
-            queue.gaps = 0
+            queue.out_of_order.clear()
         for batch in self._accumulator.untaken():
             self.settling.fail(batch, error)
         self._accumulator.take(now)
@@ -153,12 +141,13 @@ class Sender:
         return network.dials.leaders_wait and not any(c.ready for c in network.connections.values())
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Every batch without an outcome, records that are in none yet and open batches included.
-
-        Any thread may ask: a batch on its way from one queue to another is in neither, but its
-        memory is held; and early records are looked at first, as they become batches.
+        """Every batch without an outcome, open ones and early records included. Any thread may ask:
+        a batch between two queues still holds memory; early records come first, as they become
+        batches.
         """
-        found = dict.fromkeys(leaf for early in self._early.incomplete() for leaf in early.leaves())
+        found = dict.fromkeys(
+            leaf for early in self._engine.early.incomplete() for leaf in early.leaves()
+        )
         found.update(dict.fromkeys(self._accumulator.live()))
         return [batch for batch in found if not batch.done.done]
 
@@ -170,13 +159,12 @@ class Sender:
         for batch in queue.in_flight:
             if not batch.done.done:
                 if now >= batch.deadline:
-                    self.settling.expire(queue, batch, now)
+                    self.settling.expire(queue, batch)
                     moved = True
                 else:
                     self._wake_at = min(self._wake_at, batch.deadline)
         while queue.waiting and now >= queue.waiting[0].deadline:
-            batch = queue.waiting.popleft()
-            self.settling.expire(queue, batch, now)
+            self.settling.expire(queue, queue.waiting.popleft())
             moved = True
         if queue.waiting:
             self._wake_at = min(self._wake_at, queue.waiting[0].deadline)
@@ -193,16 +181,15 @@ class Sender:
         for partition, queue in self.queues.items():
             if not queue.waiting:
                 continue
-            leader = snapshot.leader(*_pair(partition)) if snapshot is not None else None
+            leader = snapshot.leader(*partition) if snapshot is not None else None
             if snapshot is None or leader is None:
                 self._metadata.want([partition.topic])
                 if snapshot is not None and not self._metadata.requested:
                     self._metadata.request(f"{partition} has no leader")
                 continue
-            known = snapshot.partition(*_pair(partition))
-            epoch = known.leader_epoch if known is not None else -1
-            topic = snapshot.topic(partition.topic)
-            queue.lives_in(topic.topic_id if topic is not None else NO_ID)
+            topic = snapshot.topics[partition.topic]
+            epoch = topic.partitions[partition.partition].leader_epoch
+            queue.lives_in(topic.topic_id)
             if self._sendable(queue, epoch, now) and self.identity.admits(partition):
                 by_broker.setdefault(leader.address, []).append((queue, epoch))
         sent = False
@@ -260,12 +247,7 @@ class Sender:
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
-            queue.waiting.remove(batch)
-            if self.identity.idempotent:
-                queue.number(batch)
-            batch.attempts += 1
-            batch.epoch_tried, batch.topic_tried = epoch, queue.numbering.topic_id
-            queue.in_flight.append(batch)
+            queue.send(batch, epoch, numbered=self.identity.idempotent)
             chosen.append(batch)
         self.sent_at[address] = now
         self._request(connection, chosen, now)
@@ -278,7 +260,7 @@ class Sender:
             version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
-                self.settling.never_sent(batch, error, now)
+                self.settling.never_sent(batch, error)
             return
         exchange = ProduceExchange(
             batches,
@@ -291,7 +273,7 @@ class Sender:
         request = self._network.send_version(
             connection, exchange.body, exchange.version, now, answered=bool(self._acks)
         )
-        # acks=all waits for replicas; metadata doesn't wait behind it
+        # acks=all waits for replicas; metadata doesn't wait for that
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
         request.reply.when_done(lambda reply: self._answered(connection, batches, exchange, reply))
@@ -305,50 +287,30 @@ class Sender:
         exchange: ProduceExchange,
         reply: Completion[Message],
     ) -> None:
-        now = self._engine.now
-        left = self._requests.get(connection.id, 1) - 1
-        if left:
-            self._requests[connection.id] = left
-        else:
-            self._requests.pop(connection.id, None)
+        self._requests[connection.id] -= 1
+        if not self._requests[connection.id]:
+            del self._requests[connection.id]
         if self._engine.ended is not None:
             return
         settle, address = self.settling.settle, connection.address
         if reply.error is not None:
             for batch in batches:
-                settle(batch, None, reply.error, now, address=address)
+                settle(batch, None, reply.error, address=address)
             return
         response = reply.result()
         answers = exchange.answers(response)
         named = response.node_endpoints if isinstance(response, ProduceResponse) else []
         brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]
         for batch in batches:
-            answer = answers.get(_pair(batch.partition))
+            answer = answers.get(batch.partition)
             if answer is None:
                 missing = DisconnectedError(f"{batch.partition} is missing in the answer")
-                settle(batch, None, missing, now, address=address)
+                settle(batch, None, missing, address=address)
                 continue
             if answer.error_code == UnknownTopicIdError.code:
-                self._check.doubt(address, now)
-            hinted = self._apply_hint(batch, answer, brokers)
-            settle(batch, answer, None, now, address=address, hinted=hinted)
-
-    def _apply_hint(
-        self, batch: ProducerBatch, answer: PartitionProduceResponse, brokers: list[Broker]
-    ) -> bool:
-        """KIP-951: say whether the answer named a newer leader."""
-        leader = answer.current_leader
-        if not answer.error_code or leader.leader_id < 0:
-            return False
-        return self._metadata.hint(
-            *_pair(batch.partition), leader.leader_id, leader.leader_epoch, brokers
-        )
-
-    def _on_lost(
-        self, connection: Connection, error: KafkaError, failure: bool, now: float
-    ) -> None:
-        self.settling.disturbed = self.settling.disturbed or failure
-
-
-def _pair(partition: TopicPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
+                self._check.doubt(address, self._engine.now)
+            leader, hinted = answer.current_leader, False
+            if answer.error_code and leader.leader_id >= 0:  # KIP-951
+                leads = leader.leader_id, leader.leader_epoch
+                hinted = self._metadata.hint(*batch.partition, *leads, brokers)
+            settle(batch, answer, None, address=address, hinted=hinted)

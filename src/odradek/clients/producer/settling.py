@@ -2,29 +2,31 @@
 
 In: the answer to a batch, or why there is none; batches whose time is up. Out: its outcome, or the
 batch back in its partition's queue. A batch that may have been written keeps its sequence over all
-its retries, until a leader knows it again. OUT_OF_ORDER_SEQUENCE says that a leader which knows the
-producer expects another sequence: either the batch has been written and is out of the leader's
-memory, or something before it is missing. Sequences have no holes where a log wasn't cut, so it
-*is* written where one behind it was; and isn't where all those behind it that could be are refused
-in the same way (a leader that was started anew remembers only the last).
-Must not: end a batch without an offset or a typed error, or number one anew that may be written.
+its retries. OUT_OF_ORDER_SEQUENCE says that a leader which knows the producer expects another
+sequence: either the batch has been written and the leader has forgotten it, or something before it
+is missing. Sequences have no holes where a log wasn't cut, so the batch *is* written if a later one
+is; and it isn't if all later ones that may be written are refused in the same way (a leader that
+has restarted remembers only the last). Must not: end a batch without an offset or a typed error, or
+give one that may be written a new sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from odradek.clients.client_engine import ClientEngine
-from odradek.clients.producer.batch import NO_SEQUENCE, BatchOutcome, ProducerBatch
-from odradek.clients.producer.batch_splitting import BatchSplitter, too_large, written_whole
+from odradek.clients.producer.batch import (
+    NO_OFFSET,
+    NO_SEQUENCE,
+    BatchOutcome,
+    ProducerBatch,
+    ProduceRefusals,
+    together,
+)
+from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
-from odradek.clients.producer.produce_refusals import ProduceRefusals, together
-from odradek.clients.producer.producer_id import ProducerIdentity, SenderIdentity, quick_backoff
-from odradek.clients.producer.record_accumulator import RecordAccumulator
-from odradek.clients.producer.refused_records import leave_out, refused
+from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
+from odradek.clients.producer.producer_id import quick_backoff
 from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
@@ -37,10 +39,13 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.types import Address
+from odradek.network.connection import Connection
 from odradek.network.flow import Signal
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
-NO_OFFSET = -1
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
 TOPICS_NAMED = 10
 """Of those that an error of a call names, at most."""
 _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
@@ -50,20 +55,17 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 class Settling:
     """Decides about the batches of one producer."""
 
-    def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, queues: PartitionQueues
-    ) -> None:
+    def __init__(self, engine: ProducerEngine, queues: PartitionQueues) -> None:
         config = engine.config
         self._engine = engine
         self._events = engine.events
-        self._accumulator = accumulator
+        self._accumulator = engine.accumulator
         self._queues = queues
         self._retry = config.backoff("retry.backoff")
         self._quick = quick_backoff(config)
         self._retries: int = config["retries"]
         self._answered = bool(config["acks"])
-        self._splitter = BatchSplitter(accumulator, engine.events)
-        self.identity: SenderIdentity = ProducerIdentity(engine)
+        self._splitter = BatchSplitter(engine.accumulator, engine.events)
         self.batch_done = Signal()
         self.acknowledged_as = (-1, -1)
         """The id and epoch of the batch that was acknowledged last."""
@@ -75,7 +77,6 @@ class Settling:
         batch: ProducerBatch,
         answer: PartitionProduceResponse | None,
         error: BaseException | None,
-        now: float,
         *,
         address: Address | None = None,
         hinted: bool = False,
@@ -87,36 +88,33 @@ class Settling:
             return
         code = answer.error_code if answer is not None else None
         if answer is not None and code in (0, DuplicateSequenceNumberError.code):
-            offset = answer.base_offset if not code else NO_OFFSET
-            self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms), now)
+            offset = answer.base_offset if not code else -1
+            self._acknowledge(queue, batch, BatchOutcome(offset, answer.log_append_time_ms))
             return
-        doubtful = batch.doubtful
-        batch.doubtful = doubtful or leaves_doubt(code)
+        if leaves_doubt(code):
+            batch.doubt()
         if code == MessageTooLargeError.code and batch.count > 1:
-            self._splitter.split(batch, queue.waiting, now)
+            self._splitter.split(batch, queue, self._engine.now)
             return
         failure = self._failure(batch, answer, error)
-        if batch.refusals is None:
-            batch.refusals = ProduceRefusals()
-        batch.refusals.note(address, f"Produce to {batch.partition}", failure, now)
+        batch.refused(address, failure, self._engine.now)
         about_sequence = code == OutOfOrderSequenceNumberError.code or code in _UNKNOWN
-        if about_sequence and self.identity.idempotent:
-            self._out_of_order(queue, batch, code, failure, now)
+        if about_sequence and self._engine.identity.idempotent:
+            self._out_of_order(queue, batch, code, failure)
         elif not (failure.retriable or failure.refresh_metadata):
             bad = refused(answer, batch.count) if answer is not None else {}
             if answer is not None and bad and not batch.doubtful:
-                self._leave_out(queue, batch, answer, bad, now)
+                self._leave_out(queue, batch, answer, bad)
             else:
-                failure = in_doubt(batch, failure) if batch.doubtful else failure
-                self._give_up(queue, batch, failure, type(failure).__name__)
-            self._resolve(queue, now)
+                self._give_up(queue, batch, in_doubt(batch, failure), type(failure).__name__)
+            self._resolve(queue)
         elif batch.attempts > self._retries:
             what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
-            self._events.emit(now, "expired", what=what)
+            self._events.emit(self._engine.now, "expired", what=what)
             self._give_up(queue, batch, failure, "no retries left")
-            self._resolve(queue, now)
+            self._resolve(queue)
         else:
-            self._retry_later(queue, batch, failure, now, hinted=hinted)
+            self._retry_later(queue, batch, failure, hinted=hinted)
 
     def _leave_out(
         self,
@@ -124,90 +122,78 @@ class Settling:
         batch: ProducerBatch,
         answer: PartitionProduceResponse,
         bad: Mapping[int, str | None],
-        now: float,
     ) -> None:
         """Some of its records are refused (KIP-467): the others go again."""
-        what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"
         said = answer.error_message or str(batch.partition)
         errors = {n: self._refusal(answer.error_code, t or said, batch) for n, t in bad.items()}
-        self._missing(queue, batch, f"{batch.partition}: {type(errors[min(errors)]).__name__}")
-        leave_out(self._accumulator, batch, errors, queue.waiting)
-        self._events.emit(now, "split", what=what, parts=1)
-        self.identity.failed(errors[min(errors)])
+        first = errors[min(errors)]
+        self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
+        batch.unnumber()
+        self._splitter.leave_out(batch, queue, errors, self._engine.now)
+        self._engine.identity.failed(first)
         self.batch_done.notify()
+
+    def lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
+        """A connection is gone."""
+        self.disturbed = self.disturbed or failure
 
     # Sequences
 
     def _out_of_order(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        code: int | None,
-        failure: KafkaError,
-        now: float,
+        self, queue: PartitionQueue, batch: ProducerBatch, code: int | None, failure: KafkaError
     ) -> None:
         """A leader doesn't take this batch's sequence, or doesn't know its identity."""
         if code == OutOfOrderSequenceNumberError.code:
             numbering = queue.numbering
             if batch.doubtful and batch.serial < numbering.acknowledged and not numbering.cut:
-                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
+                self._acknowledge(queue, batch, NO_OFFSET)
                 return
-        elif self.identity.transactional_id is not None:
+        elif self._engine.identity.transactional_id is not None:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
-            failure = in_doubt(batch, failure) if batch.doubtful else failure
-            self._give_up(queue, batch, failure, "no retries left")
+            self._give_up(queue, batch, in_doubt(batch, failure), "no retries left")
         else:
-            batch.out_of_order = True
-            queue.gaps += 1
-            self._retry_later(queue, batch, failure, now, hinted=False)
-        self._resolve(queue, now)
+            queue.out_of_order.add(batch)
+            self._retry_later(queue, batch, failure, hinted=False)
+        self._resolve(queue)
 
-    def _resolve(self, queue: PartitionQueue, now: float) -> None:
-        """Once all that might be in the log are refused, none of them is: they begin anew."""
-        if not queue.gaps or any(not b.out_of_order for b in queue.unsettled()):
+    def _resolve(self, queue: PartitionQueue) -> None:
+        """Once all that might be in the log are refused, none of them is: they begin again."""
+        lost, numbering = queue.out_of_order, queue.numbering
+        if not lost or any(b not in lost for b in queue.unsettled()):
             return
-        numbering = queue.numbering
-        waiting = [b for b in queue.waiting if b.out_of_order]
-        queue.gaps = 0
+        waiting = [b for b in queue.waiting if b in lost]
+        lost.clear()
         for batch in waiting:
-            batch.out_of_order = False
             refusals = cast("ProduceRefusals", batch.refusals)
             failure = cast("KafkaError", refusals.latest)
             why = type(failure).__name__
             self._end(queue, f"{batch.partition}: {why}")
             foreign = isinstance(failure, InvalidProducerEpochError)
-            # A copy of it may be under way behind one that was given up and may come yet.
+            # A copy of it may be under way after one that was given up and may come yet.
             unsure = foreign or numbering.lost or numbering.cut or not batch.recognised
-            if (batch.doubtful and unsure) or self.identity.transactional_id is not None:
+            if (batch.doubtful and unsure) or self._engine.identity.transactional_id is not None:
                 queue.waiting.remove(batch)
-                if batch.doubtful:
-                    say = in_doubt if batch.recognised else written_whole
-                    failure = say(batch, failure)
-                self._give_up(queue, batch, failure, why)
+                self._give_up(queue, batch, in_doubt(batch, failure), why)
             else:
-                batch.sequence, batch.doubtful = NO_SEQUENCE, False
+                batch.unnumber()
 
     def _missing(self, queue: PartitionQueue, batch: ProducerBatch, why: str) -> None:
         """A batch won't be written under its sequence: the next one has it, or a new epoch."""
         if batch.sequence == NO_SEQUENCE:
             return
-        if batch.doubtful:
-            self._end(queue, why)
-            queue.numbering.lost = True
-        elif not queue.take_back(batch):
-            self._end(queue, why)
+        if batch.doubtful or not queue.take_back(batch):
+            self._end(queue, why, lost=batch.doubtful)
 
-    def _end(self, queue: PartitionQueue, why: str) -> None:
-        if not queue.numbering.ended:
-            queue.numbering.ended = True
-            self.identity.request_bump(why)
+    def _end(self, queue: PartitionQueue, why: str, *, lost: bool = False) -> None:
+        if queue.numbering.end(lost=lost):
+            self._engine.identity.request_bump(why)
 
     # Outcomes
 
     def _acknowledge(
-        self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome, now: float
+        self, queue: PartitionQueue, batch: ProducerBatch, outcome: BatchOutcome
     ) -> None:
         numbering = queue.numbering
         # An answer of the topic that had this name before says nothing of the one that has it now.
@@ -217,42 +203,38 @@ class Settling:
         self._accumulator.release(batch)
         if self.disturbed and self._answered:
             self.disturbed = False
-            self._events.emit(
-                now, "first_ack", topic=batch.partition.topic, partition=batch.partition.partition
-            )
+            topic, partition = batch.partition
+            self._events.emit(self._engine.now, "first_ack", topic=topic, partition=partition)
         batch.done.complete(outcome)
         self.batch_done.notify()
-        if queue.gaps:
-            self._settle_gaps(queue, batch, now)
+        if queue.out_of_order:
+            self._settle_older(queue, batch)
 
-    def _settle_gaps(self, queue: PartitionQueue, behind: ProducerBatch, now: float) -> None:
-        """A batch is in the log, so those in doubt before it are; those behind it may follow."""
-        for batch in [b for b in queue.waiting if b.out_of_order]:
-            if batch.serial > behind.serial:
-                batch.out_of_order = False
-                queue.gaps -= 1
+    def _settle_older(self, queue: PartitionQueue, written: ProducerBatch) -> None:
+        """A batch is in the log, so those in doubt before it are; those after it may follow."""
+        for batch in [b for b in queue.waiting if b in queue.out_of_order]:
+            if batch.serial > written.serial:
+                queue.out_of_order.discard(batch)
             elif batch.doubtful and not queue.numbering.cut:
-                batch.out_of_order = False
-                queue.gaps -= 1
+                queue.out_of_order.discard(batch)
                 queue.waiting.remove(batch)
-                self._acknowledge(queue, batch, BatchOutcome(NO_OFFSET, NO_OFFSET), now)
-        self._resolve(queue, now)
+                self._acknowledge(queue, batch, NO_OFFSET)
+        self._resolve(queue)
 
-    def expire(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
+    def expire(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """End a batch whose delivery time is up (KIP-91); it isn't in `waiting` any more."""
         if batch in queue.in_flight:
-            batch.doubtful = True  # nobody knows what becomes of this attempt
-        if batch.out_of_order:
-            batch.out_of_order = False
-            queue.gaps -= 1
-        self._events.emit(now, "expired", what=f"{batch.count} records of {batch.partition}")
+            batch.doubt()  # nobody knows what becomes of this attempt
+        queue.out_of_order.discard(batch)
+        now, place = self._engine.now, batch.partition
+        self._events.emit(now, "expired", what=f"{batch.count} records of {place}")
         what = (
-            f"acknowledgement of {batch.count} records for {batch.partition} "
+            f"acknowledgement of {batch.count} records for {place} "
             f"after {batch.attempts} attempts (delivery.timeout.ms)"
         )
         error = self.timeout(what, now, [batch])
         self._give_up(queue, batch, error, "expired after it was sent")
-        self._resolve(queue, now)
+        self._resolve(queue)
 
     def timeout(self, what: str, now: float, batches: Iterable[ProducerBatch]) -> KafkaTimeoutError:
         """The error of who waited for batches: what was said to them, the last of it its cause."""
@@ -264,16 +246,10 @@ class Settling:
     def refusals(
         self, batches: Iterable[ProducerBatch], now: float
     ) -> tuple[list[Attempt], KafkaError | None]:
-        """What brokers said to batches, or of topics where these had nowhere to go.
-
-        Any thread may ask.
-        """
-        found, topics = [], set()
-        for batch in batches:
-            found.append(batch.refusals)
-            topics.add(batch.partition.topic)
-        attempts, latest = together(found)
-        for topic in sorted(topics)[:TOPICS_NAMED]:
+        """What brokers said to batches, or of topics without a leader; any thread may ask."""
+        batches = list(batches)
+        attempts, latest = together([batch.refusals for batch in batches])
+        for topic in sorted({batch.partition.topic for batch in batches})[:TOPICS_NAMED]:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
                 error = error_for(code, f"topic {topic}")
@@ -282,19 +258,17 @@ class Settling:
                 latest = latest or error
         return attempts, latest
 
-    def never_sent(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def never_sent(self, batch: ProducerBatch, error: KafkaError) -> None:
         """A batch that got its sequence couldn't be put into a request."""
         queue = self._queues.get(batch.partition)
         queue.in_flight.remove(batch)
         self._give_up(queue, batch, error, "it couldn't be sent")
-        self._resolve(queue, now)
+        self._resolve(queue)
 
     def _give_up(
         self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, why: str
     ) -> None:
-        """End a batch with an error, and see to it that others can follow it; the caller resolves
-        what waits for its outcome.
-        """
+        """End a batch with an error so that others can follow; the caller calls `_resolve` next."""
         self._missing(queue, batch, f"{batch.partition}: {why}")
         self.fail(batch, error)
 
@@ -304,7 +278,7 @@ class Settling:
             return
         self._accumulator.release(batch)
         batch.done.fail(error)
-        self.identity.failed(error)
+        self._engine.identity.failed(error)
         self.batch_done.notify()
 
     def _failure(
@@ -318,24 +292,21 @@ class Settling:
         said = answer.error_message or str(batch.partition)
         if answer.error_code == MessageTooLargeError.code:
             return too_large(batch, said)
-        said = of_batch(answer.error_code, said, self.identity.transactional_id)
+        said = of_batch(answer.error_code, said, self._engine.identity.transactional_id)
         return self._refusal(answer.error_code, said, batch)
 
     def _refusal(self, code: int, said: str, batch: ProducerBatch) -> BrokerError:
         """A broker's error for a batch; where a right is missing, it says which."""
         error = error_for(code, said).of(self._engine.network.user)
         error = error.needing("WRITE", batch.partition.topic, "topic")
-        return error.needing("WRITE", self.identity.transactional_id or "", "transactional id")
+        return error.needing(
+            "WRITE", self._engine.identity.transactional_id or "", "transactional id"
+        )
 
     def _retry_later(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        error: KafkaError,
-        now: float,
-        *,
-        hinted: bool,
+        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, *, hinted: bool
     ) -> None:
+        now = self._engine.now
         ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._engine.rng)

@@ -62,7 +62,7 @@ FATAL_FOR_BATCHES = (
     ClusterAuthorizationError,
     UnsupportedVersionError,
 )
-"""Of what may end a batch, so much is fatal; an abort mends the rest."""
+"""The errors of batches that are fatal; an abort mends the others."""
 PERHAPS_COMMITTED = (
     "; an earlier request to commit the transaction may have been carried out, so it isn't known "
     "whether it was committed: look at the output, or at the group's committed offsets, before its "
@@ -71,11 +71,6 @@ PERHAPS_COMMITTED = (
 """What is called aborted is done again, and would be there twice."""
 REFUSALS = (TransactionalIdAuthorizationError, ClusterAuthorizationError)
 """Reasons to give no producer id that an administrator can mend."""
-
-
-def is_fenced(error: KafkaError) -> bool:
-    """Whether a coordinator says that the id belongs to another producer now."""
-    return isinstance(error, FENCED)
 
 
 def fenced(transactional_id: str, error: KafkaError, doubt: str = "") -> FatalTransactionError:
@@ -99,14 +94,6 @@ def nothing_open(
     return fatal(InvalidTxnStateError(text))
 
 
-def forgotten_in_doubt(error: KafkaError) -> FatalTransactionError:
-    """The error of a commit whose coordinator doesn't know the producer any more.
-
-    An abort would be answered by nobody, and the records may be committed.
-    """
-    return fatal(type(error)(f"{error}{PERHAPS_COMMITTED}"))
-
-
 def no_new_epoch(transactional_id: str) -> FatalTransactionError:
     """The error of a producer that needs a new epoch where there is none to be had."""
     text = (
@@ -122,9 +109,8 @@ def fatal(error: KafkaError) -> FatalTransactionError:
 
 
 def abortable(error: KafkaError) -> AbortableTransactionError:
-    """The same error, as one that an abort mends.
-
-    What says of itself that repeating helps doesn't become one: here it doesn't help any more.
+    """The same error, as one that an abort mends; one that says it can be retried becomes the cause
+    of such an error, as here a retry doesn't help.
     """
     if error.retriable:
         text = f"the transaction can only be aborted: {type(error).__name__}: {error}"

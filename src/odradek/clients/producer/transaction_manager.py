@@ -20,12 +20,10 @@ from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMet
 from odradek.clients.producer import transaction_errors as errors
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.producer_id import NONE
-from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
     TransactionRequests,
     UnwantedError,
-    Wanted,
 )
 from odradek.clients.producer.transaction_state import (
     OPEN,
@@ -49,8 +47,7 @@ from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
 if TYPE_CHECKING:
-    from odradek.clients.client_engine import ClientEngine
-    from odradek.clients.producer.sender import Sender
+    from odradek.clients.producer.producer_engine import ProducerEngine
 
 T = TypeVar("T")
 _S, _E = TransactionState, TransactionEvent
@@ -80,15 +77,14 @@ class Pending:
 class TransactionManager:
     """What the sender knows as its identity, and the facade as `producer.…_transaction()`."""
 
-    def __init__(
-        self, engine: ClientEngine, accumulator: RecordAccumulator, sender: Sender
-    ) -> None:
+    def __init__(self, engine: ProducerEngine) -> None:
         self._engine = engine
-        self._accumulator = accumulator
-        self._sender = sender
+        self._accumulator = engine.accumulator
+        self._sender = engine.sender
         self.transactional_id: str = engine.config["transactional.id"]
         timeout: float = engine.config["transaction.timeout.ms"]
-        self.requests = TransactionRequests(engine, self.transactional_id, timeout)
+        self.changed = Signal()
+        self.requests = TransactionRequests(engine, self.transactional_id, timeout, self.changed)
         self.idempotent = True
         self.state = _S.UNINITIALIZED
         self.current = NONE
@@ -96,11 +92,8 @@ class TransactionManager:
         self.error: KafkaError | None = None
         """Why the state is one of the two error states."""
         self.dropping: KafkaError | None = None
-        """What batches without a sequence end with now: they won't be sent."""
         self.abandons = False
-        """Those with a sequence end so as well: whether they are written doesn't matter."""
         self.version_2 = False
-        self.changed = Signal()
         self.pending: Pending | None = None
         self._asking = 0
         """Requests of the open transaction that have no answer yet."""
@@ -119,7 +112,6 @@ class TransactionManager:
 
     @property
     def newest_produce(self) -> int | None:
-        """The newest version of Produce that may be used; None: any."""
         return None if self.version_2 else PRODUCE_BEFORE_VERSION_2
 
     def usable(self) -> bool:
@@ -147,9 +139,7 @@ class TransactionManager:
         return None if ended and identity == self.current else self.current
 
     def begin_above(self, epoch: int) -> bool:
-        """Epochs are the coordinator's."""
-        del epoch
-        return False
+        return False  # epochs are the coordinator's
 
     def _filling(self) -> bool:
         """Whether records are still written: what is aborted needs no further partition."""
@@ -197,7 +187,7 @@ class TransactionManager:
         yield START
         self._check("begin_transaction", _S.READY)
         self._move(_E.BEGIN)
-        self._accumulator.ended = None
+        self._accumulator.refuse(None)
 
     def send_offsets(
         self,
@@ -282,7 +272,7 @@ class TransactionManager:
         except KafkaError as error:
             if self._engine.ended is not None:
                 raise
-            if errors.is_fenced(error):
+            if isinstance(error, errors.FENCED):
                 self._broken(errors.fenced(self.transactional_id, error))
             if identity != NONE or not isinstance(error, errors.REFUSALS):
                 self._broken(errors.fatal(error))
@@ -312,7 +302,7 @@ class TransactionManager:
         self._move(_E.ABORT)
         self._drop(cause)
         # KIP-890: under version 2 the abort fences what may still be under way. Before it, the end
-        # of all that was sent has to be awaited, or it might be written behind the abort.
+        # of all that was sent has to be awaited, or it might be written after the abort.
         self.abandons = self.version_2
         yield from self._settle()
         try:
@@ -375,7 +365,7 @@ class TransactionManager:
         try:
             return (yield from flow)
         except KafkaError as error:
-            fenced = self.version_2 and errors.is_fenced(error)
+            fenced = self.version_2 and isinstance(error, errors.FENCED)
             if perhaps and (fenced or isinstance(error, InvalidTxnStateError)):
                 return None
             raise
@@ -396,8 +386,7 @@ class TransactionManager:
             while self._new and self._filling():
                 wanted = list(self._new)
                 self._perhaps_begun()
-                until = Wanted(self._filling, self.changed)
-                adding = self.requests.add_partitions(self.current, wanted, until)
+                adding = self.requests.add_partitions(self.current, wanted, self._filling)
                 yield from self._asked(adding)
                 self._begun = Begun.YES
                 self._added.update(wanted)
@@ -422,12 +411,13 @@ class TransactionManager:
             if self._engine.ended is not None:
                 raise
             doubt = errors.PERHAPS_COMMITTED if commit and self.requests.in_doubt else ""
-            if errors.is_fenced(error):
+            if isinstance(error, errors.FENCED):
                 self._broken(errors.fenced(self.transactional_id, error, doubt))
             if isinstance(error, InvalidTxnStateError):
                 self._broken(errors.nothing_open(self.transactional_id, error, doubt))
             if doubt and isinstance(error, errors.NEW_EPOCH):
-                self._broken(errors.forgotten_in_doubt(error))
+                # An abort would be answered by nobody, and the records may be committed.
+                self._broken(errors.fatal(type(error)(f"{error}{doubt}")))
             if not isinstance(error, errors.MENDED_BY_ABORT):
                 self._broken(errors.fatal(error))
             failure = errors.abortable(error)
@@ -473,10 +463,9 @@ class TransactionManager:
         if self._engine.ended is None:
             if isinstance(why, str):
                 why = IllegalStateError(f"a record can't be sent now: {why}")
-            self._accumulator.ended = why
+            self._accumulator.refuse(why)
 
     def _check(self, name: str, *states: TransactionState) -> None:
-        """Refuse a call that comes at the wrong time."""
         if self.pending is not None and self.pending.name != name:
             self._check_pending(name)
         if self.state in states:

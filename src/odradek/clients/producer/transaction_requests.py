@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from odradek.clients.any_broker import ATTEMPTS_KEPT
 from odradek.clients.client_engine import ClientEngine
@@ -36,23 +35,19 @@ from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
 )
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 
 M = TypeVar("M", bound=Message)
@@ -82,20 +77,15 @@ class UnwantedError(Exception):
     """A request was refused, and whoever made it doesn't need it any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Until when a refused request is repeated."""
-
-    still: Callable[[], bool]
-    changed: Signal
-    """Notified when `still` may have changed."""
-
-
 class TransactionRequests:
     """The requests of one transactional id."""
 
-    def __init__(self, engine: ClientEngine, transactional_id: str, timeout: float) -> None:
+    def __init__(
+        self, engine: ClientEngine, transactional_id: str, timeout: float, changed: Signal
+    ) -> None:
+        """`changed` is notified when what a request is repeated for may be wanted no longer."""
         self._engine = engine
+        self._changed = changed
         self._id = transactional_id
         self._timeout_ms = round(timeout * 1000)
         self.coordinator = Coordinator(engine, CoordinatorKind.TRANSACTION, transactional_id)
@@ -122,7 +112,6 @@ class TransactionRequests:
             self.coordinator,
             "producer id",
             body,
-            InitProducerIdResponse,
             lambda answer: error_of(
                 answer.error_code, of_producer_id(answer.error_code, self._id, self._timeout_ms)
             ),
@@ -131,11 +120,14 @@ class TransactionRequests:
         return answer.producer_id, answer.producer_epoch
 
     def add_partitions(
-        self, identity: Identity, partitions: Collection[TopicPartition], wanted: Wanted
+        self,
+        identity: Identity,
+        partitions: Collection[TopicPartition],
+        wanted: Callable[[], bool],
     ) -> Flow[None]:
         """Tell the coordinator which partitions will be written to.
 
-        Raises `UnwantedError` when they were refused (one doesn't exist) and nobody wants them now.
+        Raises `UnwantedError` when they were refused (one doesn't exist) and aren't `wanted` now.
         """
         topics = [
             AddPartitionsToTxnTopic(name, [p.partition for p in of_topic])
@@ -145,17 +137,13 @@ class TransactionRequests:
             self.coordinator,
             "partitions added to the transaction",
             AddPartitionsToTxnRequest([], self._id, *identity, topics),
-            AddPartitionsToTxnResponse,
             lambda answer: worst(
                 {
-                    TopicPartition(topic.name, partition.partition_index): (
-                        partition.partition_error_code
-                    )
+                    TopicPartition(topic.name, p.partition_index): p.partition_error_code
                     for topic in answer.results_by_topic_v3_and_below
-                    for partition in topic.results_by_partition
+                    for p in topic.results_by_partition
                 },
-                "WRITE",
-                self._id,
+                *("WRITE", self._id),
             ),
             math.inf,
             newest=LAST_FOR_CLIENTS,
@@ -168,7 +156,6 @@ class TransactionRequests:
             self.coordinator,
             f"offsets of group {group_id!r} added to the transaction",
             AddOffsetsToTxnRequest(self._id, *identity, group_id),
-            AddOffsetsToTxnResponse,
             lambda answer: error_of(answer.error_code, f"group {group_id!r}", group_id),
             deadline,
         )
@@ -200,22 +187,19 @@ class TransactionRequests:
             group.group_instance_id,
             _topics(offsets, names),
         )
-
         yield from self._ask(
             coordinator,
             f"offsets of group {group.group_id!r} in the transaction",
             body,
-            TxnOffsetCommitResponse,
             lambda answer: worst(
                 {
-                    TopicPartition(
-                        topic.name or names.get(topic.topic_id, ""), partition.partition_index
-                    ): partition.error_code
-                    for topic in answer.topics
-                    for partition in topic.partitions
+                    TopicPartition(t.name or names.get(t.topic_id, ""), p.partition_index): (
+                        p.error_code
+                    )
+                    for t in answer.topics
+                    for p in t.partitions
                 },
-                "READ",
-                self._id,
+                *("READ", self._id),
                 lambda p, code: of_offset(code, str(p), offsets.get(p), group),
             ),
             deadline,
@@ -231,7 +215,6 @@ class TransactionRequests:
             self.coordinator,
             f"{'commit' if committed else 'abort'} of the transaction",
             EndTxnRequest(self._id, *identity, committed),
-            EndTxnResponse,
             lambda answer: error_of(answer.error_code, self._id),
             deadline,
             newest=newest,
@@ -243,12 +226,11 @@ class TransactionRequests:
         coordinator: Coordinator,
         what: str,
         body: Request[M],
-        response: type[M],
         read: Callable[[M], KafkaError | None],
         deadline: float,
         *,
         newest: int | None = None,
-        wanted: Wanted | None = None,
+        wanted: Callable[[], bool] | None = None,
         ordered: bool = False,
     ) -> Flow[M]:
         """Ask until it is answered; the end of the last transaction is waited for impatiently."""
@@ -268,15 +250,13 @@ class TransactionRequests:
 
         while True:
             try:
-                answer = yield from coordinator.ask(
-                    what,
-                    lambda _: body,
-                    response,
-                    check,
-                    deadline,
+                response = cast("type[M]", body.RESPONSE)
+                one = coordinator.ask(
+                    *(what, lambda _: body, response, check, deadline),
                     newest=newest,
                     ordered=ordered,
                 )
+                answer = yield from one
             finally:
                 self.in_doubt |= coordinator.answer_lost
             error = read(answer)
@@ -285,22 +265,17 @@ class TransactionRequests:
             now = engine.now
             backoff = quick if isinstance(error, ConcurrentTransactionsError) else usual
             until = backoff.failed(now)
-            self._ending.append(Attempt(None, what, f"{type(error).__name__}: {error}", now))
-            engine.events.emit(
-                now,
-                "retry",
-                what=what,
-                error=f"{type(error).__name__}: {error}",
-                attempt=backoff.failures,
-                backoff=round(until - now, 6),
-            )
+            said = f"{type(error).__name__}: {error}"
+            self._ending.append(Attempt(None, what, said, now))
+            times = {"attempt": backoff.failures, "backoff": round(until - now, 6)}
+            engine.events.emit(now, "retry", what=what, error=said, **times)
             if error.refresh_metadata:
                 engine.metadata.request(f"{what}: {type(error).__name__}")
             while now < until:
                 # The end of the last transaction comes soon, and all else waits for it, too.
-                if wanted is not None and backoff is usual and not wanted.still():
+                if wanted is not None and backoff is usual and not wanted():
                     raise UnwantedError
-                now = yield Wait((wanted.changed,) if wanted else (), min(until, deadline))
+                now = yield Wait((self._changed,) if wanted else (), min(until, deadline))
                 if now >= deadline:
                     raise engine.timeout(f"{what} ({error})", now)
 
@@ -316,9 +291,8 @@ def worst(
     transactional_id: str,
     words: Callable[[TopicPartition, int], str] = lambda partition, _: str(partition),
 ) -> KafkaError | None:
-    """The error that decides about an answer for many partitions: one that no retry mends.
-
-    `right` is what each partition's topic has to allow; `words` says more of it than its code.
+    """The error that decides about an answer for many partitions: one that no retry mends. `right`
+    is what each partition's topic has to allow; `words` says more of it than its code.
     """
     errors = [
         error_for(code, words(partition, code))

@@ -1,4 +1,4 @@
-"""Where a transactional producer stands, as a transition table with Java's names (KIP-98, KIP-360).
+"""The states of a transactional producer, as a table with Java's names (KIP-98, KIP-360).
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING_TRANSACTION -> READY
         IN_TRANSACTION, COMMITTING_TRANSACTION -> ABORTABLE_ERROR -> ABORTING_TRANSACTION -> READY

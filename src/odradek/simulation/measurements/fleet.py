@@ -174,7 +174,7 @@ class _Client:
             return
         self._waits = True
         place = self._engine.accumulator.append(
-            self._target, None, b"x" * RECORD, (), 0, RECORD + 64, self._world.now
+            self._target, (None, b"x" * RECORD, (), 0), RECORD + 64, self._world.now
         )
         if place is None:
             raise RuntimeError("buffer.memory is full, although one record is written at a time")

@@ -199,7 +199,7 @@ class _Recovery:
         target = self.targets[self.next_target % len(self.targets)]
         self.next_target += 1
         place = self.engine.accumulator.append(
-            target, None, b"x" * RECORD, (), 0, RECORD + 64, self.world.now
+            target, (None, b"x" * RECORD, (), 0), RECORD + 64, self.world.now
         )
         if place is None:
             raise RuntimeError("buffer.memory is full, although little is sent here")

@@ -220,7 +220,7 @@ class ProcessorDriver(MemberDriver):
             data, now = value.encode(), int(self.world.wall_clock() * 1000)
             size = estimate_record_size(None, data, ())
             try:
-                place = accumulator.append(target, None, data, (), now, size, self.world.now)
+                place = accumulator.append(target, (None, data, (), now), size, self.world.now)
             except KafkaError:
                 place = None
             if place is None:

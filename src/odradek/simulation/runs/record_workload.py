@@ -103,7 +103,7 @@ class ProducerDriver(Driver):
             return
         value, size, at = self.made()
         place = engine.accumulator.append(
-            partition, None, value, (), at, size, self.world.now, owner
+            partition, (None, value, (), at), size, self.world.now, owner
         )
         if place is None:
             owner = object()

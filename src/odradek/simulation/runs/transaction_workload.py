@@ -184,7 +184,7 @@ class TransactionalDriver(Driver):
             try:
                 if accumulator.ended is not None:
                     break
-                place = accumulator.append(partition, None, value, (), now, size, self.world.now)
+                place = accumulator.append(partition, (None, value, (), now), size, self.world.now)
             except KafkaError:
                 break
             if place is None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from typing import Any
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partition_load import LOOKS_PER_CHOICE, PartitionLoad
 from odradek.clients.producer.partition_queue import PartitionQueue
-from odradek.clients.producer.partitioner import Partitioner
 from odradek.common.config import PRODUCER, Config
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import NO_ID, Broker, Partition, Topic
@@ -52,18 +49,6 @@ def test_weights_as_in_the_kip() -> None:
     assert load(queues(0, 3, 1)).table(topic(0, 1, 2), BROKERS, 0.0) == ([0, 1, 2], [4, 5, 8])
     # one without a leader isn't chosen, and its queue doesn't count
     assert load(queues(0, 9, 1)).table(topic(0, -1, 2), BROKERS, 0.0) == ([0, 2], [2, 3])
-
-
-def test_records_are_spread_by_the_weights() -> None:
-    found = load(queues(0, 3, 1))
-    chosen = Partitioner(
-        random.Random(5),
-        stride=1,
-        ignore_keys=False,
-        load=lambda of: found.table(of, BROKERS, 0.0),
-    )
-    counts = Counter(chosen.partition(topic(0, 1, 2), None, 1) for _ in range(8000))
-    assert [round(counts[p] / 1000) for p in range(3)] == [4, 1, 3]
 
 
 def test_a_broker_that_takes_nothing_is_left_out_with_all_it_leads() -> None:

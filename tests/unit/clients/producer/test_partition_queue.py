@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.clients.producer.batch import NO_SEQUENCE, ProducerBatch
+from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
 from odradek.clients.producer.doubt import PROOFS, in_doubt, leaves_doubt
-from odradek.clients.producer.partition_queue import SEQUENCES, PartitionQueue
-from odradek.clients.producer.partition_queues import PartitionQueues
+from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.common.kafka_errors import ERRORS, TopicAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.record import BatchBuilder
@@ -161,8 +160,7 @@ def test_an_ended_identity_lets_those_go_first_that_may_be_in_the_log() -> None:
     assert queue.next() is queue.waiting[0]
     queue.numbering.ended = True
     assert queue.next() is doubtful
-    doubtful.out_of_order = True
-    queue.gaps = 1
+    queue.out_of_order.add(doubtful)
     assert queue.next() is None  # its fate is decided first
 
 
@@ -177,20 +175,6 @@ def test_a_new_identity_begins_at_nothing() -> None:
     assert (numbering.lost, numbering.cut, numbering.reached) == (False, False, 0)
     assert numbering.known_at < -1
     assert queue.in_flight[0].sequence != NO_SEQUENCE
-
-
-def test_partitions_are_told_apart_when_they_rest() -> None:
-    queues = PartitionQueues()
-    one = queues.get(TP)
-    one.numbering.begin((7, 3))
-
-    class Same:
-        current = ME
-
-    queues.rest(TP, Same())  # type: ignore[arg-type]
-    assert not queues.active
-    assert len(queues) == 1
-    assert queues.get(TP).numbering is one.numbering
 
 
 AFTER_THE_APPEND = (-1, 3, 6, 7, 13, 20, 56, 100)
@@ -211,14 +195,13 @@ def test_what_is_said_before_the_append_is_a_proof(code: int) -> None:
 
 
 def test_an_error_in_doubt_is_still_what_it_was() -> None:
-    refusal = TopicAuthorizationError("no").needing("WRITE", "t", "topic")
-    made = in_doubt(batch(0, 3), refusal)
+    refusal, mine = TopicAuthorizationError("no").needing("WRITE", "t", "topic"), batch(0, 3)
+    assert in_doubt(mine, refusal) is refusal
+    mine.doubt()
+    made = in_doubt(mine, refusal)
     assert isinstance(made, TopicAuthorizationError)
     assert made.operation == "WRITE"
     assert "3 records for t-0 may have been written already" in str(made)
-
-
-def test_nor_does_it_depend_on_how_errors_are_made() -> None:
-    refusal = error_for(30_000, "news")
-    assert "news" in str(in_doubt(batch(0), refusal))
-    assert type(in_doubt(batch(0), refusal)) is type(refusal)
+    unknown = in_doubt(mine, error_for(30_000, "news"))  # however errors are made
+    assert "news" in str(unknown)
+    assert type(unknown) is type(error_for(30_000, "news"))

@@ -25,24 +25,6 @@ def place(partitioner: Any, key: bytes | None, count: int = LARGE) -> int | None
     return rule("t", key, b"value", count)
 
 
-# The first five are of the FNV reference's own list, the others of librdkafka's and Sarama's.
-@pytest.mark.parametrize(
-    ("data", "reference"),
-    [
-        (b"", 0x811C9DC5),
-        (b"a", 0xE40C292C),
-        (b"fo", 0x6222E842),
-        (b"foob", 0x3F5076EF),
-        (b"foobar", 0xBF9CF968),
-    ],
-)
-def test_fnv1a_is_the_absolute_value_of_the_references_signed_one(
-    data: bytes, reference: int
-) -> None:
-    signed = reference - (1 << 32) if reference >= 1 << 31 else reference
-    assert fnv1a(data) == abs(signed)
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -82,10 +64,6 @@ def test_consistent_is_the_usual_crc32_without_a_sign(key: bytes, crc: int) -> N
 )
 def test_null_and_empty_keys(name: str, null: int | None, empty: int | None) -> None:
     assert (place(name, None), place(name, b"")) == (null, empty)
-
-
-def test_murmur2_puts_keys_where_java_does() -> None:
-    assert [place("murmur2", key, 6) for key in (b"21", b"a-little-bit-long-string")] == [0, 2]
 
 
 def test_what_needs_no_rule() -> None:

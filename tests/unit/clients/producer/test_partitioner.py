@@ -17,28 +17,14 @@ def topic(*leaders: int, name: str = "t") -> Topic:
     return Topic(name, NO_ID, tuple(Partition(n, leader, 0) for n, leader in enumerate(leaders)))
 
 
-def partitioner(seed: int = 1, *, ignore_keys: bool = False) -> Partitioner:
-    return Partitioner(random.Random(seed), stride=STRIDE, ignore_keys=ignore_keys)
-
-
-# Of six: made with Kafka's own Utils.toPositive(Utils.murmur2(key)) % 6.
-@pytest.mark.parametrize(
-    ("key", "of_six"),
-    [(b"21", 0), (b"foobar", 0), (b"a-little-bit-long-string", 2), (b"", 3), (b"tail N123", 1)],
-)
-def test_a_key_goes_where_java_puts_it(key: bytes, of_six: int) -> None:
-    assert partitioner().partition(topic(*range(6)), key, 10) == of_six
-
-
-def test_a_key_goes_there_also_without_a_leader() -> None:
-    """Else the same key would be in two partitions after an outage."""
-    assert partitioner().partition(topic(0, 1, -1, 3, 4, 5), b"a-little-bit-long-string", 10) == 2
+def partitioner(seed: int = 1) -> Partitioner:
+    return Partitioner(random.Random(seed), stride=STRIDE, ignore_keys=False)
 
 
 def test_without_a_key_records_stay_together_for_a_stride_then_move() -> None:
     chosen = partitioner()
     sizes = 100
-    places = [chosen.partition(topic(0, 1, 2), None, sizes) for _ in range(200)]
+    places = [chosen.partition(topic(0, 1, 2), sizes) for _ in range(200)]
     runs = [places[at : at + STRIDE // sizes] for at in range(0, 200, STRIDE // sizes)]
     assert all(len(set(run)) == 1 for run in runs)
     assert all(a[0] != b[0] for a, b in itertools.pairwise(runs))
@@ -47,37 +33,31 @@ def test_without_a_key_records_stay_together_for_a_stride_then_move() -> None:
 
 def test_each_topic_has_a_stride_of_its_own() -> None:
     chosen = partitioner()
-    first = chosen.partition(topic(0, 1, 2, name="a"), None, STRIDE - 1)
+    first = chosen.partition(topic(0, 1, 2, name="a"), STRIDE - 1)
     for _ in range(5):
-        chosen.partition(topic(0, 1, 2, name="b"), None, STRIDE)
-    assert chosen.partition(topic(0, 1, 2, name="a"), None, 1) == first
+        chosen.partition(topic(0, 1, 2, name="b"), STRIDE)
+    assert chosen.partition(topic(0, 1, 2, name="a"), 1) == first
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_partitions_without_a_leader_are_avoided(seed: int) -> None:
     chosen = partitioner(seed)
-    places = {chosen.partition(topic(-1, 1, -1, 2), None, STRIDE) for _ in range(40)}
+    places = {chosen.partition(topic(-1, 1, -1, 2), STRIDE) for _ in range(40)}
     assert places == {1, 3}
 
 
 def test_when_none_has_a_leader_any_will_do() -> None:
-    places = {partitioner(seed).partition(topic(-1, -1), None, 1) for seed in range(20)}
+    places = {partitioner(seed).partition(topic(-1, -1), 1) for seed in range(20)}
     assert places == {0, 1}
 
 
 def test_a_single_partition_is_stayed_on() -> None:
     chosen = partitioner()
-    assert {chosen.partition(topic(0), None, STRIDE) for _ in range(5)} == {0}
+    assert {chosen.partition(topic(0), STRIDE) for _ in range(5)} == {0}
 
 
 def test_a_topic_that_was_made_anew_with_fewer_partitions() -> None:
     chosen = Partitioner(random.Random(3), stride=10**9, ignore_keys=False)
-    while chosen.partition(topic(-1, -1, 0), None, 1) != 2:
+    while chosen.partition(topic(-1, -1, 0), 1) != 2:
         pass
-    assert chosen.partition(topic(0, 0), None, 1) in (0, 1)
-
-
-def test_keys_can_be_ignored() -> None:
-    chosen = partitioner(ignore_keys=True)
-    places = {chosen.partition(topic(0, 1, 2), b"one key", STRIDE) for _ in range(30)}
-    assert places == {0, 1, 2}
+    assert chosen.partition(topic(0, 0), 1) in (0, 1)

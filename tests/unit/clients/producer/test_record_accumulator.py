@@ -34,7 +34,7 @@ def add(
     to: RecordAccumulator, value: bytes = b"v", *, at: float = 0.0, partition: TopicPartition = P0
 ) -> Appended:
     size = estimate_record_size(None, value, ())
-    place = to.append(partition, None, value, (), 77, size, at)
+    place = to.append(partition, (None, value, (), 77), size, at)
     assert place is not None
     return place
 
@@ -99,7 +99,7 @@ def test_memory_is_reserved_until_the_outcome_and_given_back_once() -> None:
     closed = one.batch.builder.estimated_size - HEADER_SIZE
     assert 900 < closed < size
     assert mine.used == closed + 1000 - HEADER_SIZE  # what is open has room up to its limit
-    assert mine.append(P0, None, bytes(900), (), 0, size, 0.0) is None
+    assert mine.append(P0, (None, bytes(900), (), 0), size, 0.0) is None
     mine.take(LINGER)
     assert mine.used == 2 * closed  # in flight is still in memory
     mine.release(one.batch)
@@ -128,7 +128,7 @@ def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
     mine = accumulator(**{"buffer.memory": 5000, "max.request.size": 5000, "batch.size": 100_000})
     size = estimate_record_size(None, bytes(400), ())
     batch = add(mine, bytes(400)).batch
-    while mine.append(P0, None, bytes(400), (), 77, size, 0.0) is not None:
+    while mine.append(P0, (None, bytes(400), (), 77), size, 0.0) is not None:
         assert mine.used <= mine.limit
     assert batch.count == 12
     assert not batch.builder.closed
@@ -137,7 +137,7 @@ def test_without_memory_to_grow_a_batch_takes_what_there_is() -> None:
 def test_nothing_lingers_while_someone_waits_for_room_that_it_takes() -> None:
     mine = accumulator()
     place = add(mine)
-    mine.waiters = 1
+    mine.waiters.append("somebody")
     mine.used += 10 * FIRST_ROOM  # in flight: that will soon be room enough
     assert mine.take(0.0) == []
     mine.used -= 10 * FIRST_ROOM
@@ -286,15 +286,6 @@ def test_columns_fill_large_batches_unless_a_size_is_given(
 ) -> None:
     config = Config(PRODUCER, {"bootstrap.servers": "a:1", **options})
     assert RecordAccumulator(config, NullLock()).column_batch_size == expected
-
-
-def test_flush_lets_nothing_linger() -> None:
-    mine = accumulator()
-    places = [add(mine, partition=p) for p in (P0, P1)]
-    mine.close_all()
-    assert mine.next_ready_at() == -math.inf
-    assert mine.take(0.0) == [p.batch for p in places]
-    assert add(mine).wake
 
 
 def test_a_batch_holds_what_was_put_in_and_says_where_it_went() -> None:

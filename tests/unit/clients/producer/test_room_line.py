@@ -46,7 +46,7 @@ class Scene:
         return room
 
     def send(self, owner: object = None) -> int | None:
-        place = self.accumulator.append(P0, None, bytes(500), (), 77, SIZE, 0.0, owner)
+        place = self.accumulator.append(P0, (None, bytes(500), (), 77), SIZE, 0.0, owner)
         return None if place is None else place.index
 
     def comes_back(self, now: float = 0.0) -> None:
@@ -55,7 +55,7 @@ class Scene:
 
     def nothing_is_left(self) -> bool:
         mine = self.accumulator
-        return (mine.used, mine.waiters, mine.granted) == (0, 0, {})
+        return (mine.used, mine.waiters, mine.granted) == (0, [], {})
 
 
 def test_who_cannot_wait_stands_in_no_line() -> None:
@@ -129,7 +129,7 @@ def test_at_its_deadline_one_that_rather_had_more_takes_what_there_is() -> None:
     scene.engine.step(5.0)
     assert room.result()
     assert scene.accumulator.reserve(9999, "rows") == SIZE
-    assert scene.accumulator.waiters == 0
+    assert not scene.accumulator.waiters
 
 
 def test_whoever_leaves_in_the_step_in_which_it_came_gets_nothing() -> None:

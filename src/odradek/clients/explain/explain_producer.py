@@ -1,7 +1,7 @@
-"""A producer's part of `explain()`: records without an outcome, and what the oldest waits for;
-and which of the usual promises it writes without.
+"""A producer's part of `explain()`: records without an outcome, what the oldest waits for, which of
+the usual promises it writes without, and the state of its transaction.
 
-In: the producer's engine, read from any thread. Out: a frozen picture and its line of text. Must
+In: the producer's engine, read from any thread. Out: frozen pictures and their lines of text. Must
 not: change anything, or wait.
 """
 
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
+    from odradek.clients.producer.transaction_manager import TransactionManager
 
+HINTS = {
+    "uninitialized": "init_transactions() comes first",
+    "abortable_error": "abort_transaction() comes next",
+    "fatal_error": "this producer is of no use any more: close it and make another",
+}
 LONG = 2.0
 """Seconds from which on a diagnosis tells of the oldest record."""
 
@@ -40,15 +46,12 @@ class RecordsExplanation:
 
     def __str__(self) -> str:
         noun = "record has" if self.records == 1 else "records have"
-        return f"{self.records} {noun} no outcome; {self.oldest()}"
-
-    def oldest(self) -> str:
-        """The oldest in words."""
         tries = f", sent {self.attempts} times" if self.attempts > 1 else ""
         place = f"topic {self.topic}"
         if self.partition >= 0:
             place = f"partition {self.partition} of {place}"
         return (
+            f"{self.records} {noun} no outcome; "
             f"the oldest, for {place}, is {self.seconds:.1f} s old{tries} and waits for "
             f"{self.waits_for}; it is given up in {self.left:.1f} s ({self.limit})"
         )
@@ -86,4 +89,55 @@ def explain_records(engine: ProducerEngine, now: float) -> RecordsExplanation | 
         attempts=oldest.attempts,
         waits_for=why_waiting(engine, oldest, now),
         limit="max.block.ms" if isinstance(oldest, EarlyRecord) else "delivery.timeout.ms",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionExplanation:
+    """One producer's transactions."""
+
+    transactional_id: str
+    state: str
+    """Java's words: uninitialized, initializing, ready, in_transaction, committing_transaction,
+    aborting_transaction, abortable_error, fatal_error."""
+    producer_id: int
+    """-1 before there is one."""
+    producer_epoch: int
+    coordinator: int | None
+    """The id of its broker; None while it has to be found."""
+    version_2: bool
+    """The protocol of KIP-890."""
+    pending: str | None
+    """The call that goes on though its caller's time is up."""
+    error: str | None
+    """Why the state is one of the two error states."""
+
+    def __str__(self) -> str:
+        text = f"transactional id {self.transactional_id}: {self.state}"
+        if self.state in HINTS:
+            text += f" ({HINTS[self.state]})"
+        if self.producer_id >= 0:
+            text += f"; producer {self.producer_id}, epoch {self.producer_epoch}"
+        where = "not found yet" if self.coordinator is None else f"broker {self.coordinator}"
+        text += f"; coordinator: {where}"
+        if self.pending is not None:
+            text += f"; {self.pending}() goes on: call it again to wait for its end"
+        if self.error is not None:
+            text += f"; {self.error}"
+        return text
+
+
+def explain_transaction(transactions: TransactionManager) -> TransactionExplanation:
+    """Take the picture."""
+    producer_id, epoch = transactions.current
+    pending, error = transactions.pending, transactions.error
+    return TransactionExplanation(
+        transactional_id=transactions.transactional_id,
+        state=transactions.state.value,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator=transactions.requests.coordinator.broker,
+        version_2=transactions.version_2,
+        pending=None if pending is None or pending.done.done else pending.name,
+        error=None if error is None else f"{type(error).__name__}: {error}",
     )
