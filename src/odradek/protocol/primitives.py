@@ -11,14 +11,20 @@ everywhere, because that is where the position in the error's text is taken from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct, pack, unpack_from
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[bytes | memoryview]
 Records: TypeAlias = Buffer | Sequence[Buffer] | None
 """What a `records` field holds: a memoryview or None when decoded; any of these to encode."""
+
+T = TypeVar("T")
+One: TypeAlias = tuple[T, int]
+"""What a reader returns: a struct, and the position after it."""
+Many: TypeAlias = tuple[list[T], int]
+"""What a reader of an array's elements returns."""
 
 ZERO_UUID: Final = bytes(16)
 _MAX_VARINT: Final = 0x7FFFFFFF
@@ -61,6 +67,14 @@ class Output(bytearray):
             if start < len(view):
                 made.append(bytes(view[start:]))
         return made
+
+
+def packing(
+    codes: str,
+) -> tuple[Callable[..., bytes], Callable[[memoryview, int], tuple[Any, ...]]]:
+    """Return how a run of fixed-width fields is packed, and unpacked from a position on."""
+    run = Struct(f">{codes}")
+    return run.pack, run.unpack_from
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -418,9 +432,6 @@ def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
         write_uvarint(out, tag)
         write_uvarint(out, len(value))
         out += value
-
-
-T = TypeVar("T")
 
 
 def not_null(value: T | None) -> T:
