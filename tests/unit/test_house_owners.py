@@ -29,7 +29,7 @@ LEFT = {
     "clients/calls": 10,
     "clients/consumer": 2,
     "clients/producer": 56,
-    "common": 14,
+    "common": 5,
     "runtime": 21,
     "simulation": 133,
     "spark": 2,

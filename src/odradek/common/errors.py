@@ -73,7 +73,7 @@ class ExplainedError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code; subclasses stand in `kafka_errors`."""
+    """A broker answered with an error code; `kafka_errors` has a subclass for each."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
