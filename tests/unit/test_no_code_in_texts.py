@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+import odradek
+
+SOURCE = Path(odradek.__file__).parent.parent
 RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_name"}
 RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
 RUNNERS |= {"loaded"}  # of common/imports
