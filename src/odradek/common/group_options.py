@@ -33,11 +33,7 @@ ASSIGNORS = {
 }
 """The ends of Java's class names, and what groups call those assignors."""
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-NOT_WITH_NEW = (
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-    "partition.assignment.strategy",
-)
+NOT_WITH_NEW = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 NOT_WITH_CLASSIC = ("group.remote.assignor",)
 
 

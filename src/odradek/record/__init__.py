@@ -121,12 +121,7 @@ if TYPE_CHECKING:
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.murmur2 import murmur2, partition_for_key
 elif _encoder == "native":
-    from odradek.record.kernel_encode import (
-        BatchBuilder,
-        ColumnEncoder,
-        murmur2,
-        partition_for_key,
-    )
+    from odradek.record.kernel_encode import BatchBuilder, ColumnEncoder, murmur2, partition_for_key
 else:
     from odradek.record import builder
     from odradek.record.encoder import ColumnEncoder

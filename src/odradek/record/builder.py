@@ -152,11 +152,7 @@ class BatchBuilder:
         return self._latest
 
     def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderInput,
-        timestamp_ms: int,
+        self, key: bytes | None, value: bytes | None, headers: HeaderInput, timestamp_ms: int
     ) -> int | None:
         """Add a record and give its index in the batch, or None when it has no room.
 
