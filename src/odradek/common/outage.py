@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
 """Seconds between two summaries: doubled each time."""
 CALM = 30.0
-"""An outage that begins so soon after another one goes on with its summaries."""
+"""An outage within this many seconds of another one's end goes on with its summaries."""
 NAMED = 3
 """Errors that a line names, and addresses with each."""
 KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"

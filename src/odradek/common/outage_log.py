@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET = 5.0
-"""After so long without a failure, and with an answer since, an address that didn't come back is
+"""After this long without a failure, and with an answer since, an address that didn't come back is
 no longer needed: clients dial what they need at least every second."""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""

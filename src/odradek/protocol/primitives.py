@@ -2,7 +2,7 @@
 
 In: a memoryview and a position (reading), or an `Output` (writing). Out: the value and the position
 after it. The generated modules call these for everything that isn't a run of fixed-width fields.
-Must not: allocate by a length or count before checking that so many bytes are there.
+Must not: allocate by a length or count before checking that as many bytes are there.
 
 Readers raise `WireError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `Message.decode`
 turns each into `MalformedMessageError`. The local variable that holds the position is called `pos`
