@@ -57,26 +57,6 @@ Handler = Callable[["OutageLog", float, Fields], None]
 class OutageLog:
     """One client's outages: a listener of its events and a component of its engine."""
 
-    __slots__ = (
-        "_bootstrap",
-        "_client",
-        "_ended",
-        "_mute",
-        "_next_line",
-        "_pending",
-        "_spacings",
-        "_step",
-        "_told",
-        "_up_untold",
-        "counts",
-        "counts_since",
-        "current",
-        "in_a_row",
-        "known",
-        "last_ended",
-        "out_before",
-    )
-
     def __init__(self, client: str, bootstrap: Collection[str]) -> None:
         self._client = client
         self._bootstrap = frozenset(bootstrap)

@@ -56,12 +56,19 @@ def _ignored(why: str) -> Parse[str]:
     return parse
 
 
-def _java_default(*defaults: str, instead: str) -> Parse[str | None]:
+TOKEN_FUNCTION = f"{OAUTH}.token.provider=<a function>"
+JAVAS_OWN = (
+    "Java's own classes are accepted here and change nothing; any other is refused, since it can't "
+    "run here."
+)
+
+
+def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | None]:
     """A Java class that can't run here, except where it is Java's own (by the name's last part)."""
 
     @reads("class name", ", ".join(defaults))
     def parse(name: str, value: Any) -> str | None:
-        if value is None or not str(value).strip():
+        if not str(value).strip():
             return None
         short = str(value).encode("utf-8", "backslashreplace").decode().strip().rpartition(".")[2]
         if short not in defaults:
@@ -91,6 +98,8 @@ def _mechanism(name: str, value: Any) -> str:
 
 
 JVM = "it chooses among parts of the Java machine; OpenSSL does that work here"
+CHECKED = "the broker checks the token"
+TICKETS = "tickets are taken when a connection needs one"
 IGNORED: dict[str, str] = {
     "ssl.provider": JVM,
     "security.providers": JVM,
@@ -98,19 +107,22 @@ IGNORED: dict[str, str] = {
     "ssl.keymanager.algorithm": JVM,
     "ssl.trustmanager.algorithm": JVM,
     "sasl.kerberos.kinit.cmd": "no command is run; keytab or ticket cache are read directly",
-    "sasl.kerberos.min.time.before.relogin": "tickets are taken when a connection needs one",
-    "sasl.kerberos.ticket.renew.jitter": "tickets are taken when a connection needs one",
-    "sasl.kerberos.ticket.renew.window.factor": "tickets are taken when a connection needs one",
-    f"{OAUTH}.clock.skew.seconds": "the broker checks the token",
-    f"{OAUTH}.expected.audience": "the broker checks the token",
-    f"{OAUTH}.expected.issuer": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.refresh.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.retry.backoff.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.retry.backoff.max.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.url": "the broker checks the token",
-    f"{OAUTH}.scope.claim.name": "the broker checks the token",
-    f"{OAUTH}.sub.claim.name": "the broker checks the token",
-    f"{OAUTH}.jwt.validator.class": "the broker checks the token",
+    "sasl.kerberos.min.time.before.relogin": TICKETS,
+    "sasl.kerberos.ticket.renew.jitter": TICKETS,
+    "sasl.kerberos.ticket.renew.window.factor": TICKETS,
+    **{
+        f"{OAUTH}.{name}": CHECKED
+        for name in (
+            *(
+                "clock.skew.seconds",
+                "expected.audience",
+                "expected.issuer",
+                "jwks.endpoint.refresh.ms",
+            ),
+            *("jwks.endpoint.retry.backoff.ms", "jwks.endpoint.retry.backoff.max.ms"),
+            *("jwks.endpoint.url", "scope.claim.name", "sub.claim.name", "jwt.validator.class"),
+        )
+    },
 }
 """Options that are taken and change nothing, each with the reason that the warning gives."""
 
@@ -221,10 +233,9 @@ _TRANSPORT = (
     unset("ssl.context", tls_context).says(
         "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it."
     ),
-    Option(
+    unset(
         "ssl.engine.factory.class",
         _java_default("DefaultSslEngineFactory", instead="ssl.context=<an ssl.SSLContext>"),
-        None,
     ).says(
         "Java's own class is accepted here and changes nothing; any other is refused, since it "
         "can't run here."
@@ -261,7 +272,7 @@ _SASL = (
     Option("sasl.scram.tokenauth", boolean, False, kip="KIP-48").says(
         "With true sasl.username and sasl.password are the id and the HMAC of a delegation token."
     ),
-    Option(
+    unset(
         "sasl.client.callback.handler.class",
         _java_default(
             "SaslClientCallbackHandler",
@@ -269,38 +280,28 @@ _SASL = (
             instead="the options sasl.username and sasl.password, or "
             f"{OAUTH}.token.provider=<a function>",
         ),
-        None,
         "medium",
     ).says(
         "Java's and Amazon's own classes are accepted here and change nothing; any other is "
         "refused, since it can't run here."
     ),
-    Option(
+    unset(
         "sasl.login.callback.handler.class",
         _java_default(
             *("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"),
             *("IAMOAuthBearerLoginCallbackHandler", "AbstractLogin$DefaultLoginCallbackHandler"),
-            instead=f"{OAUTH}.token.provider=<a function>",
         ),
-        None,
         "medium",
     ).says(
         "Java's and Amazon's own classes are accepted; those for AWS and for tokens without a "
         f"signature choose that source, as {OAUTH}.method does. Any other is refused, since it "
         "can't run here."
     ),
-    Option(
+    unset(
         "sasl.login.class",
-        _java_default(
-            *("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin"),
-            instead=f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
+        _java_default(*("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin")),
         "medium",
-    ).says(
-        "Java's own classes are accepted here and change nothing; any other is refused, since it "
-        "can't run here."
-    ),
+    ).says(JAVAS_OWN),
     Option(f"{LOGIN}.refresh.window.factor", number(0.5, 1), 0.8).says(
         "A new token is asked for when this share of the old one's life is over."
     ),
@@ -439,19 +440,16 @@ _OAUTHBEARER = (
     Option(f"{OAUTH}.assertion.claim.jti.include", boolean, False, "medium", "KIP-1139").says(
         "With true each assertion has a random id of its own (claim jti)."
     ),
-    Option(
+    unset(
         f"{OAUTH}.jwt.retriever.class",
         _java_default(
-            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"),
-            instead=f"{OAUTH}.token.provider=<a function>",
+            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever")
         ),
-        None,
         "medium",
         "KIP-1139",
         java="DefaultJwtRetriever",
     ).says(
-        "Java's own classes are accepted here and change nothing; any other is refused, since it "
-        "can't run here.",
+        JAVAS_OWN,
         why="What else is given says where tokens come from.",
     ),
 )

@@ -85,22 +85,6 @@ def _bitmap(digits: bytearray) -> bytes | None:
 class _Columns:
     """All columns while they grow; a batch that turns out bad is cut off again."""
 
-    __slots__ = (
-        "first_header",
-        "header_ends",
-        "header_keys",
-        "header_room",
-        "header_values",
-        "headers",
-        "keys",
-        "limits",
-        "offsets",
-        "raw",
-        "timestamps",
-        "types",
-        "values",
-    )
-
     def __init__(
         self,
         want_key: bool,
