@@ -218,8 +218,10 @@ class Module:
 
     # --- reading
 
-    def reader(self, message: Message, struct: Struct, version: int, *, many: bool = False) -> str:
-        """Make the function that reads one struct, or `count` of them; return its name."""
+    def reader(
+        self, message: Message, struct: Struct, version: int, array: Field | None = None
+    ) -> str:
+        """Make the function that reads one struct, or an array of them; return its name."""
         flexible = version in message.flexible
         lines: list[str] = []
         plain = [f for f in struct.fields if version in f.versions and version not in f.tagged]
@@ -238,18 +240,23 @@ class Module:
         elif flexible:
             lines.append("pos = skip_tags(view, pos) if view[pos] else pos + 1")
         made = f"{struct.python}({_arguments(struct, version)})"
-        if many:
-            loop = [f"    {line}" for line in [*lines, f"items.append({made})"]]
-            head = f"Many[{struct.python}]"
-            body = [f"items: list[{struct.python}] = []", "for _ in range(count):", *loop]
+        parameters = "view: memoryview, pos: int"
+        if array is not None:
+            nullable = version in array.nullable
+            kind = f"{'nullable_' * nullable}{'compact_' * flexible}count"
+            smallest = smallest_element(message, array, version)
+            body = [f"count, pos = read_{kind}(view, pos, {smallest})"]
+            body += ["if count < 0:", "    return None, pos"] * nullable
+            body += [f"items: list[{struct.python}] = []", "for _ in range(count):"]
+            body += _indent([*lines, f"items.append({made})"])
             body.append("return items, pos")
-            parameters = "view: memoryview, pos: int, count: int"
+            head = f"One[list[{struct.python}] | None]" if nullable else f"Many[{struct.python}]"
         else:
-            head, parameters = f"One[{struct.python}]", "view: memoryview, pos: int"
+            head = f"One[{struct.python}]"
             body = [*lines, f"return {made}, pos"]
         text = "\n".join(f"    {line}" for line in body)
         return self.function(
-            "read_all" if many else "read",
+            "read_all" if array else "read",
             struct,
             version,
             f"def NAME({parameters}) -> {head}:\n{text}",
@@ -270,13 +277,12 @@ class Module:
                 unpack = self.run("unpack", code(kind))
                 return [f"({name},) = {unpack}(view, pos)", f"pos += {FIXED[kind][1]}"]
             return [f"{name}, pos = read_{prefix}{kind}(view, pos)"]
+        if item.struct:
+            return [f"{name}, pos = {self.reader(m, item.struct, version, item)}(view, pos)"]
         lines = [
             f"count, pos = read_{prefix}count(view, pos, {smallest_element(m, item, version)})"
         ]
-        if item.struct:
-            reader = self.reader(m, item.struct, version, many=True)
-            read = [f"{name}, pos = {reader}(view, pos, count)"]
-        elif item.type == "string":
+        if item.type == "string":
             read = [f"{name}, pos = read_{'compact_' * flexible}strings(view, pos, count)"]
         elif item.type == "uuid":
             read = [f"{name} = read_uuids(view, pos, count)", "pos += 16 * count"]
@@ -321,8 +327,13 @@ class Module:
 
     # --- writing
 
-    def writer(self, message: Message, struct: Struct, version: int, *, many: bool = False) -> str:
-        """Make the function that writes one struct, or all of a list; return its name."""
+    def writer(
+        self, message: Message, struct: Struct, version: int, *, many: bool = False, null: str = ""
+    ) -> str:
+        """Make the function that writes one struct, or an array of them; return its name.
+
+        `null` is the statement that writes a null in the array's place, where it may be null.
+        """
         flexible = version in message.flexible
         lines: list[str] = []
         for item in struct.fields:
@@ -344,8 +355,11 @@ class Module:
         elif flexible:
             lines.append("out.append(0)")
         if many:
-            lines = ["for m in items:", *_indent(lines or ["pass"])]
-            parameters = f"out: Output, items: list[{struct.python}]"
+            count = f"write_{'compact_' * flexible}count(out, items)"
+            lines = [count, "for m in items:", *_indent(lines or ["pass"])]
+            lines = ["if items is None:", f"    {null}", "    return"] * bool(null) + lines
+            optional = " | None" * bool(null)
+            parameters = f"out: Output, items: list[{struct.python}]{optional}"
         else:
             parameters = f"out: Output, m: {struct.python}"
         text = "\n".join(_indent(lines or ["pass"]))
@@ -382,10 +396,12 @@ class Module:
         source = value
         if python_type(item).endswith("| None") and not nullable:
             lines, source = [f"items = not_null({value})"], "items"
-        write = [f"write_{compact}count({out}, {source})"]
+        null = ".append(0)" if flexible else ' += b"\\xff\\xff\\xff\\xff"'
         if item.struct:
-            write.append(f"{self.writer(m, item.struct, version, many=True)}({out}, {source})")
-        elif item.type == "string":
+            writer = self.writer(m, item.struct, version, many=True, null=f"out{null}" * nullable)
+            return [*lines, f"{writer}({out}, {source})"]
+        write = [f"write_{compact}count({out}, {source})"]
+        if item.type == "string":
             write.append(f"write_{compact}strings({out}, {source})")
         elif item.type == "uuid":
             write.append(f"write_uuids({out}, {source})")
@@ -393,8 +409,7 @@ class Module:
             write.append(f'write_numbers({out}, {source}, "{code(item.type)}")')
         if not nullable:
             return [*lines, *write]
-        nothing = f"{out}.append(0)" if flexible else f'{out} += b"\\xff\\xff\\xff\\xff"'
-        return [f"if {value} is None:", f"    {nothing}", "else:", *_indent(write)]
+        return [f"if {value} is None:", f"    {out}{null}", "else:", *_indent(write)]
 
     def _write_tagged(self, message: Message, tagged: list[Field], version: int) -> list[str]:
         lines = ["tags: list[tuple[int, Output]] = []"]

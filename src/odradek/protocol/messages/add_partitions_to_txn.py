@@ -105,8 +105,9 @@ class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
 
 
 def _read_all_add_partitions_to_txn_partition_result_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnPartitionResult]:
+    count, pos = read_count(view, pos, 6)
     items: list[AddPartitionsToTxnPartitionResult] = []
     for _ in range(count):
         partition_index, partition_error_code = _unpack_ih(view, pos)
@@ -116,15 +117,13 @@ def _read_all_add_partitions_to_txn_partition_result_0(
 
 
 def _read_all_add_partitions_to_txn_topic_result_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnTopicResult]:
+    count, pos = read_count(view, pos, 6)
     items: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 6)
-        results_by_partition, pos = _read_all_add_partitions_to_txn_partition_result_0(
-            view, pos, count
-        )
+        results_by_partition, pos = _read_all_add_partitions_to_txn_partition_result_0(view, pos)
         items.append(AddPartitionsToTxnTopicResult(name, results_by_partition))
     return items, pos
 
@@ -134,18 +133,16 @@ def _read_add_partitions_to_txn_response_0(
 ) -> One[AddPartitionsToTxnResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    results_by_topic_v3_and_below, pos = _read_all_add_partitions_to_txn_topic_result_0(
-        view, pos, count
-    )
+    results_by_topic_v3_and_below, pos = _read_all_add_partitions_to_txn_topic_result_0(view, pos)
     return AddPartitionsToTxnResponse(
         throttle_time_ms, results_by_topic_v3_and_below=results_by_topic_v3_and_below
     ), pos
 
 
 def _read_all_add_partitions_to_txn_partition_result_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnPartitionResult]:
+    count, pos = read_compact_count(view, pos, 7)
     items: list[AddPartitionsToTxnPartitionResult] = []
     for _ in range(count):
         partition_index, partition_error_code = _unpack_ih(view, pos)
@@ -156,15 +153,13 @@ def _read_all_add_partitions_to_txn_partition_result_3(
 
 
 def _read_all_add_partitions_to_txn_topic_result_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnTopicResult]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[AddPartitionsToTxnTopicResult] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 7)
-        results_by_partition, pos = _read_all_add_partitions_to_txn_partition_result_3(
-            view, pos, count
-        )
+        results_by_partition, pos = _read_all_add_partitions_to_txn_partition_result_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(AddPartitionsToTxnTopicResult(name, results_by_partition))
     return items, pos
@@ -175,10 +170,7 @@ def _read_add_partitions_to_txn_response_3(
 ) -> One[AddPartitionsToTxnResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    results_by_topic_v3_and_below, pos = _read_all_add_partitions_to_txn_topic_result_3(
-        view, pos, count
-    )
+    results_by_topic_v3_and_below, pos = _read_all_add_partitions_to_txn_topic_result_3(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return AddPartitionsToTxnResponse(
         throttle_time_ms, results_by_topic_v3_and_below=results_by_topic_v3_and_below
@@ -186,13 +178,13 @@ def _read_add_partitions_to_txn_response_3(
 
 
 def _read_all_add_partitions_to_txn_result_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnResult]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[AddPartitionsToTxnResult] = []
     for _ in range(count):
         transactional_id, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 3)
-        topic_results, pos = _read_all_add_partitions_to_txn_topic_result_3(view, pos, count)
+        topic_results, pos = _read_all_add_partitions_to_txn_topic_result_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(AddPartitionsToTxnResult(transactional_id, topic_results))
     return items, pos
@@ -203,8 +195,7 @@ def _read_add_partitions_to_txn_response_4(
 ) -> One[AddPartitionsToTxnResponse]:
     throttle_time_ms, error_code = _unpack_ih(view, pos)
     pos += 6
-    count, pos = read_compact_count(view, pos, 3)
-    results_by_transaction, pos = _read_all_add_partitions_to_txn_result_4(view, pos, count)
+    results_by_transaction, pos = _read_all_add_partitions_to_txn_result_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return AddPartitionsToTxnResponse(throttle_time_ms, error_code, results_by_transaction), pos
 
@@ -212,6 +203,7 @@ def _read_add_partitions_to_txn_response_4(
 def _write_all_add_partitions_to_txn_partition_result_0(
     out: Output, items: list[AddPartitionsToTxnPartitionResult]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.partition_error_code)
 
@@ -219,9 +211,9 @@ def _write_all_add_partitions_to_txn_partition_result_0(
 def _write_all_add_partitions_to_txn_topic_result_0(
     out: Output, items: list[AddPartitionsToTxnTopicResult]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.results_by_partition)
         _write_all_add_partitions_to_txn_partition_result_0(out, m.results_by_partition)
 
 
@@ -229,13 +221,13 @@ def _write_add_partitions_to_txn_response_0(out: Output, m: AddPartitionsToTxnRe
     if m.results_by_transaction:
         raise AbsentFieldError("AddPartitionsToTxnResponse.results_by_transaction")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.results_by_topic_v3_and_below)
     _write_all_add_partitions_to_txn_topic_result_0(out, m.results_by_topic_v3_and_below)
 
 
 def _write_all_add_partitions_to_txn_partition_result_3(
     out: Output, items: list[AddPartitionsToTxnPartitionResult]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.partition_error_code)
         out.append(0)
@@ -244,9 +236,9 @@ def _write_all_add_partitions_to_txn_partition_result_3(
 def _write_all_add_partitions_to_txn_topic_result_3(
     out: Output, items: list[AddPartitionsToTxnTopicResult]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.results_by_partition)
         _write_all_add_partitions_to_txn_partition_result_3(out, m.results_by_partition)
         out.append(0)
 
@@ -255,7 +247,6 @@ def _write_add_partitions_to_txn_response_3(out: Output, m: AddPartitionsToTxnRe
     if m.results_by_transaction:
         raise AbsentFieldError("AddPartitionsToTxnResponse.results_by_transaction")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.results_by_topic_v3_and_below)
     _write_all_add_partitions_to_txn_topic_result_3(out, m.results_by_topic_v3_and_below)
     out.append(0)
 
@@ -263,9 +254,9 @@ def _write_add_partitions_to_txn_response_3(out: Output, m: AddPartitionsToTxnRe
 def _write_all_add_partitions_to_txn_result_4(
     out: Output, items: list[AddPartitionsToTxnResult]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.transactional_id)
-        write_compact_count(out, m.topic_results)
         _write_all_add_partitions_to_txn_topic_result_3(out, m.topic_results)
         out.append(0)
 
@@ -274,14 +265,14 @@ def _write_add_partitions_to_txn_response_4(out: Output, m: AddPartitionsToTxnRe
     if m.results_by_topic_v3_and_below:
         raise AbsentFieldError("AddPartitionsToTxnResponse.results_by_topic_v3_and_below")
     out += _pack_ih(m.throttle_time_ms, m.error_code)
-    write_compact_count(out, m.results_by_transaction)
     _write_all_add_partitions_to_txn_result_4(out, m.results_by_transaction)
     out.append(0)
 
 
 def _read_all_add_partitions_to_txn_topic_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -298,8 +289,7 @@ def _read_add_partitions_to_txn_request_0(
     v3_and_below_transactional_id, pos = read_string(view, pos)
     v3_and_below_producer_id, v3_and_below_producer_epoch = _unpack_qh(view, pos)
     pos += 10
-    count, pos = read_count(view, pos, 6)
-    v3_and_below_topics, pos = _read_all_add_partitions_to_txn_topic_0(view, pos, count)
+    v3_and_below_topics, pos = _read_all_add_partitions_to_txn_topic_0(view, pos)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=v3_and_below_transactional_id,
         v3_and_below_producer_id=v3_and_below_producer_id,
@@ -309,8 +299,9 @@ def _read_add_partitions_to_txn_request_0(
 
 
 def _read_all_add_partitions_to_txn_topic_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[AddPartitionsToTxnTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -328,8 +319,7 @@ def _read_add_partitions_to_txn_request_3(
     v3_and_below_transactional_id, pos = read_compact_string(view, pos)
     v3_and_below_producer_id, v3_and_below_producer_epoch = _unpack_qh(view, pos)
     pos += 10
-    count, pos = read_compact_count(view, pos, 3)
-    v3_and_below_topics, pos = _read_all_add_partitions_to_txn_topic_3(view, pos, count)
+    v3_and_below_topics, pos = _read_all_add_partitions_to_txn_topic_3(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=v3_and_below_transactional_id,
@@ -340,15 +330,15 @@ def _read_add_partitions_to_txn_request_3(
 
 
 def _read_all_add_partitions_to_txn_transaction_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[AddPartitionsToTxnTransaction]:
+    count, pos = read_compact_count(view, pos, 14)
     items: list[AddPartitionsToTxnTransaction] = []
     for _ in range(count):
         transactional_id, pos = read_compact_string(view, pos)
         producer_id, producer_epoch, verify_only = _unpack_qht(view, pos)
         pos += 11
-        count, pos = read_compact_count(view, pos, 3)
-        topics, pos = _read_all_add_partitions_to_txn_topic_3(view, pos, count)
+        topics, pos = _read_all_add_partitions_to_txn_topic_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(
             AddPartitionsToTxnTransaction(
@@ -361,8 +351,7 @@ def _read_all_add_partitions_to_txn_transaction_4(
 def _read_add_partitions_to_txn_request_4(
     view: memoryview, pos: int
 ) -> One[AddPartitionsToTxnRequest]:
-    count, pos = read_compact_count(view, pos, 14)
-    transactions, pos = _read_all_add_partitions_to_txn_transaction_4(view, pos, count)
+    transactions, pos = _read_all_add_partitions_to_txn_transaction_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return AddPartitionsToTxnRequest(transactions), pos
 
@@ -370,6 +359,7 @@ def _read_add_partitions_to_txn_request_4(
 def _write_all_add_partitions_to_txn_topic_0(
     out: Output, items: list[AddPartitionsToTxnTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         write_count(out, m.partitions)
@@ -381,13 +371,13 @@ def _write_add_partitions_to_txn_request_0(out: Output, m: AddPartitionsToTxnReq
         raise AbsentFieldError("AddPartitionsToTxnRequest.transactions")
     write_string(out, m.v3_and_below_transactional_id)
     out += _pack_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
-    write_count(out, m.v3_and_below_topics)
     _write_all_add_partitions_to_txn_topic_0(out, m.v3_and_below_topics)
 
 
 def _write_all_add_partitions_to_txn_topic_3(
     out: Output, items: list[AddPartitionsToTxnTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_compact_count(out, m.partitions)
@@ -400,7 +390,6 @@ def _write_add_partitions_to_txn_request_3(out: Output, m: AddPartitionsToTxnReq
         raise AbsentFieldError("AddPartitionsToTxnRequest.transactions")
     write_compact_string(out, m.v3_and_below_transactional_id)
     out += _pack_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch)
-    write_compact_count(out, m.v3_and_below_topics)
     _write_all_add_partitions_to_txn_topic_3(out, m.v3_and_below_topics)
     out.append(0)
 
@@ -408,10 +397,10 @@ def _write_add_partitions_to_txn_request_3(out: Output, m: AddPartitionsToTxnReq
 def _write_all_add_partitions_to_txn_transaction_4(
     out: Output, items: list[AddPartitionsToTxnTransaction]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.transactional_id)
         out += _pack_qht(m.producer_id, m.producer_epoch, m.verify_only)
-        write_compact_count(out, m.topics)
         _write_all_add_partitions_to_txn_topic_3(out, m.topics)
         out.append(0)
 
@@ -425,7 +414,6 @@ def _write_add_partitions_to_txn_request_4(out: Output, m: AddPartitionsToTxnReq
         raise AbsentFieldError("AddPartitionsToTxnRequest.v3_and_below_producer_epoch")
     if m.v3_and_below_topics:
         raise AbsentFieldError("AddPartitionsToTxnRequest.v3_and_below_topics")
-    write_compact_count(out, m.transactions)
     _write_all_add_partitions_to_txn_transaction_4(out, m.transactions)
     out.append(0)
 

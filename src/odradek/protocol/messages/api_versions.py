@@ -91,7 +91,8 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
     node_id: int = -1  # v5+
 
 
-def _read_all_api_version_0(view: memoryview, pos: int, count: int) -> Many[ApiVersion]:
+def _read_all_api_version_0(view: memoryview, pos: int) -> Many[ApiVersion]:
+    count, pos = read_count(view, pos, 6)
     items: list[ApiVersion] = []
     for _ in range(count):
         api_key, min_version, max_version = _unpack_hhh(view, pos)
@@ -103,22 +104,21 @@ def _read_all_api_version_0(view: memoryview, pos: int, count: int) -> Many[ApiV
 def _read_api_versions_response_0(view: memoryview, pos: int) -> One[ApiVersionsResponse]:
     (error_code,) = _unpack_h(view, pos)
     pos += 2
-    count, pos = read_count(view, pos, 6)
-    api_keys, pos = _read_all_api_version_0(view, pos, count)
+    api_keys, pos = _read_all_api_version_0(view, pos)
     return ApiVersionsResponse(error_code, api_keys), pos
 
 
 def _read_api_versions_response_1(view: memoryview, pos: int) -> One[ApiVersionsResponse]:
     (error_code,) = _unpack_h(view, pos)
     pos += 2
-    count, pos = read_count(view, pos, 6)
-    api_keys, pos = _read_all_api_version_0(view, pos, count)
+    api_keys, pos = _read_all_api_version_0(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     return ApiVersionsResponse(error_code, api_keys, throttle_time_ms), pos
 
 
-def _read_all_api_version_3(view: memoryview, pos: int, count: int) -> Many[ApiVersion]:
+def _read_all_api_version_3(view: memoryview, pos: int) -> Many[ApiVersion]:
+    count, pos = read_compact_count(view, pos, 7)
     items: list[ApiVersion] = []
     for _ in range(count):
         api_key, min_version, max_version = _unpack_hhh(view, pos)
@@ -128,9 +128,8 @@ def _read_all_api_version_3(view: memoryview, pos: int, count: int) -> Many[ApiV
     return items, pos
 
 
-def _read_all_supported_feature_key_3(
-    view: memoryview, pos: int, count: int
-) -> Many[SupportedFeatureKey]:
+def _read_all_supported_feature_key_3(view: memoryview, pos: int) -> Many[SupportedFeatureKey]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[SupportedFeatureKey] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -141,9 +140,8 @@ def _read_all_supported_feature_key_3(
     return items, pos
 
 
-def _read_all_finalized_feature_key_3(
-    view: memoryview, pos: int, count: int
-) -> Many[FinalizedFeatureKey]:
+def _read_all_finalized_feature_key_3(view: memoryview, pos: int) -> Many[FinalizedFeatureKey]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[FinalizedFeatureKey] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -157,8 +155,7 @@ def _read_all_finalized_feature_key_3(
 def _read_api_versions_response_3(view: memoryview, pos: int) -> One[ApiVersionsResponse]:
     (error_code,) = _unpack_h(view, pos)
     pos += 2
-    count, pos = read_compact_count(view, pos, 7)
-    api_keys, pos = _read_all_api_version_3(view, pos, count)
+    api_keys, pos = _read_all_api_version_3(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     supported_features: list[SupportedFeatureKey] = []
@@ -169,14 +166,12 @@ def _read_api_versions_response_3(view: memoryview, pos: int) -> One[ApiVersions
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
-            count, pos = read_compact_count(view, pos, 6)
-            supported_features, pos = _read_all_supported_feature_key_3(view, pos, count)
+            supported_features, pos = _read_all_supported_feature_key_3(view, pos)
         elif tag == 1:
             (finalized_features_epoch,) = _unpack_q(view, pos)
             pos += 8
         elif tag == 2:
-            count, pos = read_compact_count(view, pos, 6)
-            finalized_features, pos = _read_all_finalized_feature_key_3(view, pos, count)
+            finalized_features, pos = _read_all_finalized_feature_key_3(view, pos)
         elif tag == 3:
             (zk_migration_ready,) = _unpack_t(view, pos)
             pos += 1
@@ -195,30 +190,31 @@ def _read_api_versions_response_3(view: memoryview, pos: int) -> One[ApiVersions
 
 
 def _write_all_api_version_0(out: Output, items: list[ApiVersion]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_hhh(m.api_key, m.min_version, m.max_version)
 
 
 def _write_api_versions_response_0(out: Output, m: ApiVersionsResponse) -> None:
     out += _pack_h(m.error_code)
-    write_count(out, m.api_keys)
     _write_all_api_version_0(out, m.api_keys)
 
 
 def _write_api_versions_response_1(out: Output, m: ApiVersionsResponse) -> None:
     out += _pack_h(m.error_code)
-    write_count(out, m.api_keys)
     _write_all_api_version_0(out, m.api_keys)
     out += _pack_i(m.throttle_time_ms)
 
 
 def _write_all_api_version_3(out: Output, items: list[ApiVersion]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_hhh(m.api_key, m.min_version, m.max_version)
         out.append(0)
 
 
 def _write_all_supported_feature_key_3(out: Output, items: list[SupportedFeatureKey]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         out += _pack_hh(m.min_version, m.max_version)
@@ -226,6 +222,7 @@ def _write_all_supported_feature_key_3(out: Output, items: list[SupportedFeature
 
 
 def _write_all_finalized_feature_key_3(out: Output, items: list[FinalizedFeatureKey]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         out += _pack_hh(m.max_version_level, m.min_version_level)
@@ -234,13 +231,11 @@ def _write_all_finalized_feature_key_3(out: Output, items: list[FinalizedFeature
 
 def _write_api_versions_response_3(out: Output, m: ApiVersionsResponse) -> None:
     out += _pack_h(m.error_code)
-    write_compact_count(out, m.api_keys)
     _write_all_api_version_3(out, m.api_keys)
     out += _pack_i(m.throttle_time_ms)
     tags: list[tuple[int, Output]] = []
     if m.supported_features:
         value = Output()
-        write_compact_count(value, m.supported_features)
         _write_all_supported_feature_key_3(value, m.supported_features)
         tags.append((0, value))
     if m.finalized_features_epoch != -1:
@@ -249,7 +244,6 @@ def _write_api_versions_response_3(out: Output, m: ApiVersionsResponse) -> None:
         tags.append((1, value))
     if m.finalized_features:
         value = Output()
-        write_compact_count(value, m.finalized_features)
         _write_all_finalized_feature_key_3(value, m.finalized_features)
         tags.append((2, value))
     if m.zk_migration_ready:

@@ -97,8 +97,9 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
 
 
 def _read_all_consumer_group_heartbeat_response_topic_partitions_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ConsumerGroupHeartbeatResponseTopicPartitions]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[ConsumerGroupHeartbeatResponseTopicPartitions] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -112,9 +113,8 @@ def _read_all_consumer_group_heartbeat_response_topic_partitions_0(
 
 
 def _read_assignment_0(view: memoryview, pos: int) -> One[Assignment]:
-    count, pos = read_compact_count(view, pos, 18)
     topic_partitions, pos = _read_all_consumer_group_heartbeat_response_topic_partitions_0(
-        view, pos, count
+        view, pos
     )
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return Assignment(topic_partitions), pos
@@ -148,6 +148,7 @@ def _read_consumer_group_heartbeat_response_0(
 def _write_all_consumer_group_heartbeat_response_topic_partitions_0(
     out: Output, items: list[ConsumerGroupHeartbeatResponseTopicPartitions]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
         write_compact_count(out, m.partitions)
@@ -156,7 +157,6 @@ def _write_all_consumer_group_heartbeat_response_topic_partitions_0(
 
 
 def _write_assignment_0(out: Output, m: Assignment) -> None:
-    write_compact_count(out, m.topic_partitions)
     _write_all_consumer_group_heartbeat_response_topic_partitions_0(out, m.topic_partitions)
     out.append(0)
 
@@ -177,8 +177,11 @@ def _write_consumer_group_heartbeat_response_0(
 
 
 def _read_all_consumer_group_heartbeat_request_topic_partitions_0(
-    view: memoryview, pos: int, count: int
-) -> Many[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    view: memoryview, pos: int
+) -> One[list[ConsumerGroupHeartbeatRequestTopicPartitions] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 18)
+    if count < 0:
+        return None, pos
     items: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -207,12 +210,7 @@ def _read_consumer_group_heartbeat_request_0(
     if count >= 0:
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
     server_assignor, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
-    if count >= 0:
-        topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(
-            view, pos, count
-        )
+    topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ConsumerGroupHeartbeatRequest(
         group_id,
@@ -244,12 +242,7 @@ def _read_consumer_group_heartbeat_request_1(
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
     subscribed_topic_regex, pos = read_nullable_compact_string(view, pos)
     server_assignor, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
-    if count >= 0:
-        topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(
-            view, pos, count
-        )
+    topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ConsumerGroupHeartbeatRequest(
         group_id,
@@ -266,8 +259,12 @@ def _read_consumer_group_heartbeat_request_1(
 
 
 def _write_all_consumer_group_heartbeat_request_topic_partitions_0(
-    out: Output, items: list[ConsumerGroupHeartbeatRequestTopicPartitions]
+    out: Output, items: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
         write_compact_count(out, m.partitions)
@@ -292,11 +289,7 @@ def _write_consumer_group_heartbeat_request_0(
         write_compact_count(out, m.subscribed_topic_names)
         write_compact_strings(out, m.subscribed_topic_names)
     write_nullable_compact_string(out, m.server_assignor)
-    if m.topic_partitions is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topic_partitions)
-        _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
+    _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
     out.append(0)
 
 
@@ -316,11 +309,7 @@ def _write_consumer_group_heartbeat_request_1(
         write_compact_strings(out, m.subscribed_topic_names)
     write_nullable_compact_string(out, m.subscribed_topic_regex)
     write_nullable_compact_string(out, m.server_assignor)
-    if m.topic_partitions is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topic_partitions)
-        _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
+    _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
     out.append(0)
 
 

@@ -119,9 +119,8 @@ class CreateTopicsRequest(Request[CreateTopicsResponse]):
     validate_only: bool = False
 
 
-def _read_all_creatable_topic_result_2(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicResult]:
+def _read_all_creatable_topic_result_2(view: memoryview, pos: int) -> Many[CreatableTopicResult]:
+    count, pos = read_count(view, pos, 6)
     items: list[CreatableTopicResult] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -135,14 +134,16 @@ def _read_all_creatable_topic_result_2(
 def _read_create_topics_response_2(view: memoryview, pos: int) -> One[CreateTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_creatable_topic_result_2(view, pos, count)
+    topics, pos = _read_all_creatable_topic_result_2(view, pos)
     return CreateTopicsResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_creatable_topic_configs_5(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicConfigs]:
+    view: memoryview, pos: int
+) -> One[list[CreatableTopicConfigs] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 6)
+    if count < 0:
+        return None, pos
     items: list[CreatableTopicConfigs] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -154,9 +155,8 @@ def _read_all_creatable_topic_configs_5(
     return items, pos
 
 
-def _read_all_creatable_topic_result_5(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicResult]:
+def _read_all_creatable_topic_result_5(view: memoryview, pos: int) -> Many[CreatableTopicResult]:
+    count, pos = read_compact_count(view, pos, 12)
     items: list[CreatableTopicResult] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -165,10 +165,7 @@ def _read_all_creatable_topic_result_5(
         error_message, pos = read_nullable_compact_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        count, pos = read_nullable_compact_count(view, pos, 6)
-        configs: list[CreatableTopicConfigs] | None = None
-        if count >= 0:
-            configs, pos = _read_all_creatable_topic_configs_5(view, pos, count)
+        configs, pos = _read_all_creatable_topic_configs_5(view, pos)
         topic_config_error_code = 0
         tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
@@ -196,15 +193,13 @@ def _read_all_creatable_topic_result_5(
 def _read_create_topics_response_5(view: memoryview, pos: int) -> One[CreateTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 12)
-    topics, pos = _read_all_creatable_topic_result_5(view, pos, count)
+    topics, pos = _read_all_creatable_topic_result_5(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return CreateTopicsResponse(throttle_time_ms, topics), pos
 
 
-def _read_all_creatable_topic_result_7(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicResult]:
+def _read_all_creatable_topic_result_7(view: memoryview, pos: int) -> Many[CreatableTopicResult]:
+    count, pos = read_compact_count(view, pos, 28)
     items: list[CreatableTopicResult] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -213,10 +208,7 @@ def _read_all_creatable_topic_result_7(
         error_message, pos = read_nullable_compact_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        count, pos = read_nullable_compact_count(view, pos, 6)
-        configs: list[CreatableTopicConfigs] | None = None
-        if count >= 0:
-            configs, pos = _read_all_creatable_topic_configs_5(view, pos, count)
+        configs, pos = _read_all_creatable_topic_configs_5(view, pos)
         topic_config_error_code = 0
         tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
@@ -245,13 +237,13 @@ def _read_all_creatable_topic_result_7(
 def _read_create_topics_response_7(view: memoryview, pos: int) -> One[CreateTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 28)
-    topics, pos = _read_all_creatable_topic_result_7(view, pos, count)
+    topics, pos = _read_all_creatable_topic_result_7(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return CreateTopicsResponse(throttle_time_ms, topics), pos
 
 
 def _write_all_creatable_topic_result_2(out: Output, items: list[CreatableTopicResult]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         out += _pack_h(m.error_code)
@@ -260,11 +252,16 @@ def _write_all_creatable_topic_result_2(out: Output, items: list[CreatableTopicR
 
 def _write_create_topics_response_2(out: Output, m: CreateTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_creatable_topic_result_2(out, m.topics)
 
 
-def _write_all_creatable_topic_configs_5(out: Output, items: list[CreatableTopicConfigs]) -> None:
+def _write_all_creatable_topic_configs_5(
+    out: Output, items: list[CreatableTopicConfigs] | None
+) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_nullable_compact_string(out, m.value)
@@ -273,16 +270,13 @@ def _write_all_creatable_topic_configs_5(out: Output, items: list[CreatableTopic
 
 
 def _write_all_creatable_topic_result_5(out: Output, items: list[CreatableTopicResult]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         out += _pack_h(m.error_code)
         write_nullable_compact_string(out, m.error_message)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        if m.configs is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.configs)
-            _write_all_creatable_topic_configs_5(out, m.configs)
+        _write_all_creatable_topic_configs_5(out, m.configs)
         tags: list[tuple[int, Output]] = []
         if m.topic_config_error_code != 0:
             value = Output()
@@ -293,22 +287,18 @@ def _write_all_creatable_topic_result_5(out: Output, items: list[CreatableTopicR
 
 def _write_create_topics_response_5(out: Output, m: CreateTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_creatable_topic_result_5(out, m.topics)
     out.append(0)
 
 
 def _write_all_creatable_topic_result_7(out: Output, items: list[CreatableTopicResult]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         out += _pack_uh(checked_uuid(m.topic_id), m.error_code)
         write_nullable_compact_string(out, m.error_message)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        if m.configs is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.configs)
-            _write_all_creatable_topic_configs_5(out, m.configs)
+        _write_all_creatable_topic_configs_5(out, m.configs)
         tags: list[tuple[int, Output]] = []
         if m.topic_config_error_code != 0:
             value = Output()
@@ -319,14 +309,14 @@ def _write_all_creatable_topic_result_7(out: Output, items: list[CreatableTopicR
 
 def _write_create_topics_response_7(out: Output, m: CreateTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_creatable_topic_result_7(out, m.topics)
     out.append(0)
 
 
 def _read_all_creatable_replica_assignment_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[CreatableReplicaAssignment]:
+    count, pos = read_count(view, pos, 8)
     items: list[CreatableReplicaAssignment] = []
     for _ in range(count):
         (partition_index,) = _unpack_i(view, pos)
@@ -338,9 +328,8 @@ def _read_all_creatable_replica_assignment_2(
     return items, pos
 
 
-def _read_all_creatable_topic_config_2(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicConfig]:
+def _read_all_creatable_topic_config_2(view: memoryview, pos: int) -> Many[CreatableTopicConfig]:
+    count, pos = read_count(view, pos, 4)
     items: list[CreatableTopicConfig] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -349,31 +338,30 @@ def _read_all_creatable_topic_config_2(
     return items, pos
 
 
-def _read_all_creatable_topic_2(view: memoryview, pos: int, count: int) -> Many[CreatableTopic]:
+def _read_all_creatable_topic_2(view: memoryview, pos: int) -> Many[CreatableTopic]:
+    count, pos = read_count(view, pos, 16)
     items: list[CreatableTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        count, pos = read_count(view, pos, 8)
-        assignments, pos = _read_all_creatable_replica_assignment_2(view, pos, count)
-        count, pos = read_count(view, pos, 4)
-        configs, pos = _read_all_creatable_topic_config_2(view, pos, count)
+        assignments, pos = _read_all_creatable_replica_assignment_2(view, pos)
+        configs, pos = _read_all_creatable_topic_config_2(view, pos)
         items.append(CreatableTopic(name, num_partitions, replication_factor, assignments, configs))
     return items, pos
 
 
 def _read_create_topics_request_2(view: memoryview, pos: int) -> One[CreateTopicsRequest]:
-    count, pos = read_count(view, pos, 16)
-    topics, pos = _read_all_creatable_topic_2(view, pos, count)
+    topics, pos = _read_all_creatable_topic_2(view, pos)
     timeout_ms, validate_only = _unpack_it(view, pos)
     pos += 5
     return CreateTopicsRequest(topics, timeout_ms, validate_only), pos
 
 
 def _read_all_creatable_replica_assignment_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[CreatableReplicaAssignment]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[CreatableReplicaAssignment] = []
     for _ in range(count):
         (partition_index,) = _unpack_i(view, pos)
@@ -386,9 +374,8 @@ def _read_all_creatable_replica_assignment_5(
     return items, pos
 
 
-def _read_all_creatable_topic_config_5(
-    view: memoryview, pos: int, count: int
-) -> Many[CreatableTopicConfig]:
+def _read_all_creatable_topic_config_5(view: memoryview, pos: int) -> Many[CreatableTopicConfig]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[CreatableTopicConfig] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -398,24 +385,22 @@ def _read_all_creatable_topic_config_5(
     return items, pos
 
 
-def _read_all_creatable_topic_5(view: memoryview, pos: int, count: int) -> Many[CreatableTopic]:
+def _read_all_creatable_topic_5(view: memoryview, pos: int) -> Many[CreatableTopic]:
+    count, pos = read_compact_count(view, pos, 10)
     items: list[CreatableTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        count, pos = read_compact_count(view, pos, 6)
-        assignments, pos = _read_all_creatable_replica_assignment_5(view, pos, count)
-        count, pos = read_compact_count(view, pos, 3)
-        configs, pos = _read_all_creatable_topic_config_5(view, pos, count)
+        assignments, pos = _read_all_creatable_replica_assignment_5(view, pos)
+        configs, pos = _read_all_creatable_topic_config_5(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(CreatableTopic(name, num_partitions, replication_factor, assignments, configs))
     return items, pos
 
 
 def _read_create_topics_request_5(view: memoryview, pos: int) -> One[CreateTopicsRequest]:
-    count, pos = read_compact_count(view, pos, 10)
-    topics, pos = _read_all_creatable_topic_5(view, pos, count)
+    topics, pos = _read_all_creatable_topic_5(view, pos)
     timeout_ms, validate_only = _unpack_it(view, pos)
     pos += 5
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -425,6 +410,7 @@ def _read_create_topics_request_5(view: memoryview, pos: int) -> One[CreateTopic
 def _write_all_creatable_replica_assignment_2(
     out: Output, items: list[CreatableReplicaAssignment]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_i(m.partition_index)
         write_count(out, m.broker_ids)
@@ -432,23 +418,22 @@ def _write_all_creatable_replica_assignment_2(
 
 
 def _write_all_creatable_topic_config_2(out: Output, items: list[CreatableTopicConfig]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         write_nullable_string(out, m.value)
 
 
 def _write_all_creatable_topic_2(out: Output, items: list[CreatableTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        write_count(out, m.assignments)
         _write_all_creatable_replica_assignment_2(out, m.assignments)
-        write_count(out, m.configs)
         _write_all_creatable_topic_config_2(out, m.configs)
 
 
 def _write_create_topics_request_2(out: Output, m: CreateTopicsRequest) -> None:
-    write_count(out, m.topics)
     _write_all_creatable_topic_2(out, m.topics)
     out += _pack_it(m.timeout_ms, m.validate_only)
 
@@ -456,6 +441,7 @@ def _write_create_topics_request_2(out: Output, m: CreateTopicsRequest) -> None:
 def _write_all_creatable_replica_assignment_5(
     out: Output, items: list[CreatableReplicaAssignment]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.partition_index)
         write_compact_count(out, m.broker_ids)
@@ -464,6 +450,7 @@ def _write_all_creatable_replica_assignment_5(
 
 
 def _write_all_creatable_topic_config_5(out: Output, items: list[CreatableTopicConfig]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_nullable_compact_string(out, m.value)
@@ -471,18 +458,16 @@ def _write_all_creatable_topic_config_5(out: Output, items: list[CreatableTopicC
 
 
 def _write_all_creatable_topic_5(out: Output, items: list[CreatableTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        write_compact_count(out, m.assignments)
         _write_all_creatable_replica_assignment_5(out, m.assignments)
-        write_compact_count(out, m.configs)
         _write_all_creatable_topic_config_5(out, m.configs)
         out.append(0)
 
 
 def _write_create_topics_request_5(out: Output, m: CreateTopicsRequest) -> None:
-    write_compact_count(out, m.topics)
     _write_all_creatable_topic_5(out, m.topics)
     out += _pack_it(m.timeout_ms, m.validate_only)
     out.append(0)

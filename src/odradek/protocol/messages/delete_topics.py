@@ -80,9 +80,8 @@ class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     timeout_ms: int = 0
 
 
-def _read_all_deletable_topic_result_1(
-    view: memoryview, pos: int, count: int
-) -> Many[DeletableTopicResult]:
+def _read_all_deletable_topic_result_1(view: memoryview, pos: int) -> Many[DeletableTopicResult]:
+    count, pos = read_count(view, pos, 4)
     items: list[DeletableTopicResult] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -95,14 +94,12 @@ def _read_all_deletable_topic_result_1(
 def _read_delete_topics_response_1(view: memoryview, pos: int) -> One[DeleteTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 4)
-    responses, pos = _read_all_deletable_topic_result_1(view, pos, count)
+    responses, pos = _read_all_deletable_topic_result_1(view, pos)
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
 
 
-def _read_all_deletable_topic_result_4(
-    view: memoryview, pos: int, count: int
-) -> Many[DeletableTopicResult]:
+def _read_all_deletable_topic_result_4(view: memoryview, pos: int) -> Many[DeletableTopicResult]:
+    count, pos = read_compact_count(view, pos, 4)
     items: list[DeletableTopicResult] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -116,15 +113,13 @@ def _read_all_deletable_topic_result_4(
 def _read_delete_topics_response_4(view: memoryview, pos: int) -> One[DeleteTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 4)
-    responses, pos = _read_all_deletable_topic_result_4(view, pos, count)
+    responses, pos = _read_all_deletable_topic_result_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
 
 
-def _read_all_deletable_topic_result_5(
-    view: memoryview, pos: int, count: int
-) -> Many[DeletableTopicResult]:
+def _read_all_deletable_topic_result_5(view: memoryview, pos: int) -> Many[DeletableTopicResult]:
+    count, pos = read_compact_count(view, pos, 5)
     items: list[DeletableTopicResult] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -139,15 +134,13 @@ def _read_all_deletable_topic_result_5(
 def _read_delete_topics_response_5(view: memoryview, pos: int) -> One[DeleteTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 5)
-    responses, pos = _read_all_deletable_topic_result_5(view, pos, count)
+    responses, pos = _read_all_deletable_topic_result_5(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
 
 
-def _read_all_deletable_topic_result_6(
-    view: memoryview, pos: int, count: int
-) -> Many[DeletableTopicResult]:
+def _read_all_deletable_topic_result_6(view: memoryview, pos: int) -> Many[DeletableTopicResult]:
+    count, pos = read_compact_count(view, pos, 21)
     items: list[DeletableTopicResult] = []
     for _ in range(count):
         name, pos = read_nullable_compact_string(view, pos)
@@ -162,13 +155,13 @@ def _read_all_deletable_topic_result_6(
 def _read_delete_topics_response_6(view: memoryview, pos: int) -> One[DeleteTopicsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 21)
-    responses, pos = _read_all_deletable_topic_result_6(view, pos, count)
+    responses, pos = _read_all_deletable_topic_result_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
 
 
 def _write_all_deletable_topic_result_1(out: Output, items: list[DeletableTopicResult]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, not_null(m.name))
         out += _pack_h(m.error_code)
@@ -176,11 +169,11 @@ def _write_all_deletable_topic_result_1(out: Output, items: list[DeletableTopicR
 
 def _write_delete_topics_response_1(out: Output, m: DeleteTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.responses)
     _write_all_deletable_topic_result_1(out, m.responses)
 
 
 def _write_all_deletable_topic_result_4(out: Output, items: list[DeletableTopicResult]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, not_null(m.name))
         out += _pack_h(m.error_code)
@@ -189,12 +182,12 @@ def _write_all_deletable_topic_result_4(out: Output, items: list[DeletableTopicR
 
 def _write_delete_topics_response_4(out: Output, m: DeleteTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.responses)
     _write_all_deletable_topic_result_4(out, m.responses)
     out.append(0)
 
 
 def _write_all_deletable_topic_result_5(out: Output, items: list[DeletableTopicResult]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, not_null(m.name))
         out += _pack_h(m.error_code)
@@ -204,12 +197,12 @@ def _write_all_deletable_topic_result_5(out: Output, items: list[DeletableTopicR
 
 def _write_delete_topics_response_5(out: Output, m: DeleteTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.responses)
     _write_all_deletable_topic_result_5(out, m.responses)
     out.append(0)
 
 
 def _write_all_deletable_topic_result_6(out: Output, items: list[DeletableTopicResult]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_nullable_compact_string(out, m.name)
         out += _pack_uh(checked_uuid(m.topic_id), m.error_code)
@@ -219,7 +212,6 @@ def _write_all_deletable_topic_result_6(out: Output, items: list[DeletableTopicR
 
 def _write_delete_topics_response_6(out: Output, m: DeleteTopicsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.responses)
     _write_all_deletable_topic_result_6(out, m.responses)
     out.append(0)
 
@@ -241,9 +233,8 @@ def _read_delete_topics_request_4(view: memoryview, pos: int) -> One[DeleteTopic
     return DeleteTopicsRequest(topic_names=topic_names, timeout_ms=timeout_ms), pos
 
 
-def _read_all_delete_topic_state_6(
-    view: memoryview, pos: int, count: int
-) -> Many[DeleteTopicState]:
+def _read_all_delete_topic_state_6(view: memoryview, pos: int) -> Many[DeleteTopicState]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[DeleteTopicState] = []
     for _ in range(count):
         name, pos = read_nullable_compact_string(view, pos)
@@ -255,8 +246,7 @@ def _read_all_delete_topic_state_6(
 
 
 def _read_delete_topics_request_6(view: memoryview, pos: int) -> One[DeleteTopicsRequest]:
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_delete_topic_state_6(view, pos, count)
+    topics, pos = _read_all_delete_topic_state_6(view, pos)
     (timeout_ms,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -281,6 +271,7 @@ def _write_delete_topics_request_4(out: Output, m: DeleteTopicsRequest) -> None:
 
 
 def _write_all_delete_topic_state_6(out: Output, items: list[DeleteTopicState]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_nullable_compact_string(out, m.name)
         out += _pack_u(checked_uuid(m.topic_id))
@@ -288,7 +279,6 @@ def _write_all_delete_topic_state_6(out: Output, items: list[DeleteTopicState]) 
 
 
 def _write_delete_topics_request_6(out: Output, m: DeleteTopicsRequest) -> None:
-    write_compact_count(out, m.topics)
     _write_all_delete_topic_state_6(out, m.topics)
     out += _pack_i(m.timeout_ms)
     out.append(0)

@@ -70,9 +70,8 @@ class DescribeClusterRequest(Request[DescribeClusterResponse]):
     include_fenced_brokers: bool = False  # v2+
 
 
-def _read_all_describe_cluster_broker_0(
-    view: memoryview, pos: int, count: int
-) -> Many[DescribeClusterBroker]:
+def _read_all_describe_cluster_broker_0(view: memoryview, pos: int) -> Many[DescribeClusterBroker]:
+    count, pos = read_compact_count(view, pos, 11)
     items: list[DescribeClusterBroker] = []
     for _ in range(count):
         (broker_id,) = _unpack_i(view, pos)
@@ -93,8 +92,7 @@ def _read_describe_cluster_response_0(view: memoryview, pos: int) -> One[Describ
     cluster_id, pos = read_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_describe_cluster_broker_0(view, pos, count)
+    brokers, pos = _read_all_describe_cluster_broker_0(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -118,8 +116,7 @@ def _read_describe_cluster_response_1(view: memoryview, pos: int) -> One[Describ
     cluster_id, pos = read_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_describe_cluster_broker_0(view, pos, count)
+    brokers, pos = _read_all_describe_cluster_broker_0(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -135,9 +132,8 @@ def _read_describe_cluster_response_1(view: memoryview, pos: int) -> One[Describ
     ), pos
 
 
-def _read_all_describe_cluster_broker_2(
-    view: memoryview, pos: int, count: int
-) -> Many[DescribeClusterBroker]:
+def _read_all_describe_cluster_broker_2(view: memoryview, pos: int) -> Many[DescribeClusterBroker]:
+    count, pos = read_compact_count(view, pos, 12)
     items: list[DescribeClusterBroker] = []
     for _ in range(count):
         (broker_id,) = _unpack_i(view, pos)
@@ -162,8 +158,7 @@ def _read_describe_cluster_response_2(view: memoryview, pos: int) -> One[Describ
     cluster_id, pos = read_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 12)
-    brokers, pos = _read_all_describe_cluster_broker_2(view, pos, count)
+    brokers, pos = _read_all_describe_cluster_broker_2(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -180,6 +175,7 @@ def _read_describe_cluster_response_2(view: memoryview, pos: int) -> One[Describ
 
 
 def _write_all_describe_cluster_broker_0(out: Output, items: list[DescribeClusterBroker]) -> None:
+    write_compact_count(out, items)
     for m in items:
         if m.is_fenced:
             raise AbsentFieldError("DescribeClusterBroker.is_fenced")
@@ -197,7 +193,6 @@ def _write_describe_cluster_response_0(out: Output, m: DescribeClusterResponse) 
     write_nullable_compact_string(out, m.error_message)
     write_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.brokers)
     _write_all_describe_cluster_broker_0(out, m.brokers)
     out += _pack_i(m.cluster_authorized_operations)
     out.append(0)
@@ -209,13 +204,13 @@ def _write_describe_cluster_response_1(out: Output, m: DescribeClusterResponse) 
     out += _pack_b(m.endpoint_type)
     write_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.brokers)
     _write_all_describe_cluster_broker_0(out, m.brokers)
     out += _pack_i(m.cluster_authorized_operations)
     out.append(0)
 
 
 def _write_all_describe_cluster_broker_2(out: Output, items: list[DescribeClusterBroker]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.broker_id)
         write_compact_string(out, m.host)
@@ -231,7 +226,6 @@ def _write_describe_cluster_response_2(out: Output, m: DescribeClusterResponse) 
     out += _pack_b(m.endpoint_type)
     write_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.brokers)
     _write_all_describe_cluster_broker_2(out, m.brokers)
     out += _pack_i(m.cluster_authorized_operations)
     out.append(0)

@@ -204,8 +204,11 @@ class FetchRequest(Request[FetchResponse]):
 
 
 def _read_all_aborted_transaction_4(
-    view: memoryview, pos: int, count: int
-) -> Many[AbortedTransaction]:
+    view: memoryview, pos: int
+) -> One[list[AbortedTransaction] | None]:
+    count, pos = read_nullable_count(view, pos, 16)
+    if count < 0:
+        return None, pos
     items: list[AbortedTransaction] = []
     for _ in range(count):
         producer_id, first_offset = _unpack_qq(view, pos)
@@ -214,15 +217,13 @@ def _read_all_aborted_transaction_4(
     return items, pos
 
 
-def _read_all_partition_data_4(view: memoryview, pos: int, count: int) -> Many[PartitionData]:
+def _read_all_partition_data_4(view: memoryview, pos: int) -> Many[PartitionData]:
+    count, pos = read_count(view, pos, 30)
     items: list[PartitionData] = []
     for _ in range(count):
         partition_index, error_code, high_watermark, last_stable_offset = _unpack_ihqq(view, pos)
         pos += 22
-        count, pos = read_nullable_count(view, pos, 16)
-        aborted_transactions: list[AbortedTransaction] | None = None
-        if count >= 0:
-            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos, count)
+        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
         records, pos = read_nullable_view(view, pos)
         items.append(
             PartitionData(
@@ -238,13 +239,13 @@ def _read_all_partition_data_4(view: memoryview, pos: int, count: int) -> Many[P
 
 
 def _read_all_fetchable_topic_response_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[FetchableTopicResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchableTopicResponse] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 30)
-        partitions, pos = _read_all_partition_data_4(view, pos, count)
+        partitions, pos = _read_all_partition_data_4(view, pos)
         items.append(FetchableTopicResponse(topic, partitions=partitions))
     return items, pos
 
@@ -252,22 +253,19 @@ def _read_all_fetchable_topic_response_4(
 def _read_fetch_response_4(view: memoryview, pos: int) -> One[FetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_fetchable_topic_response_4(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_4(view, pos)
     return FetchResponse(throttle_time_ms, responses=responses), pos
 
 
-def _read_all_partition_data_5(view: memoryview, pos: int, count: int) -> Many[PartitionData]:
+def _read_all_partition_data_5(view: memoryview, pos: int) -> Many[PartitionData]:
+    count, pos = read_count(view, pos, 38)
     items: list[PartitionData] = []
     for _ in range(count):
         partition_index, error_code, high_watermark, last_stable_offset, log_start_offset = (
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        count, pos = read_nullable_count(view, pos, 16)
-        aborted_transactions: list[AbortedTransaction] | None = None
-        if count >= 0:
-            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos, count)
+        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
         records, pos = read_nullable_view(view, pos)
         items.append(
             PartitionData(
@@ -284,13 +282,13 @@ def _read_all_partition_data_5(view: memoryview, pos: int, count: int) -> Many[P
 
 
 def _read_all_fetchable_topic_response_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[FetchableTopicResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchableTopicResponse] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 38)
-        partitions, pos = _read_all_partition_data_5(view, pos, count)
+        partitions, pos = _read_all_partition_data_5(view, pos)
         items.append(FetchableTopicResponse(topic, partitions=partitions))
     return items, pos
 
@@ -298,30 +296,26 @@ def _read_all_fetchable_topic_response_5(
 def _read_fetch_response_5(view: memoryview, pos: int) -> One[FetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_fetchable_topic_response_5(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_5(view, pos)
     return FetchResponse(throttle_time_ms, responses=responses), pos
 
 
 def _read_fetch_response_7(view: memoryview, pos: int) -> One[FetchResponse]:
     throttle_time_ms, error_code, session_id = _unpack_ihi(view, pos)
     pos += 10
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_fetchable_topic_response_5(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_5(view, pos)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), pos
 
 
-def _read_all_partition_data_11(view: memoryview, pos: int, count: int) -> Many[PartitionData]:
+def _read_all_partition_data_11(view: memoryview, pos: int) -> Many[PartitionData]:
+    count, pos = read_count(view, pos, 42)
     items: list[PartitionData] = []
     for _ in range(count):
         partition_index, error_code, high_watermark, last_stable_offset, log_start_offset = (
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        count, pos = read_nullable_count(view, pos, 16)
-        aborted_transactions: list[AbortedTransaction] | None = None
-        if count >= 0:
-            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos, count)
+        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
         (preferred_read_replica,) = _unpack_i(view, pos)
         pos += 4
         records, pos = read_nullable_view(view, pos)
@@ -341,13 +335,13 @@ def _read_all_partition_data_11(view: memoryview, pos: int, count: int) -> Many[
 
 
 def _read_all_fetchable_topic_response_11(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[FetchableTopicResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchableTopicResponse] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 42)
-        partitions, pos = _read_all_partition_data_11(view, pos, count)
+        partitions, pos = _read_all_partition_data_11(view, pos)
         items.append(FetchableTopicResponse(topic, partitions=partitions))
     return items, pos
 
@@ -355,14 +349,16 @@ def _read_all_fetchable_topic_response_11(
 def _read_fetch_response_11(view: memoryview, pos: int) -> One[FetchResponse]:
     throttle_time_ms, error_code, session_id = _unpack_ihi(view, pos)
     pos += 10
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_fetchable_topic_response_11(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_11(view, pos)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), pos
 
 
 def _read_all_aborted_transaction_12(
-    view: memoryview, pos: int, count: int
-) -> Many[AbortedTransaction]:
+    view: memoryview, pos: int
+) -> One[list[AbortedTransaction] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 17)
+    if count < 0:
+        return None, pos
     items: list[AbortedTransaction] = []
     for _ in range(count):
         producer_id, first_offset = _unpack_qq(view, pos)
@@ -393,17 +389,15 @@ def _read_snapshot_id_12(view: memoryview, pos: int) -> One[SnapshotId]:
     return SnapshotId(end_offset, epoch), pos
 
 
-def _read_all_partition_data_12(view: memoryview, pos: int, count: int) -> Many[PartitionData]:
+def _read_all_partition_data_12(view: memoryview, pos: int) -> Many[PartitionData]:
+    count, pos = read_compact_count(view, pos, 37)
     items: list[PartitionData] = []
     for _ in range(count):
         partition_index, error_code, high_watermark, last_stable_offset, log_start_offset = (
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        count, pos = read_nullable_compact_count(view, pos, 17)
-        aborted_transactions: list[AbortedTransaction] | None = None
-        if count >= 0:
-            aborted_transactions, pos = _read_all_aborted_transaction_12(view, pos, count)
+        aborted_transactions, pos = _read_all_aborted_transaction_12(view, pos)
         (preferred_read_replica,) = _unpack_i(view, pos)
         pos += 4
         records, pos = read_nullable_compact_view(view, pos)
@@ -441,13 +435,13 @@ def _read_all_partition_data_12(view: memoryview, pos: int, count: int) -> Many[
 
 
 def _read_all_fetchable_topic_response_12(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[FetchableTopicResponse]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[FetchableTopicResponse] = []
     for _ in range(count):
         topic, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 37)
-        partitions, pos = _read_all_partition_data_12(view, pos, count)
+        partitions, pos = _read_all_partition_data_12(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchableTopicResponse(topic, partitions=partitions))
     return items, pos
@@ -456,21 +450,20 @@ def _read_all_fetchable_topic_response_12(
 def _read_fetch_response_12(view: memoryview, pos: int) -> One[FetchResponse]:
     throttle_time_ms, error_code, session_id = _unpack_ihi(view, pos)
     pos += 10
-    count, pos = read_compact_count(view, pos, 3)
-    responses, pos = _read_all_fetchable_topic_response_12(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_12(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), pos
 
 
 def _read_all_fetchable_topic_response_13(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[FetchableTopicResponse]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[FetchableTopicResponse] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 37)
-        partitions, pos = _read_all_partition_data_12(view, pos, count)
+        partitions, pos = _read_all_partition_data_12(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchableTopicResponse(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -479,13 +472,13 @@ def _read_all_fetchable_topic_response_13(
 def _read_fetch_response_13(view: memoryview, pos: int) -> One[FetchResponse]:
     throttle_time_ms, error_code, session_id = _unpack_ihi(view, pos)
     pos += 10
-    count, pos = read_compact_count(view, pos, 18)
-    responses, pos = _read_all_fetchable_topic_response_13(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_13(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), pos
 
 
-def _read_all_node_endpoint_16(view: memoryview, pos: int, count: int) -> Many[NodeEndpoint]:
+def _read_all_node_endpoint_16(view: memoryview, pos: int) -> Many[NodeEndpoint]:
+    count, pos = read_compact_count(view, pos, 11)
     items: list[NodeEndpoint] = []
     for _ in range(count):
         (node_id,) = _unpack_i(view, pos)
@@ -502,27 +495,30 @@ def _read_all_node_endpoint_16(view: memoryview, pos: int, count: int) -> Many[N
 def _read_fetch_response_16(view: memoryview, pos: int) -> One[FetchResponse]:
     throttle_time_ms, error_code, session_id = _unpack_ihi(view, pos)
     pos += 10
-    count, pos = read_compact_count(view, pos, 18)
-    responses, pos = _read_all_fetchable_topic_response_13(view, pos, count)
+    responses, pos = _read_all_fetchable_topic_response_13(view, pos)
     node_endpoints: list[NodeEndpoint] = []
     tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
-            count, pos = read_compact_count(view, pos, 11)
-            node_endpoints, pos = _read_all_node_endpoint_16(view, pos, count)
+            node_endpoints, pos = _read_all_node_endpoint_16(view, pos)
         else:
             pos = end
         check_tag(tag, pos, end)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints), pos
 
 
-def _write_all_aborted_transaction_4(out: Output, items: list[AbortedTransaction]) -> None:
+def _write_all_aborted_transaction_4(out: Output, items: list[AbortedTransaction] | None) -> None:
+    if items is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    write_count(out, items)
     for m in items:
         out += _pack_qq(m.producer_id, m.first_offset)
 
 
 def _write_all_partition_data_4(out: Output, items: list[PartitionData]) -> None:
+    write_count(out, items)
     for m in items:
         if m.diverging_epoch != EpochEndOffset():
             raise AbsentFieldError("PartitionData.diverging_epoch")
@@ -533,18 +529,14 @@ def _write_all_partition_data_4(out: Output, items: list[PartitionData]) -> None
         if m.preferred_read_replica != -1:
             raise AbsentFieldError("PartitionData.preferred_read_replica")
         out += _pack_ihqq(m.partition_index, m.error_code, m.high_watermark, m.last_stable_offset)
-        if m.aborted_transactions is None:
-            out += b"\xff\xff\xff\xff"
-        else:
-            write_count(out, m.aborted_transactions)
-            _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        _write_all_aborted_transaction_4(out, m.aborted_transactions)
         write_nullable_records(out, m.records)
 
 
 def _write_all_fetchable_topic_response_4(out: Output, items: list[FetchableTopicResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_partition_data_4(out, m.partitions)
 
 
@@ -554,11 +546,11 @@ def _write_fetch_response_4(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.responses)
     _write_all_fetchable_topic_response_4(out, m.responses)
 
 
 def _write_all_partition_data_5(out: Output, items: list[PartitionData]) -> None:
+    write_count(out, items)
     for m in items:
         if m.diverging_epoch != EpochEndOffset():
             raise AbsentFieldError("PartitionData.diverging_epoch")
@@ -575,18 +567,14 @@ def _write_all_partition_data_5(out: Output, items: list[PartitionData]) -> None
             m.last_stable_offset,
             m.log_start_offset,
         )
-        if m.aborted_transactions is None:
-            out += b"\xff\xff\xff\xff"
-        else:
-            write_count(out, m.aborted_transactions)
-            _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        _write_all_aborted_transaction_4(out, m.aborted_transactions)
         write_nullable_records(out, m.records)
 
 
 def _write_all_fetchable_topic_response_5(out: Output, items: list[FetchableTopicResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_partition_data_5(out, m.partitions)
 
 
@@ -596,7 +584,6 @@ def _write_fetch_response_5(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.responses)
     _write_all_fetchable_topic_response_5(out, m.responses)
 
 
@@ -604,11 +591,11 @@ def _write_fetch_response_7(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_ihi(m.throttle_time_ms, m.error_code, m.session_id)
-    write_count(out, m.responses)
     _write_all_fetchable_topic_response_5(out, m.responses)
 
 
 def _write_all_partition_data_11(out: Output, items: list[PartitionData]) -> None:
+    write_count(out, items)
     for m in items:
         if m.diverging_epoch != EpochEndOffset():
             raise AbsentFieldError("PartitionData.diverging_epoch")
@@ -623,11 +610,7 @@ def _write_all_partition_data_11(out: Output, items: list[PartitionData]) -> Non
             m.last_stable_offset,
             m.log_start_offset,
         )
-        if m.aborted_transactions is None:
-            out += b"\xff\xff\xff\xff"
-        else:
-            write_count(out, m.aborted_transactions)
-            _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        _write_all_aborted_transaction_4(out, m.aborted_transactions)
         out += _pack_i(m.preferred_read_replica)
         write_nullable_records(out, m.records)
 
@@ -635,9 +618,9 @@ def _write_all_partition_data_11(out: Output, items: list[PartitionData]) -> Non
 def _write_all_fetchable_topic_response_11(
     out: Output, items: list[FetchableTopicResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_partition_data_11(out, m.partitions)
 
 
@@ -645,11 +628,14 @@ def _write_fetch_response_11(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_ihi(m.throttle_time_ms, m.error_code, m.session_id)
-    write_count(out, m.responses)
     _write_all_fetchable_topic_response_11(out, m.responses)
 
 
-def _write_all_aborted_transaction_12(out: Output, items: list[AbortedTransaction]) -> None:
+def _write_all_aborted_transaction_12(out: Output, items: list[AbortedTransaction] | None) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         out += _pack_qq(m.producer_id, m.first_offset)
         out.append(0)
@@ -671,6 +657,7 @@ def _write_snapshot_id_12(out: Output, m: SnapshotId) -> None:
 
 
 def _write_all_partition_data_12(out: Output, items: list[PartitionData]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ihqqq(
             m.partition_index,
@@ -679,11 +666,7 @@ def _write_all_partition_data_12(out: Output, items: list[PartitionData]) -> Non
             m.last_stable_offset,
             m.log_start_offset,
         )
-        if m.aborted_transactions is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.aborted_transactions)
-            _write_all_aborted_transaction_12(out, m.aborted_transactions)
+        _write_all_aborted_transaction_12(out, m.aborted_transactions)
         out += _pack_i(m.preferred_read_replica)
         write_nullable_compact_records(out, m.records)
         tags: list[tuple[int, Output]] = []
@@ -705,9 +688,9 @@ def _write_all_partition_data_12(out: Output, items: list[PartitionData]) -> Non
 def _write_all_fetchable_topic_response_12(
     out: Output, items: list[FetchableTopicResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.topic)
-        write_compact_count(out, m.partitions)
         _write_all_partition_data_12(out, m.partitions)
         out.append(0)
 
@@ -716,7 +699,6 @@ def _write_fetch_response_12(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_ihi(m.throttle_time_ms, m.error_code, m.session_id)
-    write_compact_count(out, m.responses)
     _write_all_fetchable_topic_response_12(out, m.responses)
     out.append(0)
 
@@ -724,9 +706,9 @@ def _write_fetch_response_12(out: Output, m: FetchResponse) -> None:
 def _write_all_fetchable_topic_response_13(
     out: Output, items: list[FetchableTopicResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_partition_data_12(out, m.partitions)
         out.append(0)
 
@@ -735,12 +717,12 @@ def _write_fetch_response_13(out: Output, m: FetchResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("FetchResponse.node_endpoints")
     out += _pack_ihi(m.throttle_time_ms, m.error_code, m.session_id)
-    write_compact_count(out, m.responses)
     _write_all_fetchable_topic_response_13(out, m.responses)
     out.append(0)
 
 
 def _write_all_node_endpoint_16(out: Output, items: list[NodeEndpoint]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.node_id)
         write_compact_string(out, m.host)
@@ -751,18 +733,17 @@ def _write_all_node_endpoint_16(out: Output, items: list[NodeEndpoint]) -> None:
 
 def _write_fetch_response_16(out: Output, m: FetchResponse) -> None:
     out += _pack_ihi(m.throttle_time_ms, m.error_code, m.session_id)
-    write_compact_count(out, m.responses)
     _write_all_fetchable_topic_response_13(out, m.responses)
     tags: list[tuple[int, Output]] = []
     if m.node_endpoints:
         value = Output()
-        write_compact_count(value, m.node_endpoints)
         _write_all_node_endpoint_16(value, m.node_endpoints)
         tags.append((0, value))
     write_tags(out, tags)
 
 
-def _read_all_fetch_partition_4(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_4(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_count(view, pos, 16)
     items: list[FetchPartition] = []
     for _ in range(count):
         partition, fetch_offset, partition_max_bytes = _unpack_iqi(view, pos)
@@ -775,12 +756,12 @@ def _read_all_fetch_partition_4(view: memoryview, pos: int, count: int) -> Many[
     return items, pos
 
 
-def _read_all_fetch_topic_4(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_4(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchTopic] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 16)
-        partitions, pos = _read_all_fetch_partition_4(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_4(view, pos)
         items.append(FetchTopic(topic, partitions=partitions))
     return items, pos
 
@@ -788,8 +769,7 @@ def _read_all_fetch_topic_4(view: memoryview, pos: int, count: int) -> Many[Fetc
 def _read_fetch_request_4(view: memoryview, pos: int) -> One[FetchRequest]:
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _unpack_iiiib(view, pos)
     pos += 17
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_fetch_topic_4(view, pos, count)
+    topics, pos = _read_all_fetch_topic_4(view, pos)
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
@@ -800,7 +780,8 @@ def _read_fetch_request_4(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_partition_5(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_5(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_count(view, pos, 24)
     items: list[FetchPartition] = []
     for _ in range(count):
         partition, fetch_offset, log_start_offset, partition_max_bytes = _unpack_iqqi(view, pos)
@@ -816,12 +797,12 @@ def _read_all_fetch_partition_5(view: memoryview, pos: int, count: int) -> Many[
     return items, pos
 
 
-def _read_all_fetch_topic_5(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_5(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchTopic] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 24)
-        partitions, pos = _read_all_fetch_partition_5(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_5(view, pos)
         items.append(FetchTopic(topic, partitions=partitions))
     return items, pos
 
@@ -829,8 +810,7 @@ def _read_all_fetch_topic_5(view: memoryview, pos: int, count: int) -> Many[Fetc
 def _read_fetch_request_5(view: memoryview, pos: int) -> One[FetchRequest]:
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level = _unpack_iiiib(view, pos)
     pos += 17
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_fetch_topic_5(view, pos, count)
+    topics, pos = _read_all_fetch_topic_5(view, pos)
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
@@ -841,7 +821,8 @@ def _read_fetch_request_5(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_forgotten_topic_7(view: memoryview, pos: int, count: int) -> Many[ForgottenTopic]:
+def _read_all_forgotten_topic_7(view: memoryview, pos: int) -> Many[ForgottenTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[ForgottenTopic] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
@@ -857,10 +838,8 @@ def _read_fetch_request_7(view: memoryview, pos: int) -> One[FetchRequest]:
         _unpack_iiiibii(view, pos)
     )
     pos += 25
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_fetch_topic_5(view, pos, count)
-    count, pos = read_count(view, pos, 6)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos, count)
+    topics, pos = _read_all_fetch_topic_5(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos)
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
@@ -874,7 +853,8 @@ def _read_fetch_request_7(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_partition_9(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_9(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_count(view, pos, 28)
     items: list[FetchPartition] = []
     for _ in range(count):
         partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes = (
@@ -893,12 +873,12 @@ def _read_all_fetch_partition_9(view: memoryview, pos: int, count: int) -> Many[
     return items, pos
 
 
-def _read_all_fetch_topic_9(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_9(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[FetchTopic] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 28)
-        partitions, pos = _read_all_fetch_partition_9(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_9(view, pos)
         items.append(FetchTopic(topic, partitions=partitions))
     return items, pos
 
@@ -908,10 +888,8 @@ def _read_fetch_request_9(view: memoryview, pos: int) -> One[FetchRequest]:
         _unpack_iiiibii(view, pos)
     )
     pos += 25
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_fetch_topic_9(view, pos, count)
-    count, pos = read_count(view, pos, 6)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos, count)
+    topics, pos = _read_all_fetch_topic_9(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos)
     return FetchRequest(
         replica_id=replica_id,
         max_wait_ms=max_wait_ms,
@@ -930,10 +908,8 @@ def _read_fetch_request_11(view: memoryview, pos: int) -> One[FetchRequest]:
         _unpack_iiiibii(view, pos)
     )
     pos += 25
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_fetch_topic_9(view, pos, count)
-    count, pos = read_count(view, pos, 6)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos, count)
+    topics, pos = _read_all_fetch_topic_9(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_7(view, pos)
     rack_id, pos = read_string(view, pos)
     return FetchRequest(
         replica_id=replica_id,
@@ -949,7 +925,8 @@ def _read_fetch_request_11(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_partition_12(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_12(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_compact_count(view, pos, 33)
     items: list[FetchPartition] = []
     for _ in range(count):
         (
@@ -975,18 +952,19 @@ def _read_all_fetch_partition_12(view: memoryview, pos: int, count: int) -> Many
     return items, pos
 
 
-def _read_all_fetch_topic_12(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_12(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[FetchTopic] = []
     for _ in range(count):
         topic, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 33)
-        partitions, pos = _read_all_fetch_partition_12(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_12(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchTopic(topic, partitions=partitions))
     return items, pos
 
 
-def _read_all_forgotten_topic_12(view: memoryview, pos: int, count: int) -> Many[ForgottenTopic]:
+def _read_all_forgotten_topic_12(view: memoryview, pos: int) -> Many[ForgottenTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[ForgottenTopic] = []
     for _ in range(count):
         topic, pos = read_compact_string(view, pos)
@@ -1003,10 +981,8 @@ def _read_fetch_request_12(view: memoryview, pos: int) -> One[FetchRequest]:
         _unpack_iiiibii(view, pos)
     )
     pos += 25
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_fetch_topic_12(view, pos, count)
-    count, pos = read_compact_count(view, pos, 3)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_12(view, pos, count)
+    topics, pos = _read_all_fetch_topic_12(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_12(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     tags, pos = read_uvarint(view, pos)
@@ -1032,19 +1008,20 @@ def _read_fetch_request_12(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_topic_13(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_13(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[FetchTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 33)
-        partitions, pos = _read_all_fetch_partition_12(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_12(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
 
 
-def _read_all_forgotten_topic_13(view: memoryview, pos: int, count: int) -> Many[ForgottenTopic]:
+def _read_all_forgotten_topic_13(view: memoryview, pos: int) -> Many[ForgottenTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[ForgottenTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -1062,10 +1039,8 @@ def _read_fetch_request_13(view: memoryview, pos: int) -> One[FetchRequest]:
         _unpack_iiiibii(view, pos)
     )
     pos += 25
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_fetch_topic_13(view, pos, count)
-    count, pos = read_compact_count(view, pos, 18)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos, count)
+    topics, pos = _read_all_fetch_topic_13(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     tags, pos = read_uvarint(view, pos)
@@ -1103,10 +1078,8 @@ def _read_fetch_request_15(view: memoryview, pos: int) -> One[FetchRequest]:
         view, pos
     )
     pos += 21
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_fetch_topic_13(view, pos, count)
-    count, pos = read_compact_count(view, pos, 18)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos, count)
+    topics, pos = _read_all_fetch_topic_13(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
@@ -1135,7 +1108,8 @@ def _read_fetch_request_15(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_partition_17(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_17(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_compact_count(view, pos, 33)
     items: list[FetchPartition] = []
     for _ in range(count):
         (
@@ -1171,13 +1145,13 @@ def _read_all_fetch_partition_17(view: memoryview, pos: int, count: int) -> Many
     return items, pos
 
 
-def _read_all_fetch_topic_17(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_17(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[FetchTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 33)
-        partitions, pos = _read_all_fetch_partition_17(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_17(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -1188,10 +1162,8 @@ def _read_fetch_request_17(view: memoryview, pos: int) -> One[FetchRequest]:
         view, pos
     )
     pos += 21
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_fetch_topic_17(view, pos, count)
-    count, pos = read_compact_count(view, pos, 18)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos, count)
+    topics, pos = _read_all_fetch_topic_17(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
@@ -1220,7 +1192,8 @@ def _read_fetch_request_17(view: memoryview, pos: int) -> One[FetchRequest]:
     ), pos
 
 
-def _read_all_fetch_partition_18(view: memoryview, pos: int, count: int) -> Many[FetchPartition]:
+def _read_all_fetch_partition_18(view: memoryview, pos: int) -> Many[FetchPartition]:
+    count, pos = read_compact_count(view, pos, 33)
     items: list[FetchPartition] = []
     for _ in range(count):
         (
@@ -1261,13 +1234,13 @@ def _read_all_fetch_partition_18(view: memoryview, pos: int, count: int) -> Many
     return items, pos
 
 
-def _read_all_fetch_topic_18(view: memoryview, pos: int, count: int) -> Many[FetchTopic]:
+def _read_all_fetch_topic_18(view: memoryview, pos: int) -> Many[FetchTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[FetchTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 33)
-        partitions, pos = _read_all_fetch_partition_18(view, pos, count)
+        partitions, pos = _read_all_fetch_partition_18(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(FetchTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -1278,10 +1251,8 @@ def _read_fetch_request_18(view: memoryview, pos: int) -> One[FetchRequest]:
         view, pos
     )
     pos += 21
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_fetch_topic_18(view, pos, count)
-    count, pos = read_compact_count(view, pos, 18)
-    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos, count)
+    topics, pos = _read_all_fetch_topic_18(view, pos)
+    forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
@@ -1311,6 +1282,7 @@ def _read_fetch_request_18(view: memoryview, pos: int) -> One[FetchRequest]:
 
 
 def _write_all_fetch_partition_4(out: Output, items: list[FetchPartition]) -> None:
+    write_count(out, items)
     for m in items:
         if m.last_fetched_epoch != -1:
             raise AbsentFieldError("FetchPartition.last_fetched_epoch")
@@ -1318,9 +1290,9 @@ def _write_all_fetch_partition_4(out: Output, items: list[FetchPartition]) -> No
 
 
 def _write_all_fetch_topic_4(out: Output, items: list[FetchTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_fetch_partition_4(out, m.partitions)
 
 
@@ -1330,11 +1302,11 @@ def _write_fetch_request_4(out: Output, m: FetchRequest) -> None:
     if m.forgotten_topics_data:
         raise AbsentFieldError("FetchRequest.forgotten_topics_data")
     out += _pack_iiiib(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level)
-    write_count(out, m.topics)
     _write_all_fetch_topic_4(out, m.topics)
 
 
 def _write_all_fetch_partition_5(out: Output, items: list[FetchPartition]) -> None:
+    write_count(out, items)
     for m in items:
         if m.last_fetched_epoch != -1:
             raise AbsentFieldError("FetchPartition.last_fetched_epoch")
@@ -1342,9 +1314,9 @@ def _write_all_fetch_partition_5(out: Output, items: list[FetchPartition]) -> No
 
 
 def _write_all_fetch_topic_5(out: Output, items: list[FetchTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_fetch_partition_5(out, m.partitions)
 
 
@@ -1354,11 +1326,11 @@ def _write_fetch_request_5(out: Output, m: FetchRequest) -> None:
     if m.forgotten_topics_data:
         raise AbsentFieldError("FetchRequest.forgotten_topics_data")
     out += _pack_iiiib(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level)
-    write_count(out, m.topics)
     _write_all_fetch_topic_5(out, m.topics)
 
 
 def _write_all_forgotten_topic_7(out: Output, items: list[ForgottenTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
         write_count(out, m.partitions)
@@ -1377,13 +1349,12 @@ def _write_fetch_request_7(out: Output, m: FetchRequest) -> None:
         m.session_id,
         m.session_epoch,
     )
-    write_count(out, m.topics)
     _write_all_fetch_topic_5(out, m.topics)
-    write_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_7(out, m.forgotten_topics_data)
 
 
 def _write_all_fetch_partition_9(out: Output, items: list[FetchPartition]) -> None:
+    write_count(out, items)
     for m in items:
         if m.last_fetched_epoch != -1:
             raise AbsentFieldError("FetchPartition.last_fetched_epoch")
@@ -1397,9 +1368,9 @@ def _write_all_fetch_partition_9(out: Output, items: list[FetchPartition]) -> No
 
 
 def _write_all_fetch_topic_9(out: Output, items: list[FetchTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_fetch_partition_9(out, m.partitions)
 
 
@@ -1415,9 +1386,7 @@ def _write_fetch_request_9(out: Output, m: FetchRequest) -> None:
         m.session_id,
         m.session_epoch,
     )
-    write_count(out, m.topics)
     _write_all_fetch_topic_9(out, m.topics)
-    write_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_7(out, m.forgotten_topics_data)
 
 
@@ -1433,14 +1402,13 @@ def _write_fetch_request_11(out: Output, m: FetchRequest) -> None:
         m.session_id,
         m.session_epoch,
     )
-    write_count(out, m.topics)
     _write_all_fetch_topic_9(out, m.topics)
-    write_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_7(out, m.forgotten_topics_data)
     write_string(out, m.rack_id)
 
 
 def _write_all_fetch_partition_12(out: Output, items: list[FetchPartition]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iiqiqi(
             m.partition,
@@ -1454,14 +1422,15 @@ def _write_all_fetch_partition_12(out: Output, items: list[FetchPartition]) -> N
 
 
 def _write_all_fetch_topic_12(out: Output, items: list[FetchTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.topic)
-        write_compact_count(out, m.partitions)
         _write_all_fetch_partition_12(out, m.partitions)
         out.append(0)
 
 
 def _write_all_forgotten_topic_12(out: Output, items: list[ForgottenTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.topic)
         write_compact_count(out, m.partitions)
@@ -1481,9 +1450,7 @@ def _write_fetch_request_12(out: Output, m: FetchRequest) -> None:
         m.session_id,
         m.session_epoch,
     )
-    write_compact_count(out, m.topics)
     _write_all_fetch_topic_12(out, m.topics)
-    write_compact_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_12(out, m.forgotten_topics_data)
     write_compact_string(out, m.rack_id)
     tags: list[tuple[int, Output]] = []
@@ -1495,14 +1462,15 @@ def _write_fetch_request_12(out: Output, m: FetchRequest) -> None:
 
 
 def _write_all_fetch_topic_13(out: Output, items: list[FetchTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_fetch_partition_12(out, m.partitions)
         out.append(0)
 
 
 def _write_all_forgotten_topic_13(out: Output, items: list[ForgottenTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
         write_compact_count(out, m.partitions)
@@ -1522,9 +1490,7 @@ def _write_fetch_request_13(out: Output, m: FetchRequest) -> None:
         m.session_id,
         m.session_epoch,
     )
-    write_compact_count(out, m.topics)
     _write_all_fetch_topic_13(out, m.topics)
-    write_compact_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_13(out, m.forgotten_topics_data)
     write_compact_string(out, m.rack_id)
     tags: list[tuple[int, Output]] = []
@@ -1546,9 +1512,7 @@ def _write_fetch_request_15(out: Output, m: FetchRequest) -> None:
     out += _pack_iiibii(
         m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch
     )
-    write_compact_count(out, m.topics)
     _write_all_fetch_topic_13(out, m.topics)
-    write_compact_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_13(out, m.forgotten_topics_data)
     write_compact_string(out, m.rack_id)
     tags: list[tuple[int, Output]] = []
@@ -1564,6 +1528,7 @@ def _write_fetch_request_15(out: Output, m: FetchRequest) -> None:
 
 
 def _write_all_fetch_partition_17(out: Output, items: list[FetchPartition]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iiqiqi(
             m.partition,
@@ -1582,9 +1547,9 @@ def _write_all_fetch_partition_17(out: Output, items: list[FetchPartition]) -> N
 
 
 def _write_all_fetch_topic_17(out: Output, items: list[FetchTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_fetch_partition_17(out, m.partitions)
         out.append(0)
 
@@ -1595,9 +1560,7 @@ def _write_fetch_request_17(out: Output, m: FetchRequest) -> None:
     out += _pack_iiibii(
         m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch
     )
-    write_compact_count(out, m.topics)
     _write_all_fetch_topic_17(out, m.topics)
-    write_compact_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_13(out, m.forgotten_topics_data)
     write_compact_string(out, m.rack_id)
     tags: list[tuple[int, Output]] = []
@@ -1613,6 +1576,7 @@ def _write_fetch_request_17(out: Output, m: FetchRequest) -> None:
 
 
 def _write_all_fetch_partition_18(out: Output, items: list[FetchPartition]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iiqiqi(
             m.partition,
@@ -1635,9 +1599,9 @@ def _write_all_fetch_partition_18(out: Output, items: list[FetchPartition]) -> N
 
 
 def _write_all_fetch_topic_18(out: Output, items: list[FetchTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_fetch_partition_18(out, m.partitions)
         out.append(0)
 
@@ -1648,9 +1612,7 @@ def _write_fetch_request_18(out: Output, m: FetchRequest) -> None:
     out += _pack_iiibii(
         m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch
     )
-    write_compact_count(out, m.topics)
     _write_all_fetch_topic_18(out, m.topics)
-    write_compact_count(out, m.forgotten_topics_data)
     _write_all_forgotten_topic_13(out, m.forgotten_topics_data)
     write_compact_string(out, m.rack_id)
     tags: list[tuple[int, Output]] = []

@@ -114,7 +114,8 @@ def _read_find_coordinator_response_3(view: memoryview, pos: int) -> One[FindCoo
     ), pos
 
 
-def _read_all_coordinator_4(view: memoryview, pos: int, count: int) -> Many[Coordinator]:
+def _read_all_coordinator_4(view: memoryview, pos: int) -> Many[Coordinator]:
+    count, pos = read_compact_count(view, pos, 14)
     items: list[Coordinator] = []
     for _ in range(count):
         key, pos = read_compact_string(view, pos)
@@ -132,8 +133,7 @@ def _read_all_coordinator_4(view: memoryview, pos: int, count: int) -> Many[Coor
 def _read_find_coordinator_response_4(view: memoryview, pos: int) -> One[FindCoordinatorResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 14)
-    coordinators, pos = _read_all_coordinator_4(view, pos, count)
+    coordinators, pos = _read_all_coordinator_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return FindCoordinatorResponse(throttle_time_ms, coordinators=coordinators), pos
 
@@ -168,6 +168,7 @@ def _write_find_coordinator_response_3(out: Output, m: FindCoordinatorResponse) 
 
 
 def _write_all_coordinator_4(out: Output, items: list[Coordinator]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.key)
         out += _pack_i(m.node_id)
@@ -187,7 +188,6 @@ def _write_find_coordinator_response_4(out: Output, m: FindCoordinatorResponse) 
     if m.port != 0:
         raise AbsentFieldError("FindCoordinatorResponse.port")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.coordinators)
     _write_all_coordinator_4(out, m.coordinators)
     out.append(0)
 

@@ -93,8 +93,9 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
 
 
 def _read_all_join_group_response_member_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[JoinGroupResponseMember]:
+    count, pos = read_count(view, pos, 6)
     items: list[JoinGroupResponseMember] = []
     for _ in range(count):
         member_id, pos = read_string(view, pos)
@@ -109,8 +110,7 @@ def _read_join_group_response_0(view: memoryview, pos: int) -> One[JoinGroupResp
     protocol_name, pos = read_string(view, pos)
     leader, pos = read_string(view, pos)
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    members, pos = _read_all_join_group_response_member_0(view, pos, count)
+    members, pos = _read_all_join_group_response_member_0(view, pos)
     return JoinGroupResponse(
         error_code=error_code,
         generation_id=generation_id,
@@ -127,8 +127,7 @@ def _read_join_group_response_2(view: memoryview, pos: int) -> One[JoinGroupResp
     protocol_name, pos = read_string(view, pos)
     leader, pos = read_string(view, pos)
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    members, pos = _read_all_join_group_response_member_0(view, pos, count)
+    members, pos = _read_all_join_group_response_member_0(view, pos)
     return JoinGroupResponse(
         throttle_time_ms,
         error_code,
@@ -141,8 +140,9 @@ def _read_join_group_response_2(view: memoryview, pos: int) -> One[JoinGroupResp
 
 
 def _read_all_join_group_response_member_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[JoinGroupResponseMember]:
+    count, pos = read_count(view, pos, 8)
     items: list[JoinGroupResponseMember] = []
     for _ in range(count):
         member_id, pos = read_string(view, pos)
@@ -158,8 +158,7 @@ def _read_join_group_response_5(view: memoryview, pos: int) -> One[JoinGroupResp
     protocol_name, pos = read_string(view, pos)
     leader, pos = read_string(view, pos)
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 8)
-    members, pos = _read_all_join_group_response_member_5(view, pos, count)
+    members, pos = _read_all_join_group_response_member_5(view, pos)
     return JoinGroupResponse(
         throttle_time_ms,
         error_code,
@@ -172,8 +171,9 @@ def _read_join_group_response_5(view: memoryview, pos: int) -> One[JoinGroupResp
 
 
 def _read_all_join_group_response_member_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[JoinGroupResponseMember]:
+    count, pos = read_compact_count(view, pos, 4)
     items: list[JoinGroupResponseMember] = []
     for _ in range(count):
         member_id, pos = read_compact_string(view, pos)
@@ -190,8 +190,7 @@ def _read_join_group_response_6(view: memoryview, pos: int) -> One[JoinGroupResp
     protocol_name, pos = read_compact_string(view, pos)
     leader, pos = read_compact_string(view, pos)
     member_id, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 4)
-    members, pos = _read_all_join_group_response_member_6(view, pos, count)
+    members, pos = _read_all_join_group_response_member_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return JoinGroupResponse(
         throttle_time_ms,
@@ -211,8 +210,7 @@ def _read_join_group_response_7(view: memoryview, pos: int) -> One[JoinGroupResp
     protocol_name, pos = read_nullable_compact_string(view, pos)
     leader, pos = read_compact_string(view, pos)
     member_id, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 4)
-    members, pos = _read_all_join_group_response_member_6(view, pos, count)
+    members, pos = _read_all_join_group_response_member_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return JoinGroupResponse(
         throttle_time_ms,
@@ -235,8 +233,7 @@ def _read_join_group_response_9(view: memoryview, pos: int) -> One[JoinGroupResp
     (skip_assignment,) = _unpack_t(view, pos)
     pos += 1
     member_id, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 4)
-    members, pos = _read_all_join_group_response_member_6(view, pos, count)
+    members, pos = _read_all_join_group_response_member_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return JoinGroupResponse(
         throttle_time_ms,
@@ -254,6 +251,7 @@ def _read_join_group_response_9(view: memoryview, pos: int) -> One[JoinGroupResp
 def _write_all_join_group_response_member_0(
     out: Output, items: list[JoinGroupResponseMember]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.member_id)
         write_bytes(out, m.metadata)
@@ -266,7 +264,6 @@ def _write_join_group_response_0(out: Output, m: JoinGroupResponse) -> None:
     write_string(out, not_null(m.protocol_name))
     write_string(out, m.leader)
     write_string(out, m.member_id)
-    write_count(out, m.members)
     _write_all_join_group_response_member_0(out, m.members)
 
 
@@ -277,13 +274,13 @@ def _write_join_group_response_2(out: Output, m: JoinGroupResponse) -> None:
     write_string(out, not_null(m.protocol_name))
     write_string(out, m.leader)
     write_string(out, m.member_id)
-    write_count(out, m.members)
     _write_all_join_group_response_member_0(out, m.members)
 
 
 def _write_all_join_group_response_member_5(
     out: Output, items: list[JoinGroupResponseMember]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.member_id)
         write_nullable_string(out, m.group_instance_id)
@@ -297,13 +294,13 @@ def _write_join_group_response_5(out: Output, m: JoinGroupResponse) -> None:
     write_string(out, not_null(m.protocol_name))
     write_string(out, m.leader)
     write_string(out, m.member_id)
-    write_count(out, m.members)
     _write_all_join_group_response_member_5(out, m.members)
 
 
 def _write_all_join_group_response_member_6(
     out: Output, items: list[JoinGroupResponseMember]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.member_id)
         write_nullable_compact_string(out, m.group_instance_id)
@@ -318,7 +315,6 @@ def _write_join_group_response_6(out: Output, m: JoinGroupResponse) -> None:
     write_compact_string(out, not_null(m.protocol_name))
     write_compact_string(out, m.leader)
     write_compact_string(out, m.member_id)
-    write_compact_count(out, m.members)
     _write_all_join_group_response_member_6(out, m.members)
     out.append(0)
 
@@ -331,7 +327,6 @@ def _write_join_group_response_7(out: Output, m: JoinGroupResponse) -> None:
     write_nullable_compact_string(out, m.protocol_name)
     write_compact_string(out, m.leader)
     write_compact_string(out, m.member_id)
-    write_compact_count(out, m.members)
     _write_all_join_group_response_member_6(out, m.members)
     out.append(0)
 
@@ -343,14 +338,14 @@ def _write_join_group_response_9(out: Output, m: JoinGroupResponse) -> None:
     write_compact_string(out, m.leader)
     out += _pack_t(m.skip_assignment)
     write_compact_string(out, m.member_id)
-    write_compact_count(out, m.members)
     _write_all_join_group_response_member_6(out, m.members)
     out.append(0)
 
 
 def _read_all_join_group_request_protocol_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[JoinGroupRequestProtocol]:
+    count, pos = read_count(view, pos, 6)
     items: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -365,8 +360,7 @@ def _read_join_group_request_0(view: memoryview, pos: int) -> One[JoinGroupReque
     pos += 4
     member_id, pos = read_string(view, pos)
     protocol_type, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    protocols, pos = _read_all_join_group_request_protocol_0(view, pos, count)
+    protocols, pos = _read_all_join_group_request_protocol_0(view, pos)
     return JoinGroupRequest(
         group_id,
         session_timeout_ms,
@@ -382,8 +376,7 @@ def _read_join_group_request_1(view: memoryview, pos: int) -> One[JoinGroupReque
     pos += 8
     member_id, pos = read_string(view, pos)
     protocol_type, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    protocols, pos = _read_all_join_group_request_protocol_0(view, pos, count)
+    protocols, pos = _read_all_join_group_request_protocol_0(view, pos)
     return JoinGroupRequest(
         group_id,
         session_timeout_ms,
@@ -401,8 +394,7 @@ def _read_join_group_request_5(view: memoryview, pos: int) -> One[JoinGroupReque
     member_id, pos = read_string(view, pos)
     group_instance_id, pos = read_nullable_string(view, pos)
     protocol_type, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    protocols, pos = _read_all_join_group_request_protocol_0(view, pos, count)
+    protocols, pos = _read_all_join_group_request_protocol_0(view, pos)
     return JoinGroupRequest(
         group_id,
         session_timeout_ms,
@@ -415,8 +407,9 @@ def _read_join_group_request_5(view: memoryview, pos: int) -> One[JoinGroupReque
 
 
 def _read_all_join_group_request_protocol_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[JoinGroupRequestProtocol]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[JoinGroupRequestProtocol] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -433,8 +426,7 @@ def _read_join_group_request_6(view: memoryview, pos: int) -> One[JoinGroupReque
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
     protocol_type, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    protocols, pos = _read_all_join_group_request_protocol_6(view, pos, count)
+    protocols, pos = _read_all_join_group_request_protocol_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return JoinGroupRequest(
         group_id,
@@ -454,8 +446,7 @@ def _read_join_group_request_8(view: memoryview, pos: int) -> One[JoinGroupReque
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
     protocol_type, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    protocols, pos = _read_all_join_group_request_protocol_6(view, pos, count)
+    protocols, pos = _read_all_join_group_request_protocol_6(view, pos)
     reason, pos = read_nullable_compact_string(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return JoinGroupRequest(
@@ -473,6 +464,7 @@ def _read_join_group_request_8(view: memoryview, pos: int) -> One[JoinGroupReque
 def _write_all_join_group_request_protocol_0(
     out: Output, items: list[JoinGroupRequestProtocol]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         write_bytes(out, m.metadata)
@@ -485,7 +477,6 @@ def _write_join_group_request_0(out: Output, m: JoinGroupRequest) -> None:
     out += _pack_i(m.session_timeout_ms)
     write_string(out, m.member_id)
     write_string(out, m.protocol_type)
-    write_count(out, m.protocols)
     _write_all_join_group_request_protocol_0(out, m.protocols)
 
 
@@ -496,7 +487,6 @@ def _write_join_group_request_1(out: Output, m: JoinGroupRequest) -> None:
     out += _pack_ii(m.session_timeout_ms, m.rebalance_timeout_ms)
     write_string(out, m.member_id)
     write_string(out, m.protocol_type)
-    write_count(out, m.protocols)
     _write_all_join_group_request_protocol_0(out, m.protocols)
 
 
@@ -506,13 +496,13 @@ def _write_join_group_request_5(out: Output, m: JoinGroupRequest) -> None:
     write_string(out, m.member_id)
     write_nullable_string(out, m.group_instance_id)
     write_string(out, m.protocol_type)
-    write_count(out, m.protocols)
     _write_all_join_group_request_protocol_0(out, m.protocols)
 
 
 def _write_all_join_group_request_protocol_6(
     out: Output, items: list[JoinGroupRequestProtocol]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_compact_bytes(out, m.metadata)
@@ -525,7 +515,6 @@ def _write_join_group_request_6(out: Output, m: JoinGroupRequest) -> None:
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
     write_compact_string(out, m.protocol_type)
-    write_compact_count(out, m.protocols)
     _write_all_join_group_request_protocol_6(out, m.protocols)
     out.append(0)
 
@@ -536,7 +525,6 @@ def _write_join_group_request_8(out: Output, m: JoinGroupRequest) -> None:
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
     write_compact_string(out, m.protocol_type)
-    write_compact_count(out, m.protocols)
     _write_all_join_group_request_protocol_6(out, m.protocols)
     write_nullable_compact_string(out, m.reason)
     out.append(0)

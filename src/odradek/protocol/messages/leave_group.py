@@ -86,7 +86,8 @@ def _read_leave_group_response_1(view: memoryview, pos: int) -> One[LeaveGroupRe
     return LeaveGroupResponse(throttle_time_ms, error_code), pos
 
 
-def _read_all_member_response_3(view: memoryview, pos: int, count: int) -> Many[MemberResponse]:
+def _read_all_member_response_3(view: memoryview, pos: int) -> Many[MemberResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[MemberResponse] = []
     for _ in range(count):
         member_id, pos = read_string(view, pos)
@@ -100,12 +101,12 @@ def _read_all_member_response_3(view: memoryview, pos: int, count: int) -> Many[
 def _read_leave_group_response_3(view: memoryview, pos: int) -> One[LeaveGroupResponse]:
     throttle_time_ms, error_code = _unpack_ih(view, pos)
     pos += 6
-    count, pos = read_count(view, pos, 6)
-    members, pos = _read_all_member_response_3(view, pos, count)
+    members, pos = _read_all_member_response_3(view, pos)
     return LeaveGroupResponse(throttle_time_ms, error_code, members), pos
 
 
-def _read_all_member_response_4(view: memoryview, pos: int, count: int) -> Many[MemberResponse]:
+def _read_all_member_response_4(view: memoryview, pos: int) -> Many[MemberResponse]:
+    count, pos = read_compact_count(view, pos, 5)
     items: list[MemberResponse] = []
     for _ in range(count):
         member_id, pos = read_compact_string(view, pos)
@@ -120,8 +121,7 @@ def _read_all_member_response_4(view: memoryview, pos: int, count: int) -> Many[
 def _read_leave_group_response_4(view: memoryview, pos: int) -> One[LeaveGroupResponse]:
     throttle_time_ms, error_code = _unpack_ih(view, pos)
     pos += 6
-    count, pos = read_compact_count(view, pos, 5)
-    members, pos = _read_all_member_response_4(view, pos, count)
+    members, pos = _read_all_member_response_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return LeaveGroupResponse(throttle_time_ms, error_code, members), pos
 
@@ -139,6 +139,7 @@ def _write_leave_group_response_1(out: Output, m: LeaveGroupResponse) -> None:
 
 
 def _write_all_member_response_3(out: Output, items: list[MemberResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.member_id)
         write_nullable_string(out, m.group_instance_id)
@@ -147,11 +148,11 @@ def _write_all_member_response_3(out: Output, items: list[MemberResponse]) -> No
 
 def _write_leave_group_response_3(out: Output, m: LeaveGroupResponse) -> None:
     out += _pack_ih(m.throttle_time_ms, m.error_code)
-    write_count(out, m.members)
     _write_all_member_response_3(out, m.members)
 
 
 def _write_all_member_response_4(out: Output, items: list[MemberResponse]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.member_id)
         write_nullable_compact_string(out, m.group_instance_id)
@@ -161,7 +162,6 @@ def _write_all_member_response_4(out: Output, items: list[MemberResponse]) -> No
 
 def _write_leave_group_response_4(out: Output, m: LeaveGroupResponse) -> None:
     out += _pack_ih(m.throttle_time_ms, m.error_code)
-    write_compact_count(out, m.members)
     _write_all_member_response_4(out, m.members)
     out.append(0)
 
@@ -172,7 +172,8 @@ def _read_leave_group_request_0(view: memoryview, pos: int) -> One[LeaveGroupReq
     return LeaveGroupRequest(group_id, member_id), pos
 
 
-def _read_all_member_identity_3(view: memoryview, pos: int, count: int) -> Many[MemberIdentity]:
+def _read_all_member_identity_3(view: memoryview, pos: int) -> Many[MemberIdentity]:
+    count, pos = read_count(view, pos, 4)
     items: list[MemberIdentity] = []
     for _ in range(count):
         member_id, pos = read_string(view, pos)
@@ -183,12 +184,12 @@ def _read_all_member_identity_3(view: memoryview, pos: int, count: int) -> Many[
 
 def _read_leave_group_request_3(view: memoryview, pos: int) -> One[LeaveGroupRequest]:
     group_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 4)
-    members, pos = _read_all_member_identity_3(view, pos, count)
+    members, pos = _read_all_member_identity_3(view, pos)
     return LeaveGroupRequest(group_id, members=members), pos
 
 
-def _read_all_member_identity_4(view: memoryview, pos: int, count: int) -> Many[MemberIdentity]:
+def _read_all_member_identity_4(view: memoryview, pos: int) -> Many[MemberIdentity]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[MemberIdentity] = []
     for _ in range(count):
         member_id, pos = read_compact_string(view, pos)
@@ -200,13 +201,13 @@ def _read_all_member_identity_4(view: memoryview, pos: int, count: int) -> Many[
 
 def _read_leave_group_request_4(view: memoryview, pos: int) -> One[LeaveGroupRequest]:
     group_id, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    members, pos = _read_all_member_identity_4(view, pos, count)
+    members, pos = _read_all_member_identity_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return LeaveGroupRequest(group_id, members=members), pos
 
 
-def _read_all_member_identity_5(view: memoryview, pos: int, count: int) -> Many[MemberIdentity]:
+def _read_all_member_identity_5(view: memoryview, pos: int) -> Many[MemberIdentity]:
+    count, pos = read_compact_count(view, pos, 4)
     items: list[MemberIdentity] = []
     for _ in range(count):
         member_id, pos = read_compact_string(view, pos)
@@ -219,8 +220,7 @@ def _read_all_member_identity_5(view: memoryview, pos: int, count: int) -> Many[
 
 def _read_leave_group_request_5(view: memoryview, pos: int) -> One[LeaveGroupRequest]:
     group_id, pos = read_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 4)
-    members, pos = _read_all_member_identity_5(view, pos, count)
+    members, pos = _read_all_member_identity_5(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return LeaveGroupRequest(group_id, members=members), pos
 
@@ -233,6 +233,7 @@ def _write_leave_group_request_0(out: Output, m: LeaveGroupRequest) -> None:
 
 
 def _write_all_member_identity_3(out: Output, items: list[MemberIdentity]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.member_id)
         write_nullable_string(out, m.group_instance_id)
@@ -242,11 +243,11 @@ def _write_leave_group_request_3(out: Output, m: LeaveGroupRequest) -> None:
     if m.member_id != "":
         raise AbsentFieldError("LeaveGroupRequest.member_id")
     write_string(out, m.group_id)
-    write_count(out, m.members)
     _write_all_member_identity_3(out, m.members)
 
 
 def _write_all_member_identity_4(out: Output, items: list[MemberIdentity]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.member_id)
         write_nullable_compact_string(out, m.group_instance_id)
@@ -257,12 +258,12 @@ def _write_leave_group_request_4(out: Output, m: LeaveGroupRequest) -> None:
     if m.member_id != "":
         raise AbsentFieldError("LeaveGroupRequest.member_id")
     write_compact_string(out, m.group_id)
-    write_compact_count(out, m.members)
     _write_all_member_identity_4(out, m.members)
     out.append(0)
 
 
 def _write_all_member_identity_5(out: Output, items: list[MemberIdentity]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.member_id)
         write_nullable_compact_string(out, m.group_instance_id)
@@ -274,7 +275,6 @@ def _write_leave_group_request_5(out: Output, m: LeaveGroupRequest) -> None:
     if m.member_id != "":
         raise AbsentFieldError("LeaveGroupRequest.member_id")
     write_compact_string(out, m.group_id)
-    write_compact_count(out, m.members)
     _write_all_member_identity_5(out, m.members)
     out.append(0)
 

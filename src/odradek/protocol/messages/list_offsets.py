@@ -93,8 +93,9 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
 
 
 def _read_all_list_offsets_partition_response_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsPartitionResponse]:
+    count, pos = read_count(view, pos, 22)
     items: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
         partition_index, error_code, timestamp, offset = _unpack_ihqq(view, pos)
@@ -104,34 +105,33 @@ def _read_all_list_offsets_partition_response_1(
 
 
 def _read_all_list_offsets_topic_response_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsTopicResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 22)
-        partitions, pos = _read_all_list_offsets_partition_response_1(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_response_1(view, pos)
         items.append(ListOffsetsTopicResponse(name, partitions))
     return items, pos
 
 
 def _read_list_offsets_response_1(view: memoryview, pos: int) -> One[ListOffsetsResponse]:
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_response_1(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_response_1(view, pos)
     return ListOffsetsResponse(topics=topics), pos
 
 
 def _read_list_offsets_response_2(view: memoryview, pos: int) -> One[ListOffsetsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_response_1(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_response_1(view, pos)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_list_offsets_partition_response_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsPartitionResponse]:
+    count, pos = read_count(view, pos, 26)
     items: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
         partition_index, error_code, timestamp, offset, leader_epoch = _unpack_ihqqi(view, pos)
@@ -145,13 +145,13 @@ def _read_all_list_offsets_partition_response_4(
 
 
 def _read_all_list_offsets_topic_response_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsTopicResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 26)
-        partitions, pos = _read_all_list_offsets_partition_response_4(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_response_4(view, pos)
         items.append(ListOffsetsTopicResponse(name, partitions))
     return items, pos
 
@@ -159,14 +159,14 @@ def _read_all_list_offsets_topic_response_4(
 def _read_list_offsets_response_4(view: memoryview, pos: int) -> One[ListOffsetsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_response_4(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_response_4(view, pos)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_list_offsets_partition_response_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsPartitionResponse]:
+    count, pos = read_compact_count(view, pos, 27)
     items: list[ListOffsetsPartitionResponse] = []
     for _ in range(count):
         partition_index, error_code, timestamp, offset, leader_epoch = _unpack_ihqqi(view, pos)
@@ -181,13 +181,13 @@ def _read_all_list_offsets_partition_response_6(
 
 
 def _read_all_list_offsets_topic_response_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[ListOffsetsTopicResponse]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[ListOffsetsTopicResponse] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 27)
-        partitions, pos = _read_all_list_offsets_partition_response_6(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_response_6(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(ListOffsetsTopicResponse(name, partitions))
     return items, pos
@@ -196,8 +196,7 @@ def _read_all_list_offsets_topic_response_6(
 def _read_list_offsets_response_6(view: memoryview, pos: int) -> One[ListOffsetsResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_list_offsets_topic_response_6(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_response_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ListOffsetsResponse(throttle_time_ms, topics), pos
 
@@ -205,6 +204,7 @@ def _read_list_offsets_response_6(view: memoryview, pos: int) -> One[ListOffsets
 def _write_all_list_offsets_partition_response_1(
     out: Output, items: list[ListOffsetsPartitionResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         if m.leader_epoch != -1:
             raise AbsentFieldError("ListOffsetsPartitionResponse.leader_epoch")
@@ -214,26 +214,25 @@ def _write_all_list_offsets_partition_response_1(
 def _write_all_list_offsets_topic_response_1(
     out: Output, items: list[ListOffsetsTopicResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_list_offsets_partition_response_1(out, m.partitions)
 
 
 def _write_list_offsets_response_1(out: Output, m: ListOffsetsResponse) -> None:
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_response_1(out, m.topics)
 
 
 def _write_list_offsets_response_2(out: Output, m: ListOffsetsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_response_1(out, m.topics)
 
 
 def _write_all_list_offsets_partition_response_4(
     out: Output, items: list[ListOffsetsPartitionResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_ihqqi(m.partition_index, m.error_code, m.timestamp, m.offset, m.leader_epoch)
 
@@ -241,21 +240,21 @@ def _write_all_list_offsets_partition_response_4(
 def _write_all_list_offsets_topic_response_4(
     out: Output, items: list[ListOffsetsTopicResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_list_offsets_partition_response_4(out, m.partitions)
 
 
 def _write_list_offsets_response_4(out: Output, m: ListOffsetsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_response_4(out, m.topics)
 
 
 def _write_all_list_offsets_partition_response_6(
     out: Output, items: list[ListOffsetsPartitionResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ihqqi(m.partition_index, m.error_code, m.timestamp, m.offset, m.leader_epoch)
         out.append(0)
@@ -264,23 +263,21 @@ def _write_all_list_offsets_partition_response_6(
 def _write_all_list_offsets_topic_response_6(
     out: Output, items: list[ListOffsetsTopicResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_list_offsets_partition_response_6(out, m.partitions)
         out.append(0)
 
 
 def _write_list_offsets_response_6(out: Output, m: ListOffsetsResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_list_offsets_topic_response_6(out, m.topics)
     out.append(0)
 
 
-def _read_all_list_offsets_partition_1(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsPartition]:
+def _read_all_list_offsets_partition_1(view: memoryview, pos: int) -> Many[ListOffsetsPartition]:
+    count, pos = read_count(view, pos, 12)
     items: list[ListOffsetsPartition] = []
     for _ in range(count):
         partition_index, timestamp = _unpack_iq(view, pos)
@@ -289,14 +286,12 @@ def _read_all_list_offsets_partition_1(
     return items, pos
 
 
-def _read_all_list_offsets_topic_1(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsTopic]:
+def _read_all_list_offsets_topic_1(view: memoryview, pos: int) -> Many[ListOffsetsTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[ListOffsetsTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 12)
-        partitions, pos = _read_all_list_offsets_partition_1(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_1(view, pos)
         items.append(ListOffsetsTopic(name, partitions))
     return items, pos
 
@@ -304,22 +299,19 @@ def _read_all_list_offsets_topic_1(
 def _read_list_offsets_request_1(view: memoryview, pos: int) -> One[ListOffsetsRequest]:
     (replica_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_1(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_1(view, pos)
     return ListOffsetsRequest(replica_id, topics=topics), pos
 
 
 def _read_list_offsets_request_2(view: memoryview, pos: int) -> One[ListOffsetsRequest]:
     replica_id, isolation_level = _unpack_ib(view, pos)
     pos += 5
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_1(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_1(view, pos)
     return ListOffsetsRequest(replica_id, isolation_level, topics), pos
 
 
-def _read_all_list_offsets_partition_4(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsPartition]:
+def _read_all_list_offsets_partition_4(view: memoryview, pos: int) -> Many[ListOffsetsPartition]:
+    count, pos = read_count(view, pos, 16)
     items: list[ListOffsetsPartition] = []
     for _ in range(count):
         partition_index, current_leader_epoch, timestamp = _unpack_iiq(view, pos)
@@ -328,14 +320,12 @@ def _read_all_list_offsets_partition_4(
     return items, pos
 
 
-def _read_all_list_offsets_topic_4(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsTopic]:
+def _read_all_list_offsets_topic_4(view: memoryview, pos: int) -> Many[ListOffsetsTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[ListOffsetsTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 16)
-        partitions, pos = _read_all_list_offsets_partition_4(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_4(view, pos)
         items.append(ListOffsetsTopic(name, partitions))
     return items, pos
 
@@ -343,14 +333,12 @@ def _read_all_list_offsets_topic_4(
 def _read_list_offsets_request_4(view: memoryview, pos: int) -> One[ListOffsetsRequest]:
     replica_id, isolation_level = _unpack_ib(view, pos)
     pos += 5
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_list_offsets_topic_4(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_4(view, pos)
     return ListOffsetsRequest(replica_id, isolation_level, topics), pos
 
 
-def _read_all_list_offsets_partition_6(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsPartition]:
+def _read_all_list_offsets_partition_6(view: memoryview, pos: int) -> Many[ListOffsetsPartition]:
+    count, pos = read_compact_count(view, pos, 17)
     items: list[ListOffsetsPartition] = []
     for _ in range(count):
         partition_index, current_leader_epoch, timestamp = _unpack_iiq(view, pos)
@@ -360,14 +348,12 @@ def _read_all_list_offsets_partition_6(
     return items, pos
 
 
-def _read_all_list_offsets_topic_6(
-    view: memoryview, pos: int, count: int
-) -> Many[ListOffsetsTopic]:
+def _read_all_list_offsets_topic_6(view: memoryview, pos: int) -> Many[ListOffsetsTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[ListOffsetsTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 17)
-        partitions, pos = _read_all_list_offsets_partition_6(view, pos, count)
+        partitions, pos = _read_all_list_offsets_partition_6(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(ListOffsetsTopic(name, partitions))
     return items, pos
@@ -376,8 +362,7 @@ def _read_all_list_offsets_topic_6(
 def _read_list_offsets_request_6(view: memoryview, pos: int) -> One[ListOffsetsRequest]:
     replica_id, isolation_level = _unpack_ib(view, pos)
     pos += 5
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_list_offsets_topic_6(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ListOffsetsRequest(replica_id, isolation_level, topics), pos
 
@@ -385,8 +370,7 @@ def _read_list_offsets_request_6(view: memoryview, pos: int) -> One[ListOffsetsR
 def _read_list_offsets_request_10(view: memoryview, pos: int) -> One[ListOffsetsRequest]:
     replica_id, isolation_level = _unpack_ib(view, pos)
     pos += 5
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_list_offsets_topic_6(view, pos, count)
+    topics, pos = _read_all_list_offsets_topic_6(view, pos)
     (timeout_ms,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -394,14 +378,15 @@ def _read_list_offsets_request_10(view: memoryview, pos: int) -> One[ListOffsets
 
 
 def _write_all_list_offsets_partition_1(out: Output, items: list[ListOffsetsPartition]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iq(m.partition_index, m.timestamp)
 
 
 def _write_all_list_offsets_topic_1(out: Output, items: list[ListOffsetsTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_list_offsets_partition_1(out, m.partitions)
 
 
@@ -409,58 +394,55 @@ def _write_list_offsets_request_1(out: Output, m: ListOffsetsRequest) -> None:
     if m.isolation_level != 0:
         raise AbsentFieldError("ListOffsetsRequest.isolation_level")
     out += _pack_i(m.replica_id)
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_1(out, m.topics)
 
 
 def _write_list_offsets_request_2(out: Output, m: ListOffsetsRequest) -> None:
     out += _pack_ib(m.replica_id, m.isolation_level)
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_1(out, m.topics)
 
 
 def _write_all_list_offsets_partition_4(out: Output, items: list[ListOffsetsPartition]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iiq(m.partition_index, m.current_leader_epoch, m.timestamp)
 
 
 def _write_all_list_offsets_topic_4(out: Output, items: list[ListOffsetsTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_list_offsets_partition_4(out, m.partitions)
 
 
 def _write_list_offsets_request_4(out: Output, m: ListOffsetsRequest) -> None:
     out += _pack_ib(m.replica_id, m.isolation_level)
-    write_count(out, m.topics)
     _write_all_list_offsets_topic_4(out, m.topics)
 
 
 def _write_all_list_offsets_partition_6(out: Output, items: list[ListOffsetsPartition]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iiq(m.partition_index, m.current_leader_epoch, m.timestamp)
         out.append(0)
 
 
 def _write_all_list_offsets_topic_6(out: Output, items: list[ListOffsetsTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_list_offsets_partition_6(out, m.partitions)
         out.append(0)
 
 
 def _write_list_offsets_request_6(out: Output, m: ListOffsetsRequest) -> None:
     out += _pack_ib(m.replica_id, m.isolation_level)
-    write_compact_count(out, m.topics)
     _write_all_list_offsets_topic_6(out, m.topics)
     out.append(0)
 
 
 def _write_list_offsets_request_10(out: Output, m: ListOffsetsRequest) -> None:
     out += _pack_ib(m.replica_id, m.isolation_level)
-    write_compact_count(out, m.topics)
     _write_all_list_offsets_topic_6(out, m.topics)
     out += _pack_i(m.timeout_ms)
     out.append(0)

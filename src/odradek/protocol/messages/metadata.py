@@ -119,8 +119,9 @@ class MetadataRequest(Request[MetadataResponse]):
 
 
 def _read_all_metadata_response_broker_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponseBroker]:
+    count, pos = read_count(view, pos, 10)
     items: list[MetadataResponseBroker] = []
     for _ in range(count):
         (node_id,) = _unpack_i(view, pos)
@@ -133,8 +134,9 @@ def _read_all_metadata_response_broker_0(
 
 
 def _read_all_metadata_response_partition_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponsePartition]:
+    count, pos = read_count(view, pos, 18)
     items: list[MetadataResponsePartition] = []
     for _ in range(count):
         error_code, partition_index, leader_id = _unpack_hii(view, pos)
@@ -157,31 +159,28 @@ def _read_all_metadata_response_partition_0(
     return items, pos
 
 
-def _read_all_metadata_response_topic_0(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_0(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_count(view, pos, 8)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
         pos += 2
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 18)
-        partitions, pos = _read_all_metadata_response_partition_0(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_0(view, pos)
         items.append(MetadataResponseTopic(error_code, name, partitions=partitions))
     return items, pos
 
 
 def _read_metadata_response_0(view: memoryview, pos: int) -> One[MetadataResponse]:
-    count, pos = read_count(view, pos, 10)
-    brokers, pos = _read_all_metadata_response_broker_0(view, pos, count)
-    count, pos = read_count(view, pos, 8)
-    topics, pos = _read_all_metadata_response_topic_0(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_0(view, pos)
+    topics, pos = _read_all_metadata_response_topic_0(view, pos)
     return MetadataResponse(brokers=brokers, topics=topics), pos
 
 
 def _read_all_metadata_response_broker_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponseBroker]:
+    count, pos = read_count(view, pos, 12)
     items: list[MetadataResponseBroker] = []
     for _ in range(count):
         (node_id,) = _unpack_i(view, pos)
@@ -194,9 +193,8 @@ def _read_all_metadata_response_broker_1(
     return items, pos
 
 
-def _read_all_metadata_response_topic_1(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_1(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_count(view, pos, 9)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -204,8 +202,7 @@ def _read_all_metadata_response_topic_1(
         name, pos = read_string(view, pos)
         (is_internal,) = _unpack_t(view, pos)
         pos += 1
-        count, pos = read_count(view, pos, 18)
-        partitions, pos = _read_all_metadata_response_partition_0(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_0(view, pos)
         items.append(
             MetadataResponseTopic(error_code, name, is_internal=is_internal, partitions=partitions)
         )
@@ -213,23 +210,19 @@ def _read_all_metadata_response_topic_1(
 
 
 def _read_metadata_response_1(view: memoryview, pos: int) -> One[MetadataResponse]:
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 9)
-    topics, pos = _read_all_metadata_response_topic_1(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_1(view, pos)
     return MetadataResponse(brokers=brokers, controller_id=controller_id, topics=topics), pos
 
 
 def _read_metadata_response_2(view: memoryview, pos: int) -> One[MetadataResponse]:
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     cluster_id, pos = read_nullable_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 9)
-    topics, pos = _read_all_metadata_response_topic_1(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_1(view, pos)
     return MetadataResponse(
         brokers=brokers, cluster_id=cluster_id, controller_id=controller_id, topics=topics
     ), pos
@@ -238,19 +231,18 @@ def _read_metadata_response_2(view: memoryview, pos: int) -> One[MetadataRespons
 def _read_metadata_response_3(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     cluster_id, pos = read_nullable_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 9)
-    topics, pos = _read_all_metadata_response_topic_1(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_1(view, pos)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), pos
 
 
 def _read_all_metadata_response_partition_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponsePartition]:
+    count, pos = read_count(view, pos, 22)
     items: list[MetadataResponsePartition] = []
     for _ in range(count):
         error_code, partition_index, leader_id = _unpack_hii(view, pos)
@@ -277,9 +269,8 @@ def _read_all_metadata_response_partition_5(
     return items, pos
 
 
-def _read_all_metadata_response_topic_5(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_5(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_count(view, pos, 9)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -287,8 +278,7 @@ def _read_all_metadata_response_topic_5(
         name, pos = read_string(view, pos)
         (is_internal,) = _unpack_t(view, pos)
         pos += 1
-        count, pos = read_count(view, pos, 22)
-        partitions, pos = _read_all_metadata_response_partition_5(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_5(view, pos)
         items.append(
             MetadataResponseTopic(error_code, name, is_internal=is_internal, partitions=partitions)
         )
@@ -298,19 +288,18 @@ def _read_all_metadata_response_topic_5(
 def _read_metadata_response_5(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     cluster_id, pos = read_nullable_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 9)
-    topics, pos = _read_all_metadata_response_topic_5(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_5(view, pos)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), pos
 
 
 def _read_all_metadata_response_partition_7(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponsePartition]:
+    count, pos = read_count(view, pos, 26)
     items: list[MetadataResponsePartition] = []
     for _ in range(count):
         error_code, partition_index, leader_id, leader_epoch = _unpack_hiii(view, pos)
@@ -338,9 +327,8 @@ def _read_all_metadata_response_partition_7(
     return items, pos
 
 
-def _read_all_metadata_response_topic_7(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_7(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_count(view, pos, 9)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -348,8 +336,7 @@ def _read_all_metadata_response_topic_7(
         name, pos = read_string(view, pos)
         (is_internal,) = _unpack_t(view, pos)
         pos += 1
-        count, pos = read_count(view, pos, 26)
-        partitions, pos = _read_all_metadata_response_partition_7(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_7(view, pos)
         items.append(
             MetadataResponseTopic(error_code, name, is_internal=is_internal, partitions=partitions)
         )
@@ -359,19 +346,16 @@ def _read_all_metadata_response_topic_7(
 def _read_metadata_response_7(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     cluster_id, pos = read_nullable_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 9)
-    topics, pos = _read_all_metadata_response_topic_7(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_7(view, pos)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), pos
 
 
-def _read_all_metadata_response_topic_8(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_8(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_count(view, pos, 13)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -379,8 +363,7 @@ def _read_all_metadata_response_topic_8(
         name, pos = read_string(view, pos)
         (is_internal,) = _unpack_t(view, pos)
         pos += 1
-        count, pos = read_count(view, pos, 26)
-        partitions, pos = _read_all_metadata_response_partition_7(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_7(view, pos)
         (topic_authorized_operations,) = _unpack_i(view, pos)
         pos += 4
         items.append(
@@ -398,13 +381,11 @@ def _read_all_metadata_response_topic_8(
 def _read_metadata_response_8(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 12)
-    brokers, pos = _read_all_metadata_response_broker_1(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_1(view, pos)
     cluster_id, pos = read_nullable_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 13)
-    topics, pos = _read_all_metadata_response_topic_8(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_8(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     return MetadataResponse(
@@ -413,8 +394,9 @@ def _read_metadata_response_8(view: memoryview, pos: int) -> One[MetadataRespons
 
 
 def _read_all_metadata_response_broker_9(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponseBroker]:
+    count, pos = read_compact_count(view, pos, 11)
     items: list[MetadataResponseBroker] = []
     for _ in range(count):
         (node_id,) = _unpack_i(view, pos)
@@ -429,8 +411,9 @@ def _read_all_metadata_response_broker_9(
 
 
 def _read_all_metadata_response_partition_9(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[MetadataResponsePartition]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[MetadataResponsePartition] = []
     for _ in range(count):
         error_code, partition_index, leader_id, leader_epoch = _unpack_hiii(view, pos)
@@ -459,9 +442,8 @@ def _read_all_metadata_response_partition_9(
     return items, pos
 
 
-def _read_all_metadata_response_topic_9(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_9(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_compact_count(view, pos, 10)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -469,8 +451,7 @@ def _read_all_metadata_response_topic_9(
         name, pos = read_compact_string(view, pos)
         (is_internal,) = _unpack_t(view, pos)
         pos += 1
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_metadata_response_partition_9(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_9(view, pos)
         (topic_authorized_operations,) = _unpack_i(view, pos)
         pos += 4
         pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -489,13 +470,11 @@ def _read_all_metadata_response_topic_9(
 def _read_metadata_response_9(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_metadata_response_broker_9(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_9(view, pos)
     cluster_id, pos = read_nullable_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 10)
-    topics, pos = _read_all_metadata_response_topic_9(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_9(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -504,9 +483,8 @@ def _read_metadata_response_9(view: memoryview, pos: int) -> One[MetadataRespons
     ), pos
 
 
-def _read_all_metadata_response_topic_10(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_10(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_compact_count(view, pos, 26)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -514,8 +492,7 @@ def _read_all_metadata_response_topic_10(
         name, pos = read_compact_string(view, pos)
         topic_id, is_internal = _unpack_ut(view, pos)
         pos += 17
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_metadata_response_partition_9(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_9(view, pos)
         (topic_authorized_operations,) = _unpack_i(view, pos)
         pos += 4
         pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -530,13 +507,11 @@ def _read_all_metadata_response_topic_10(
 def _read_metadata_response_10(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_metadata_response_broker_9(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_9(view, pos)
     cluster_id, pos = read_nullable_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 26)
-    topics, pos = _read_all_metadata_response_topic_10(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_10(view, pos)
     (cluster_authorized_operations,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -548,20 +523,17 @@ def _read_metadata_response_10(view: memoryview, pos: int) -> One[MetadataRespon
 def _read_metadata_response_11(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_metadata_response_broker_9(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_9(view, pos)
     cluster_id, pos = read_nullable_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 26)
-    topics, pos = _read_all_metadata_response_topic_10(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_10(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), pos
 
 
-def _read_all_metadata_response_topic_12(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataResponseTopic]:
+def _read_all_metadata_response_topic_12(view: memoryview, pos: int) -> Many[MetadataResponseTopic]:
+    count, pos = read_compact_count(view, pos, 26)
     items: list[MetadataResponseTopic] = []
     for _ in range(count):
         (error_code,) = _unpack_h(view, pos)
@@ -569,8 +541,7 @@ def _read_all_metadata_response_topic_12(
         name, pos = read_nullable_compact_string(view, pos)
         topic_id, is_internal = _unpack_ut(view, pos)
         pos += 17
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_metadata_response_partition_9(view, pos, count)
+        partitions, pos = _read_all_metadata_response_partition_9(view, pos)
         (topic_authorized_operations,) = _unpack_i(view, pos)
         pos += 4
         pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -585,13 +556,11 @@ def _read_all_metadata_response_topic_12(
 def _read_metadata_response_12(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_metadata_response_broker_9(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_9(view, pos)
     cluster_id, pos = read_nullable_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 26)
-    topics, pos = _read_all_metadata_response_topic_12(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_12(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics), pos
 
@@ -599,13 +568,11 @@ def _read_metadata_response_12(view: memoryview, pos: int) -> One[MetadataRespon
 def _read_metadata_response_13(view: memoryview, pos: int) -> One[MetadataResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 11)
-    brokers, pos = _read_all_metadata_response_broker_9(view, pos, count)
+    brokers, pos = _read_all_metadata_response_broker_9(view, pos)
     cluster_id, pos = read_nullable_compact_string(view, pos)
     (controller_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 26)
-    topics, pos = _read_all_metadata_response_topic_12(view, pos, count)
+    topics, pos = _read_all_metadata_response_topic_12(view, pos)
     (error_code,) = _unpack_h(view, pos)
     pos += 2
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -615,6 +582,7 @@ def _read_metadata_response_13(view: memoryview, pos: int) -> One[MetadataRespon
 
 
 def _write_all_metadata_response_broker_0(out: Output, items: list[MetadataResponseBroker]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_i(m.node_id)
         write_string(out, m.host)
@@ -624,6 +592,7 @@ def _write_all_metadata_response_broker_0(out: Output, items: list[MetadataRespo
 def _write_all_metadata_response_partition_0(
     out: Output, items: list[MetadataResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_hii(m.error_code, m.partition_index, m.leader_id)
         write_count(out, m.replica_nodes)
@@ -633,25 +602,24 @@ def _write_all_metadata_response_partition_0(
 
 
 def _write_all_metadata_response_topic_0(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_count(out, items)
     for m in items:
         if m.topic_authorized_operations != -2147483648:
             raise AbsentFieldError("MetadataResponseTopic.topic_authorized_operations")
         out += _pack_h(m.error_code)
         write_string(out, not_null(m.name))
-        write_count(out, m.partitions)
         _write_all_metadata_response_partition_0(out, m.partitions)
 
 
 def _write_metadata_response_0(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_0(out, m.brokers)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_0(out, m.topics)
 
 
 def _write_all_metadata_response_broker_1(out: Output, items: list[MetadataResponseBroker]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_i(m.node_id)
         write_string(out, m.host)
@@ -660,34 +628,30 @@ def _write_all_metadata_response_broker_1(out: Output, items: list[MetadataRespo
 
 
 def _write_all_metadata_response_topic_1(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_count(out, items)
     for m in items:
         if m.topic_authorized_operations != -2147483648:
             raise AbsentFieldError("MetadataResponseTopic.topic_authorized_operations")
         out += _pack_h(m.error_code)
         write_string(out, not_null(m.name))
         out += _pack_t(m.is_internal)
-        write_count(out, m.partitions)
         _write_all_metadata_response_partition_0(out, m.partitions)
 
 
 def _write_metadata_response_1(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_1(out, m.topics)
 
 
 def _write_metadata_response_2(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     write_nullable_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_1(out, m.topics)
 
 
@@ -695,17 +659,16 @@ def _write_metadata_response_3(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     write_nullable_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_1(out, m.topics)
 
 
 def _write_all_metadata_response_partition_5(
     out: Output, items: list[MetadataResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_hii(m.error_code, m.partition_index, m.leader_id)
         write_count(out, m.replica_nodes)
@@ -717,13 +680,13 @@ def _write_all_metadata_response_partition_5(
 
 
 def _write_all_metadata_response_topic_5(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_count(out, items)
     for m in items:
         if m.topic_authorized_operations != -2147483648:
             raise AbsentFieldError("MetadataResponseTopic.topic_authorized_operations")
         out += _pack_h(m.error_code)
         write_string(out, not_null(m.name))
         out += _pack_t(m.is_internal)
-        write_count(out, m.partitions)
         _write_all_metadata_response_partition_5(out, m.partitions)
 
 
@@ -731,17 +694,16 @@ def _write_metadata_response_5(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     write_nullable_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_5(out, m.topics)
 
 
 def _write_all_metadata_response_partition_7(
     out: Output, items: list[MetadataResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_hiii(m.error_code, m.partition_index, m.leader_id, m.leader_epoch)
         write_count(out, m.replica_nodes)
@@ -753,13 +715,13 @@ def _write_all_metadata_response_partition_7(
 
 
 def _write_all_metadata_response_topic_7(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_count(out, items)
     for m in items:
         if m.topic_authorized_operations != -2147483648:
             raise AbsentFieldError("MetadataResponseTopic.topic_authorized_operations")
         out += _pack_h(m.error_code)
         write_string(out, not_null(m.name))
         out += _pack_t(m.is_internal)
-        write_count(out, m.partitions)
         _write_all_metadata_response_partition_7(out, m.partitions)
 
 
@@ -767,36 +729,33 @@ def _write_metadata_response_7(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     write_nullable_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_7(out, m.topics)
 
 
 def _write_all_metadata_response_topic_8(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_h(m.error_code)
         write_string(out, not_null(m.name))
         out += _pack_t(m.is_internal)
-        write_count(out, m.partitions)
         _write_all_metadata_response_partition_7(out, m.partitions)
         out += _pack_i(m.topic_authorized_operations)
 
 
 def _write_metadata_response_8(out: Output, m: MetadataResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.brokers)
     _write_all_metadata_response_broker_1(out, m.brokers)
     write_nullable_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_count(out, m.topics)
     _write_all_metadata_response_topic_8(out, m.topics)
     out += _pack_i(m.cluster_authorized_operations)
 
 
 def _write_all_metadata_response_broker_9(out: Output, items: list[MetadataResponseBroker]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.node_id)
         write_compact_string(out, m.host)
@@ -808,6 +767,7 @@ def _write_all_metadata_response_broker_9(out: Output, items: list[MetadataRespo
 def _write_all_metadata_response_partition_9(
     out: Output, items: list[MetadataResponsePartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_hiii(m.error_code, m.partition_index, m.leader_id, m.leader_epoch)
         write_compact_count(out, m.replica_nodes)
@@ -820,11 +780,11 @@ def _write_all_metadata_response_partition_9(
 
 
 def _write_all_metadata_response_topic_9(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_h(m.error_code)
         write_compact_string(out, not_null(m.name))
         out += _pack_t(m.is_internal)
-        write_compact_count(out, m.partitions)
         _write_all_metadata_response_partition_9(out, m.partitions)
         out += _pack_i(m.topic_authorized_operations)
         out.append(0)
@@ -832,22 +792,20 @@ def _write_all_metadata_response_topic_9(out: Output, items: list[MetadataRespon
 
 def _write_metadata_response_9(out: Output, m: MetadataResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.brokers)
     _write_all_metadata_response_broker_9(out, m.brokers)
     write_nullable_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.topics)
     _write_all_metadata_response_topic_9(out, m.topics)
     out += _pack_i(m.cluster_authorized_operations)
     out.append(0)
 
 
 def _write_all_metadata_response_topic_10(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_h(m.error_code)
         write_compact_string(out, not_null(m.name))
         out += _pack_ut(checked_uuid(m.topic_id), m.is_internal)
-        write_compact_count(out, m.partitions)
         _write_all_metadata_response_partition_9(out, m.partitions)
         out += _pack_i(m.topic_authorized_operations)
         out.append(0)
@@ -855,11 +813,9 @@ def _write_all_metadata_response_topic_10(out: Output, items: list[MetadataRespo
 
 def _write_metadata_response_10(out: Output, m: MetadataResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.brokers)
     _write_all_metadata_response_broker_9(out, m.brokers)
     write_nullable_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.topics)
     _write_all_metadata_response_topic_10(out, m.topics)
     out += _pack_i(m.cluster_authorized_operations)
     out.append(0)
@@ -869,21 +825,19 @@ def _write_metadata_response_11(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.brokers)
     _write_all_metadata_response_broker_9(out, m.brokers)
     write_nullable_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.topics)
     _write_all_metadata_response_topic_10(out, m.topics)
     out.append(0)
 
 
 def _write_all_metadata_response_topic_12(out: Output, items: list[MetadataResponseTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_h(m.error_code)
         write_nullable_compact_string(out, m.name)
         out += _pack_ut(checked_uuid(m.topic_id), m.is_internal)
-        write_compact_count(out, m.partitions)
         _write_all_metadata_response_partition_9(out, m.partitions)
         out += _pack_i(m.topic_authorized_operations)
         out.append(0)
@@ -893,11 +847,9 @@ def _write_metadata_response_12(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.brokers)
     _write_all_metadata_response_broker_9(out, m.brokers)
     write_nullable_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.topics)
     _write_all_metadata_response_topic_12(out, m.topics)
     out.append(0)
 
@@ -906,19 +858,16 @@ def _write_metadata_response_13(out: Output, m: MetadataResponse) -> None:
     if m.cluster_authorized_operations != -2147483648:
         raise AbsentFieldError("MetadataResponse.cluster_authorized_operations")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.brokers)
     _write_all_metadata_response_broker_9(out, m.brokers)
     write_nullable_compact_string(out, m.cluster_id)
     out += _pack_i(m.controller_id)
-    write_compact_count(out, m.topics)
     _write_all_metadata_response_topic_12(out, m.topics)
     out += _pack_h(m.error_code)
     out.append(0)
 
 
-def _read_all_metadata_request_topic_0(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataRequestTopic]:
+def _read_all_metadata_request_topic_0(view: memoryview, pos: int) -> Many[MetadataRequestTopic]:
+    count, pos = read_count(view, pos, 2)
     items: list[MetadataRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -927,34 +876,37 @@ def _read_all_metadata_request_topic_0(
 
 
 def _read_metadata_request_0(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_count(view, pos, 2)
-    topics, pos = _read_all_metadata_request_topic_0(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_0(view, pos)
     return MetadataRequest(topics), pos
 
 
-def _read_metadata_request_1(view: memoryview, pos: int) -> One[MetadataRequest]:
+def _read_all_metadata_request_topic_1(
+    view: memoryview, pos: int
+) -> One[list[MetadataRequestTopic] | None]:
     count, pos = read_nullable_count(view, pos, 2)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_0(view, pos, count)
+    if count < 0:
+        return None, pos
+    items: list[MetadataRequestTopic] = []
+    for _ in range(count):
+        name, pos = read_string(view, pos)
+        items.append(MetadataRequestTopic(name=name))
+    return items, pos
+
+
+def _read_metadata_request_1(view: memoryview, pos: int) -> One[MetadataRequest]:
+    topics, pos = _read_all_metadata_request_topic_1(view, pos)
     return MetadataRequest(topics), pos
 
 
 def _read_metadata_request_4(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_nullable_count(view, pos, 2)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_0(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_1(view, pos)
     (allow_auto_topic_creation,) = _unpack_t(view, pos)
     pos += 1
     return MetadataRequest(topics, allow_auto_topic_creation), pos
 
 
 def _read_metadata_request_8(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_nullable_count(view, pos, 2)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_0(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_1(view, pos)
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -970,8 +922,11 @@ def _read_metadata_request_8(view: memoryview, pos: int) -> One[MetadataRequest]
 
 
 def _read_all_metadata_request_topic_9(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataRequestTopic]:
+    view: memoryview, pos: int
+) -> One[list[MetadataRequestTopic] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 2)
+    if count < 0:
+        return None, pos
     items: list[MetadataRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -981,10 +936,7 @@ def _read_all_metadata_request_topic_9(
 
 
 def _read_metadata_request_9(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_nullable_compact_count(view, pos, 2)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_9(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_9(view, pos)
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -1001,8 +953,11 @@ def _read_metadata_request_9(view: memoryview, pos: int) -> One[MetadataRequest]
 
 
 def _read_all_metadata_request_topic_10(
-    view: memoryview, pos: int, count: int
-) -> Many[MetadataRequestTopic]:
+    view: memoryview, pos: int
+) -> One[list[MetadataRequestTopic] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 18)
+    if count < 0:
+        return None, pos
     items: list[MetadataRequestTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -1014,10 +969,7 @@ def _read_all_metadata_request_topic_10(
 
 
 def _read_metadata_request_10(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_10(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_10(view, pos)
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -1034,10 +986,7 @@ def _read_metadata_request_10(view: memoryview, pos: int) -> One[MetadataRequest
 
 
 def _read_metadata_request_11(view: memoryview, pos: int) -> One[MetadataRequest]:
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    topics: list[MetadataRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_metadata_request_topic_10(view, pos, count)
+    topics, pos = _read_all_metadata_request_topic_10(view, pos)
     allow_auto_topic_creation, include_topic_authorized_operations = _unpack_tt(view, pos)
     pos += 2
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -1049,6 +998,7 @@ def _read_metadata_request_11(view: memoryview, pos: int) -> One[MetadataRequest
 
 
 def _write_all_metadata_request_topic_0(out: Output, items: list[MetadataRequestTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, not_null(m.name))
 
@@ -1061,8 +1011,18 @@ def _write_metadata_request_0(out: Output, m: MetadataRequest) -> None:
     if m.include_topic_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_topic_authorized_operations")
     items = not_null(m.topics)
-    write_count(out, items)
     _write_all_metadata_request_topic_0(out, items)
+
+
+def _write_all_metadata_request_topic_1(
+    out: Output, items: list[MetadataRequestTopic] | None
+) -> None:
+    if items is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    write_count(out, items)
+    for m in items:
+        write_string(out, not_null(m.name))
 
 
 def _write_metadata_request_1(out: Output, m: MetadataRequest) -> None:
@@ -1072,11 +1032,7 @@ def _write_metadata_request_1(out: Output, m: MetadataRequest) -> None:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
     if m.include_topic_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_topic_authorized_operations")
-    if m.topics is None:
-        out += b"\xff\xff\xff\xff"
-    else:
-        write_count(out, m.topics)
-        _write_all_metadata_request_topic_0(out, m.topics)
+    _write_all_metadata_request_topic_1(out, m.topics)
 
 
 def _write_metadata_request_4(out: Output, m: MetadataRequest) -> None:
@@ -1084,20 +1040,12 @@ def _write_metadata_request_4(out: Output, m: MetadataRequest) -> None:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
     if m.include_topic_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_topic_authorized_operations")
-    if m.topics is None:
-        out += b"\xff\xff\xff\xff"
-    else:
-        write_count(out, m.topics)
-        _write_all_metadata_request_topic_0(out, m.topics)
+    _write_all_metadata_request_topic_1(out, m.topics)
     out += _pack_t(m.allow_auto_topic_creation)
 
 
 def _write_metadata_request_8(out: Output, m: MetadataRequest) -> None:
-    if m.topics is None:
-        out += b"\xff\xff\xff\xff"
-    else:
-        write_count(out, m.topics)
-        _write_all_metadata_request_topic_0(out, m.topics)
+    _write_all_metadata_request_topic_1(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1105,18 +1053,20 @@ def _write_metadata_request_8(out: Output, m: MetadataRequest) -> None:
     )
 
 
-def _write_all_metadata_request_topic_9(out: Output, items: list[MetadataRequestTopic]) -> None:
+def _write_all_metadata_request_topic_9(
+    out: Output, items: list[MetadataRequestTopic] | None
+) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, not_null(m.name))
         out.append(0)
 
 
 def _write_metadata_request_9(out: Output, m: MetadataRequest) -> None:
-    if m.topics is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topics)
-        _write_all_metadata_request_topic_9(out, m.topics)
+    _write_all_metadata_request_topic_9(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1125,7 +1075,13 @@ def _write_metadata_request_9(out: Output, m: MetadataRequest) -> None:
     out.append(0)
 
 
-def _write_all_metadata_request_topic_10(out: Output, items: list[MetadataRequestTopic]) -> None:
+def _write_all_metadata_request_topic_10(
+    out: Output, items: list[MetadataRequestTopic] | None
+) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
         write_nullable_compact_string(out, m.name)
@@ -1133,11 +1089,7 @@ def _write_all_metadata_request_topic_10(out: Output, items: list[MetadataReques
 
 
 def _write_metadata_request_10(out: Output, m: MetadataRequest) -> None:
-    if m.topics is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topics)
-        _write_all_metadata_request_topic_10(out, m.topics)
+    _write_all_metadata_request_topic_10(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1149,11 +1101,7 @@ def _write_metadata_request_10(out: Output, m: MetadataRequest) -> None:
 def _write_metadata_request_11(out: Output, m: MetadataRequest) -> None:
     if m.include_cluster_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
-    if m.topics is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topics)
-        _write_all_metadata_request_topic_10(out, m.topics)
+    _write_all_metadata_request_topic_10(out, m.topics)
     out += _pack_tt(m.allow_auto_topic_creation, m.include_topic_authorized_operations)
     out.append(0)
 

@@ -101,8 +101,9 @@ class OffsetCommitRequest(Request[OffsetCommitResponse]):
 
 
 def _read_all_offset_commit_response_partition_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitResponsePartition]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetCommitResponsePartition] = []
     for _ in range(count):
         partition_index, error_code = _unpack_ih(view, pos)
@@ -112,34 +113,33 @@ def _read_all_offset_commit_response_partition_2(
 
 
 def _read_all_offset_commit_response_topic_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitResponseTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 6)
-        partitions, pos = _read_all_offset_commit_response_partition_2(view, pos, count)
+        partitions, pos = _read_all_offset_commit_response_partition_2(view, pos)
         items.append(OffsetCommitResponseTopic(name, partitions=partitions))
     return items, pos
 
 
 def _read_offset_commit_response_2(view: memoryview, pos: int) -> One[OffsetCommitResponse]:
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_response_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_commit_response_topic_2(view, pos)
     return OffsetCommitResponse(topics=topics), pos
 
 
 def _read_offset_commit_response_3(view: memoryview, pos: int) -> One[OffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_response_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_commit_response_topic_2(view, pos)
     return OffsetCommitResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_offset_commit_response_partition_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitResponsePartition]:
+    count, pos = read_compact_count(view, pos, 7)
     items: list[OffsetCommitResponsePartition] = []
     for _ in range(count):
         partition_index, error_code = _unpack_ih(view, pos)
@@ -150,13 +150,13 @@ def _read_all_offset_commit_response_partition_8(
 
 
 def _read_all_offset_commit_response_topic_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitResponseTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 7)
-        partitions, pos = _read_all_offset_commit_response_partition_8(view, pos, count)
+        partitions, pos = _read_all_offset_commit_response_partition_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetCommitResponseTopic(name, partitions=partitions))
     return items, pos
@@ -165,21 +165,20 @@ def _read_all_offset_commit_response_topic_8(
 def _read_offset_commit_response_8(view: memoryview, pos: int) -> One[OffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_offset_commit_response_topic_8(view, pos, count)
+    topics, pos = _read_all_offset_commit_response_topic_8(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetCommitResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_offset_commit_response_topic_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitResponseTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[OffsetCommitResponseTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 7)
-        partitions, pos = _read_all_offset_commit_response_partition_8(view, pos, count)
+        partitions, pos = _read_all_offset_commit_response_partition_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetCommitResponseTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -188,8 +187,7 @@ def _read_all_offset_commit_response_topic_10(
 def _read_offset_commit_response_10(view: memoryview, pos: int) -> One[OffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_offset_commit_response_topic_10(view, pos, count)
+    topics, pos = _read_all_offset_commit_response_topic_10(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetCommitResponse(throttle_time_ms, topics), pos
 
@@ -197,6 +195,7 @@ def _read_offset_commit_response_10(view: memoryview, pos: int) -> One[OffsetCom
 def _write_all_offset_commit_response_partition_2(
     out: Output, items: list[OffsetCommitResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.error_code)
 
@@ -204,26 +203,25 @@ def _write_all_offset_commit_response_partition_2(
 def _write_all_offset_commit_response_topic_2(
     out: Output, items: list[OffsetCommitResponseTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_offset_commit_response_partition_2(out, m.partitions)
 
 
 def _write_offset_commit_response_2(out: Output, m: OffsetCommitResponse) -> None:
-    write_count(out, m.topics)
     _write_all_offset_commit_response_topic_2(out, m.topics)
 
 
 def _write_offset_commit_response_3(out: Output, m: OffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_offset_commit_response_topic_2(out, m.topics)
 
 
 def _write_all_offset_commit_response_partition_8(
     out: Output, items: list[OffsetCommitResponsePartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.error_code)
         out.append(0)
@@ -232,16 +230,15 @@ def _write_all_offset_commit_response_partition_8(
 def _write_all_offset_commit_response_topic_8(
     out: Output, items: list[OffsetCommitResponseTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_offset_commit_response_partition_8(out, m.partitions)
         out.append(0)
 
 
 def _write_offset_commit_response_8(out: Output, m: OffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_offset_commit_response_topic_8(out, m.topics)
     out.append(0)
 
@@ -249,23 +246,23 @@ def _write_offset_commit_response_8(out: Output, m: OffsetCommitResponse) -> Non
 def _write_all_offset_commit_response_topic_10(
     out: Output, items: list[OffsetCommitResponseTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_offset_commit_response_partition_8(out, m.partitions)
         out.append(0)
 
 
 def _write_offset_commit_response_10(out: Output, m: OffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_offset_commit_response_topic_10(out, m.topics)
     out.append(0)
 
 
 def _read_all_offset_commit_request_partition_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestPartition]:
+    count, pos = read_count(view, pos, 14)
     items: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset = _unpack_iq(view, pos)
@@ -280,13 +277,13 @@ def _read_all_offset_commit_request_partition_2(
 
 
 def _read_all_offset_commit_request_topic_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 14)
-        partitions, pos = _read_all_offset_commit_request_partition_2(view, pos, count)
+        partitions, pos = _read_all_offset_commit_request_partition_2(view, pos)
         items.append(OffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
 
@@ -298,8 +295,7 @@ def _read_offset_commit_request_2(view: memoryview, pos: int) -> One[OffsetCommi
     member_id, pos = read_string(view, pos)
     (retention_time_ms,) = _unpack_q(view, pos)
     pos += 8
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_request_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_2(view, pos)
     return OffsetCommitRequest(
         group_id,
         generation_id_or_member_epoch,
@@ -314,16 +310,16 @@ def _read_offset_commit_request_5(view: memoryview, pos: int) -> One[OffsetCommi
     (generation_id_or_member_epoch,) = _unpack_i(view, pos)
     pos += 4
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_request_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_2(view, pos)
     return OffsetCommitRequest(
         group_id, generation_id_or_member_epoch, member_id, topics=topics
     ), pos
 
 
 def _read_all_offset_commit_request_partition_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestPartition]:
+    count, pos = read_count(view, pos, 18)
     items: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -338,13 +334,13 @@ def _read_all_offset_commit_request_partition_6(
 
 
 def _read_all_offset_commit_request_topic_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 18)
-        partitions, pos = _read_all_offset_commit_request_partition_6(view, pos, count)
+        partitions, pos = _read_all_offset_commit_request_partition_6(view, pos)
         items.append(OffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
 
@@ -354,8 +350,7 @@ def _read_offset_commit_request_6(view: memoryview, pos: int) -> One[OffsetCommi
     (generation_id_or_member_epoch,) = _unpack_i(view, pos)
     pos += 4
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_request_topic_6(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_6(view, pos)
     return OffsetCommitRequest(
         group_id, generation_id_or_member_epoch, member_id, topics=topics
     ), pos
@@ -367,16 +362,16 @@ def _read_offset_commit_request_7(view: memoryview, pos: int) -> One[OffsetCommi
     pos += 4
     member_id, pos = read_string(view, pos)
     group_instance_id, pos = read_nullable_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_commit_request_topic_6(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_6(view, pos)
     return OffsetCommitRequest(
         group_id, generation_id_or_member_epoch, member_id, group_instance_id, topics=topics
     ), pos
 
 
 def _read_all_offset_commit_request_partition_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestPartition]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[OffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -392,13 +387,13 @@ def _read_all_offset_commit_request_partition_8(
 
 
 def _read_all_offset_commit_request_topic_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_offset_commit_request_partition_8(view, pos, count)
+        partitions, pos = _read_all_offset_commit_request_partition_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
@@ -410,8 +405,7 @@ def _read_offset_commit_request_8(view: memoryview, pos: int) -> One[OffsetCommi
     pos += 4
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_offset_commit_request_topic_8(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_8(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetCommitRequest(
         group_id, generation_id_or_member_epoch, member_id, group_instance_id, topics=topics
@@ -419,14 +413,14 @@ def _read_offset_commit_request_8(view: memoryview, pos: int) -> One[OffsetCommi
 
 
 def _read_all_offset_commit_request_topic_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetCommitRequestTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[OffsetCommitRequestTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_offset_commit_request_partition_8(view, pos, count)
+        partitions, pos = _read_all_offset_commit_request_partition_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetCommitRequestTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -438,8 +432,7 @@ def _read_offset_commit_request_10(view: memoryview, pos: int) -> One[OffsetComm
     pos += 4
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_offset_commit_request_topic_10(view, pos, count)
+    topics, pos = _read_all_offset_commit_request_topic_10(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetCommitRequest(
         group_id, generation_id_or_member_epoch, member_id, group_instance_id, topics=topics
@@ -449,6 +442,7 @@ def _read_offset_commit_request_10(view: memoryview, pos: int) -> One[OffsetComm
 def _write_all_offset_commit_request_partition_2(
     out: Output, items: list[OffsetCommitRequestPartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iq(m.partition_index, m.committed_offset)
         write_nullable_string(out, m.committed_metadata)
@@ -457,9 +451,9 @@ def _write_all_offset_commit_request_partition_2(
 def _write_all_offset_commit_request_topic_2(
     out: Output, items: list[OffsetCommitRequestTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_offset_commit_request_partition_2(out, m.partitions)
 
 
@@ -470,7 +464,6 @@ def _write_offset_commit_request_2(out: Output, m: OffsetCommitRequest) -> None:
     out += _pack_i(m.generation_id_or_member_epoch)
     write_string(out, m.member_id)
     out += _pack_q(m.retention_time_ms)
-    write_count(out, m.topics)
     _write_all_offset_commit_request_topic_2(out, m.topics)
 
 
@@ -480,13 +473,13 @@ def _write_offset_commit_request_5(out: Output, m: OffsetCommitRequest) -> None:
     write_string(out, m.group_id)
     out += _pack_i(m.generation_id_or_member_epoch)
     write_string(out, m.member_id)
-    write_count(out, m.topics)
     _write_all_offset_commit_request_topic_2(out, m.topics)
 
 
 def _write_all_offset_commit_request_partition_6(
     out: Output, items: list[OffsetCommitRequestPartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_string(out, m.committed_metadata)
@@ -495,9 +488,9 @@ def _write_all_offset_commit_request_partition_6(
 def _write_all_offset_commit_request_topic_6(
     out: Output, items: list[OffsetCommitRequestTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_offset_commit_request_partition_6(out, m.partitions)
 
 
@@ -507,7 +500,6 @@ def _write_offset_commit_request_6(out: Output, m: OffsetCommitRequest) -> None:
     write_string(out, m.group_id)
     out += _pack_i(m.generation_id_or_member_epoch)
     write_string(out, m.member_id)
-    write_count(out, m.topics)
     _write_all_offset_commit_request_topic_6(out, m.topics)
 
 
@@ -516,13 +508,13 @@ def _write_offset_commit_request_7(out: Output, m: OffsetCommitRequest) -> None:
     out += _pack_i(m.generation_id_or_member_epoch)
     write_string(out, m.member_id)
     write_nullable_string(out, m.group_instance_id)
-    write_count(out, m.topics)
     _write_all_offset_commit_request_topic_6(out, m.topics)
 
 
 def _write_all_offset_commit_request_partition_8(
     out: Output, items: list[OffsetCommitRequestPartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_compact_string(out, m.committed_metadata)
@@ -532,9 +524,9 @@ def _write_all_offset_commit_request_partition_8(
 def _write_all_offset_commit_request_topic_8(
     out: Output, items: list[OffsetCommitRequestTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_offset_commit_request_partition_8(out, m.partitions)
         out.append(0)
 
@@ -544,7 +536,6 @@ def _write_offset_commit_request_8(out: Output, m: OffsetCommitRequest) -> None:
     out += _pack_i(m.generation_id_or_member_epoch)
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
-    write_compact_count(out, m.topics)
     _write_all_offset_commit_request_topic_8(out, m.topics)
     out.append(0)
 
@@ -552,9 +543,9 @@ def _write_offset_commit_request_8(out: Output, m: OffsetCommitRequest) -> None:
 def _write_all_offset_commit_request_topic_10(
     out: Output, items: list[OffsetCommitRequestTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_offset_commit_request_partition_8(out, m.partitions)
         out.append(0)
 
@@ -564,7 +555,6 @@ def _write_offset_commit_request_10(out: Output, m: OffsetCommitRequest) -> None
     out += _pack_i(m.generation_id_or_member_epoch)
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
-    write_compact_count(out, m.topics)
     _write_all_offset_commit_request_topic_10(out, m.topics)
     out.append(0)
 

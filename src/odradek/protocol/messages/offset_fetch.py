@@ -145,8 +145,9 @@ class OffsetFetchRequest(Request[OffsetFetchResponse]):
 
 
 def _read_all_offset_fetch_response_partition_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponsePartition]:
+    count, pos = read_count(view, pos, 16)
     items: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
         partition_index, committed_offset = _unpack_iq(view, pos)
@@ -163,26 +164,24 @@ def _read_all_offset_fetch_response_partition_1(
 
 
 def _read_all_offset_fetch_response_topic_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 16)
-        partitions, pos = _read_all_offset_fetch_response_partition_1(view, pos, count)
+        partitions, pos = _read_all_offset_fetch_response_partition_1(view, pos)
         items.append(OffsetFetchResponseTopic(name, partitions))
     return items, pos
 
 
 def _read_offset_fetch_response_1(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos, count)
+    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos)
     return OffsetFetchResponse(topics=topics), pos
 
 
 def _read_offset_fetch_response_2(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos, count)
+    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos)
     (error_code,) = _unpack_h(view, pos)
     pos += 2
     return OffsetFetchResponse(topics=topics, error_code=error_code), pos
@@ -191,16 +190,16 @@ def _read_offset_fetch_response_2(view: memoryview, pos: int) -> One[OffsetFetch
 def _read_offset_fetch_response_3(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos, count)
+    topics, pos = _read_all_offset_fetch_response_topic_1(view, pos)
     (error_code,) = _unpack_h(view, pos)
     pos += 2
     return OffsetFetchResponse(throttle_time_ms, topics, error_code), pos
 
 
 def _read_all_offset_fetch_response_partition_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponsePartition]:
+    count, pos = read_count(view, pos, 20)
     items: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -217,13 +216,13 @@ def _read_all_offset_fetch_response_partition_5(
 
 
 def _read_all_offset_fetch_response_topic_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 20)
-        partitions, pos = _read_all_offset_fetch_response_partition_5(view, pos, count)
+        partitions, pos = _read_all_offset_fetch_response_partition_5(view, pos)
         items.append(OffsetFetchResponseTopic(name, partitions))
     return items, pos
 
@@ -231,16 +230,16 @@ def _read_all_offset_fetch_response_topic_5(
 def _read_offset_fetch_response_5(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_fetch_response_topic_5(view, pos, count)
+    topics, pos = _read_all_offset_fetch_response_topic_5(view, pos)
     (error_code,) = _unpack_h(view, pos)
     pos += 2
     return OffsetFetchResponse(throttle_time_ms, topics, error_code), pos
 
 
 def _read_all_offset_fetch_response_partition_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponsePartition]:
+    count, pos = read_compact_count(view, pos, 20)
     items: list[OffsetFetchResponsePartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -258,13 +257,13 @@ def _read_all_offset_fetch_response_partition_6(
 
 
 def _read_all_offset_fetch_response_topic_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetFetchResponseTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 20)
-        partitions, pos = _read_all_offset_fetch_response_partition_6(view, pos, count)
+        partitions, pos = _read_all_offset_fetch_response_partition_6(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchResponseTopic(name, partitions))
     return items, pos
@@ -273,8 +272,7 @@ def _read_all_offset_fetch_response_topic_6(
 def _read_offset_fetch_response_6(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_offset_fetch_response_topic_6(view, pos, count)
+    topics, pos = _read_all_offset_fetch_response_topic_6(view, pos)
     (error_code,) = _unpack_h(view, pos)
     pos += 2
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -282,8 +280,9 @@ def _read_offset_fetch_response_6(view: memoryview, pos: int) -> One[OffsetFetch
 
 
 def _read_all_offset_fetch_response_partitions_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponsePartitions]:
+    count, pos = read_compact_count(view, pos, 20)
     items: list[OffsetFetchResponsePartitions] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -301,26 +300,26 @@ def _read_all_offset_fetch_response_partitions_8(
 
 
 def _read_all_offset_fetch_response_topics_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseTopics]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetFetchResponseTopics] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 20)
-        partitions, pos = _read_all_offset_fetch_response_partitions_8(view, pos, count)
+        partitions, pos = _read_all_offset_fetch_response_partitions_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchResponseTopics(name, partitions=partitions))
     return items, pos
 
 
 def _read_all_offset_fetch_response_group_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseGroup]:
+    count, pos = read_compact_count(view, pos, 5)
     items: list[OffsetFetchResponseGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 3)
-        topics, pos = _read_all_offset_fetch_response_topics_8(view, pos, count)
+        topics, pos = _read_all_offset_fetch_response_topics_8(view, pos)
         (error_code,) = _unpack_h(view, pos)
         pos += 2
         pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -331,34 +330,33 @@ def _read_all_offset_fetch_response_group_8(
 def _read_offset_fetch_response_8(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 5)
-    groups, pos = _read_all_offset_fetch_response_group_8(view, pos, count)
+    groups, pos = _read_all_offset_fetch_response_group_8(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetFetchResponse(throttle_time_ms, groups=groups), pos
 
 
 def _read_all_offset_fetch_response_topics_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseTopics]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[OffsetFetchResponseTopics] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 20)
-        partitions, pos = _read_all_offset_fetch_response_partitions_8(view, pos, count)
+        partitions, pos = _read_all_offset_fetch_response_partitions_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchResponseTopics(topic_id=topic_id, partitions=partitions))
     return items, pos
 
 
 def _read_all_offset_fetch_response_group_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchResponseGroup]:
+    count, pos = read_compact_count(view, pos, 5)
     items: list[OffsetFetchResponseGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 18)
-        topics, pos = _read_all_offset_fetch_response_topics_10(view, pos, count)
+        topics, pos = _read_all_offset_fetch_response_topics_10(view, pos)
         (error_code,) = _unpack_h(view, pos)
         pos += 2
         pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -369,8 +367,7 @@ def _read_all_offset_fetch_response_group_10(
 def _read_offset_fetch_response_10(view: memoryview, pos: int) -> One[OffsetFetchResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 5)
-    groups, pos = _read_all_offset_fetch_response_group_10(view, pos, count)
+    groups, pos = _read_all_offset_fetch_response_group_10(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetFetchResponse(throttle_time_ms, groups=groups), pos
 
@@ -378,6 +375,7 @@ def _read_offset_fetch_response_10(view: memoryview, pos: int) -> One[OffsetFetc
 def _write_all_offset_fetch_response_partition_1(
     out: Output, items: list[OffsetFetchResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iq(m.partition_index, m.committed_offset)
         write_nullable_string(out, m.metadata)
@@ -387,23 +385,21 @@ def _write_all_offset_fetch_response_partition_1(
 def _write_all_offset_fetch_response_topic_1(
     out: Output, items: list[OffsetFetchResponseTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_offset_fetch_response_partition_1(out, m.partitions)
 
 
 def _write_offset_fetch_response_1(out: Output, m: OffsetFetchResponse) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchResponse.groups")
-    write_count(out, m.topics)
     _write_all_offset_fetch_response_topic_1(out, m.topics)
 
 
 def _write_offset_fetch_response_2(out: Output, m: OffsetFetchResponse) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchResponse.groups")
-    write_count(out, m.topics)
     _write_all_offset_fetch_response_topic_1(out, m.topics)
     out += _pack_h(m.error_code)
 
@@ -412,7 +408,6 @@ def _write_offset_fetch_response_3(out: Output, m: OffsetFetchResponse) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchResponse.groups")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_offset_fetch_response_topic_1(out, m.topics)
     out += _pack_h(m.error_code)
 
@@ -420,6 +415,7 @@ def _write_offset_fetch_response_3(out: Output, m: OffsetFetchResponse) -> None:
 def _write_all_offset_fetch_response_partition_5(
     out: Output, items: list[OffsetFetchResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_string(out, m.metadata)
@@ -429,9 +425,9 @@ def _write_all_offset_fetch_response_partition_5(
 def _write_all_offset_fetch_response_topic_5(
     out: Output, items: list[OffsetFetchResponseTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_offset_fetch_response_partition_5(out, m.partitions)
 
 
@@ -439,7 +435,6 @@ def _write_offset_fetch_response_5(out: Output, m: OffsetFetchResponse) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchResponse.groups")
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_offset_fetch_response_topic_5(out, m.topics)
     out += _pack_h(m.error_code)
 
@@ -447,6 +442,7 @@ def _write_offset_fetch_response_5(out: Output, m: OffsetFetchResponse) -> None:
 def _write_all_offset_fetch_response_partition_6(
     out: Output, items: list[OffsetFetchResponsePartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_compact_string(out, m.metadata)
@@ -457,9 +453,9 @@ def _write_all_offset_fetch_response_partition_6(
 def _write_all_offset_fetch_response_topic_6(
     out: Output, items: list[OffsetFetchResponseTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_offset_fetch_response_partition_6(out, m.partitions)
         out.append(0)
 
@@ -468,7 +464,6 @@ def _write_offset_fetch_response_6(out: Output, m: OffsetFetchResponse) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchResponse.groups")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_offset_fetch_response_topic_6(out, m.topics)
     out += _pack_h(m.error_code)
     out.append(0)
@@ -477,6 +472,7 @@ def _write_offset_fetch_response_6(out: Output, m: OffsetFetchResponse) -> None:
 def _write_all_offset_fetch_response_partitions_8(
     out: Output, items: list[OffsetFetchResponsePartitions]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_compact_string(out, m.metadata)
@@ -487,9 +483,9 @@ def _write_all_offset_fetch_response_partitions_8(
 def _write_all_offset_fetch_response_topics_8(
     out: Output, items: list[OffsetFetchResponseTopics]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_offset_fetch_response_partitions_8(out, m.partitions)
         out.append(0)
 
@@ -497,9 +493,9 @@ def _write_all_offset_fetch_response_topics_8(
 def _write_all_offset_fetch_response_group_8(
     out: Output, items: list[OffsetFetchResponseGroup]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
-        write_compact_count(out, m.topics)
         _write_all_offset_fetch_response_topics_8(out, m.topics)
         out += _pack_h(m.error_code)
         out.append(0)
@@ -509,7 +505,6 @@ def _write_offset_fetch_response_8(out: Output, m: OffsetFetchResponse) -> None:
     if m.topics:
         raise AbsentFieldError("OffsetFetchResponse.topics")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.groups)
     _write_all_offset_fetch_response_group_8(out, m.groups)
     out.append(0)
 
@@ -517,9 +512,9 @@ def _write_offset_fetch_response_8(out: Output, m: OffsetFetchResponse) -> None:
 def _write_all_offset_fetch_response_topics_10(
     out: Output, items: list[OffsetFetchResponseTopics]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_offset_fetch_response_partitions_8(out, m.partitions)
         out.append(0)
 
@@ -527,9 +522,9 @@ def _write_all_offset_fetch_response_topics_10(
 def _write_all_offset_fetch_response_group_10(
     out: Output, items: list[OffsetFetchResponseGroup]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
-        write_compact_count(out, m.topics)
         _write_all_offset_fetch_response_topics_10(out, m.topics)
         out += _pack_h(m.error_code)
         out.append(0)
@@ -539,14 +534,14 @@ def _write_offset_fetch_response_10(out: Output, m: OffsetFetchResponse) -> None
     if m.topics:
         raise AbsentFieldError("OffsetFetchResponse.topics")
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.groups)
     _write_all_offset_fetch_response_group_10(out, m.groups)
     out.append(0)
 
 
 def _read_all_offset_fetch_request_topic_1(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchRequestTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetFetchRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
@@ -559,23 +554,38 @@ def _read_all_offset_fetch_request_topic_1(
 
 def _read_offset_fetch_request_1(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_fetch_request_topic_1(view, pos, count)
+    topics, pos = _read_all_offset_fetch_request_topic_1(view, pos)
     return OffsetFetchRequest(group_id, topics), pos
+
+
+def _read_all_offset_fetch_request_topic_2(
+    view: memoryview, pos: int
+) -> One[list[OffsetFetchRequestTopic] | None]:
+    count, pos = read_nullable_count(view, pos, 6)
+    if count < 0:
+        return None, pos
+    items: list[OffsetFetchRequestTopic] = []
+    for _ in range(count):
+        name, pos = read_string(view, pos)
+        count, pos = read_count(view, pos, 4)
+        partition_indexes = read_int32s(view, pos, count)
+        pos += 4 * count
+        items.append(OffsetFetchRequestTopic(name, partition_indexes))
+    return items, pos
 
 
 def _read_offset_fetch_request_2(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_string(view, pos)
-    count, pos = read_nullable_count(view, pos, 6)
-    topics: list[OffsetFetchRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_offset_fetch_request_topic_1(view, pos, count)
+    topics, pos = _read_all_offset_fetch_request_topic_2(view, pos)
     return OffsetFetchRequest(group_id, topics), pos
 
 
 def _read_all_offset_fetch_request_topic_6(
-    view: memoryview, pos: int, count: int
-) -> Many[OffsetFetchRequestTopic]:
+    view: memoryview, pos: int
+) -> One[list[OffsetFetchRequestTopic] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 3)
+    if count < 0:
+        return None, pos
     items: list[OffsetFetchRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -589,20 +599,14 @@ def _read_all_offset_fetch_request_topic_6(
 
 def _read_offset_fetch_request_6(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_compact_string(view, pos)
-    count, pos = read_nullable_compact_count(view, pos, 3)
-    topics: list[OffsetFetchRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_offset_fetch_request_topic_6(view, pos, count)
+    topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetFetchRequest(group_id, topics), pos
 
 
 def _read_offset_fetch_request_7(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_compact_string(view, pos)
-    count, pos = read_nullable_compact_count(view, pos, 3)
-    topics: list[OffsetFetchRequestTopic] | None = None
-    if count >= 0:
-        topics, pos = _read_all_offset_fetch_request_topic_6(view, pos, count)
+    topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
     (require_stable,) = _unpack_t(view, pos)
     pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -610,8 +614,11 @@ def _read_offset_fetch_request_7(view: memoryview, pos: int) -> One[OffsetFetchR
 
 
 def _read_all_offset_fetch_request_topics_8(
-    view: memoryview, pos: int, count: int
-) -> Many[OffsetFetchRequestTopics]:
+    view: memoryview, pos: int
+) -> One[list[OffsetFetchRequestTopics] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 3)
+    if count < 0:
+        return None, pos
     items: list[OffsetFetchRequestTopics] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -624,23 +631,20 @@ def _read_all_offset_fetch_request_topics_8(
 
 
 def _read_all_offset_fetch_request_group_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchRequestGroup]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
-        count, pos = read_nullable_compact_count(view, pos, 3)
-        topics: list[OffsetFetchRequestTopics] | None = None
-        if count >= 0:
-            topics, pos = _read_all_offset_fetch_request_topics_8(view, pos, count)
+        topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, topics=topics))
     return items, pos
 
 
 def _read_offset_fetch_request_8(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
-    count, pos = read_compact_count(view, pos, 3)
-    groups, pos = _read_all_offset_fetch_request_group_8(view, pos, count)
+    groups, pos = _read_all_offset_fetch_request_group_8(view, pos)
     (require_stable,) = _unpack_t(view, pos)
     pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -648,26 +652,23 @@ def _read_offset_fetch_request_8(view: memoryview, pos: int) -> One[OffsetFetchR
 
 
 def _read_all_offset_fetch_request_group_9(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchRequestGroup]:
+    count, pos = read_compact_count(view, pos, 8)
     items: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
         member_id, pos = read_nullable_compact_string(view, pos)
         (member_epoch,) = _unpack_i(view, pos)
         pos += 4
-        count, pos = read_nullable_compact_count(view, pos, 3)
-        topics: list[OffsetFetchRequestTopics] | None = None
-        if count >= 0:
-            topics, pos = _read_all_offset_fetch_request_topics_8(view, pos, count)
+        topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics))
     return items, pos
 
 
 def _read_offset_fetch_request_9(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
-    count, pos = read_compact_count(view, pos, 8)
-    groups, pos = _read_all_offset_fetch_request_group_9(view, pos, count)
+    groups, pos = _read_all_offset_fetch_request_group_9(view, pos)
     (require_stable,) = _unpack_t(view, pos)
     pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -675,8 +676,11 @@ def _read_offset_fetch_request_9(view: memoryview, pos: int) -> One[OffsetFetchR
 
 
 def _read_all_offset_fetch_request_topics_10(
-    view: memoryview, pos: int, count: int
-) -> Many[OffsetFetchRequestTopics]:
+    view: memoryview, pos: int
+) -> One[list[OffsetFetchRequestTopics] | None]:
+    count, pos = read_nullable_compact_count(view, pos, 18)
+    if count < 0:
+        return None, pos
     items: list[OffsetFetchRequestTopics] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -692,26 +696,23 @@ def _read_all_offset_fetch_request_topics_10(
 
 
 def _read_all_offset_fetch_request_group_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetFetchRequestGroup]:
+    count, pos = read_compact_count(view, pos, 8)
     items: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
         member_id, pos = read_nullable_compact_string(view, pos)
         (member_epoch,) = _unpack_i(view, pos)
         pos += 4
-        count, pos = read_nullable_compact_count(view, pos, 18)
-        topics: list[OffsetFetchRequestTopics] | None = None
-        if count >= 0:
-            topics, pos = _read_all_offset_fetch_request_topics_10(view, pos, count)
+        topics, pos = _read_all_offset_fetch_request_topics_10(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics))
     return items, pos
 
 
 def _read_offset_fetch_request_10(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
-    count, pos = read_compact_count(view, pos, 8)
-    groups, pos = _read_all_offset_fetch_request_group_10(view, pos, count)
+    groups, pos = _read_all_offset_fetch_request_group_10(view, pos)
     (require_stable,) = _unpack_t(view, pos)
     pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -721,6 +722,7 @@ def _read_offset_fetch_request_10(view: memoryview, pos: int) -> One[OffsetFetch
 def _write_all_offset_fetch_request_topic_1(
     out: Output, items: list[OffsetFetchRequestTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
         write_count(out, m.partition_indexes)
@@ -734,8 +736,20 @@ def _write_offset_fetch_request_1(out: Output, m: OffsetFetchRequest) -> None:
         raise AbsentFieldError("OffsetFetchRequest.require_stable")
     write_string(out, m.group_id)
     items = not_null(m.topics)
-    write_count(out, items)
     _write_all_offset_fetch_request_topic_1(out, items)
+
+
+def _write_all_offset_fetch_request_topic_2(
+    out: Output, items: list[OffsetFetchRequestTopic] | None
+) -> None:
+    if items is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    write_count(out, items)
+    for m in items:
+        write_string(out, m.name)
+        write_count(out, m.partition_indexes)
+        write_numbers(out, m.partition_indexes, "i")
 
 
 def _write_offset_fetch_request_2(out: Output, m: OffsetFetchRequest) -> None:
@@ -744,16 +758,16 @@ def _write_offset_fetch_request_2(out: Output, m: OffsetFetchRequest) -> None:
     if m.require_stable:
         raise AbsentFieldError("OffsetFetchRequest.require_stable")
     write_string(out, m.group_id)
-    if m.topics is None:
-        out += b"\xff\xff\xff\xff"
-    else:
-        write_count(out, m.topics)
-        _write_all_offset_fetch_request_topic_1(out, m.topics)
+    _write_all_offset_fetch_request_topic_2(out, m.topics)
 
 
 def _write_all_offset_fetch_request_topic_6(
-    out: Output, items: list[OffsetFetchRequestTopic]
+    out: Output, items: list[OffsetFetchRequestTopic] | None
 ) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_compact_count(out, m.partition_indexes)
@@ -767,11 +781,7 @@ def _write_offset_fetch_request_6(out: Output, m: OffsetFetchRequest) -> None:
     if m.require_stable:
         raise AbsentFieldError("OffsetFetchRequest.require_stable")
     write_compact_string(out, m.group_id)
-    if m.topics is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topics)
-        _write_all_offset_fetch_request_topic_6(out, m.topics)
+    _write_all_offset_fetch_request_topic_6(out, m.topics)
     out.append(0)
 
 
@@ -779,18 +789,18 @@ def _write_offset_fetch_request_7(out: Output, m: OffsetFetchRequest) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchRequest.groups")
     write_compact_string(out, m.group_id)
-    if m.topics is None:
-        out.append(0)
-    else:
-        write_compact_count(out, m.topics)
-        _write_all_offset_fetch_request_topic_6(out, m.topics)
+    _write_all_offset_fetch_request_topic_6(out, m.topics)
     out += _pack_t(m.require_stable)
     out.append(0)
 
 
 def _write_all_offset_fetch_request_topics_8(
-    out: Output, items: list[OffsetFetchRequestTopics]
+    out: Output, items: list[OffsetFetchRequestTopics] | None
 ) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
         write_compact_count(out, m.partition_indexes)
@@ -801,13 +811,10 @@ def _write_all_offset_fetch_request_topics_8(
 def _write_all_offset_fetch_request_group_8(
     out: Output, items: list[OffsetFetchRequestGroup]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
-        if m.topics is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.topics)
-            _write_all_offset_fetch_request_topics_8(out, m.topics)
+        _write_all_offset_fetch_request_topics_8(out, m.topics)
         out.append(0)
 
 
@@ -816,7 +823,6 @@ def _write_offset_fetch_request_8(out: Output, m: OffsetFetchRequest) -> None:
         raise AbsentFieldError("OffsetFetchRequest.group_id")
     if m.topics is None or m.topics:
         raise AbsentFieldError("OffsetFetchRequest.topics")
-    write_compact_count(out, m.groups)
     _write_all_offset_fetch_request_group_8(out, m.groups)
     out += _pack_t(m.require_stable)
     out.append(0)
@@ -825,15 +831,12 @@ def _write_offset_fetch_request_8(out: Output, m: OffsetFetchRequest) -> None:
 def _write_all_offset_fetch_request_group_9(
     out: Output, items: list[OffsetFetchRequestGroup]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
         write_nullable_compact_string(out, m.member_id)
         out += _pack_i(m.member_epoch)
-        if m.topics is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.topics)
-            _write_all_offset_fetch_request_topics_8(out, m.topics)
+        _write_all_offset_fetch_request_topics_8(out, m.topics)
         out.append(0)
 
 
@@ -842,15 +845,18 @@ def _write_offset_fetch_request_9(out: Output, m: OffsetFetchRequest) -> None:
         raise AbsentFieldError("OffsetFetchRequest.group_id")
     if m.topics is None or m.topics:
         raise AbsentFieldError("OffsetFetchRequest.topics")
-    write_compact_count(out, m.groups)
     _write_all_offset_fetch_request_group_9(out, m.groups)
     out += _pack_t(m.require_stable)
     out.append(0)
 
 
 def _write_all_offset_fetch_request_topics_10(
-    out: Output, items: list[OffsetFetchRequestTopics]
+    out: Output, items: list[OffsetFetchRequestTopics] | None
 ) -> None:
+    if items is None:
+        out.append(0)
+        return
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
         write_compact_count(out, m.partition_indexes)
@@ -861,15 +867,12 @@ def _write_all_offset_fetch_request_topics_10(
 def _write_all_offset_fetch_request_group_10(
     out: Output, items: list[OffsetFetchRequestGroup]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
         write_nullable_compact_string(out, m.member_id)
         out += _pack_i(m.member_epoch)
-        if m.topics is None:
-            out.append(0)
-        else:
-            write_compact_count(out, m.topics)
-            _write_all_offset_fetch_request_topics_10(out, m.topics)
+        _write_all_offset_fetch_request_topics_10(out, m.topics)
         out.append(0)
 
 
@@ -878,7 +881,6 @@ def _write_offset_fetch_request_10(out: Output, m: OffsetFetchRequest) -> None:
         raise AbsentFieldError("OffsetFetchRequest.group_id")
     if m.topics is None or m.topics:
         raise AbsentFieldError("OffsetFetchRequest.topics")
-    write_compact_count(out, m.groups)
     _write_all_offset_fetch_request_group_10(out, m.groups)
     out += _pack_t(m.require_stable)
     out.append(0)

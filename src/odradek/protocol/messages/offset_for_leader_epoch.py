@@ -85,7 +85,8 @@ class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)
 
 
-def _read_all_epoch_end_offset_2(view: memoryview, pos: int, count: int) -> Many[EpochEndOffset]:
+def _read_all_epoch_end_offset_2(view: memoryview, pos: int) -> Many[EpochEndOffset]:
+    count, pos = read_count(view, pos, 18)
     items: list[EpochEndOffset] = []
     for _ in range(count):
         error_code, partition, leader_epoch, end_offset = _unpack_hiiq(view, pos)
@@ -95,13 +96,13 @@ def _read_all_epoch_end_offset_2(view: memoryview, pos: int, count: int) -> Many
 
 
 def _read_all_offset_for_leader_topic_result_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetForLeaderTopicResult]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetForLeaderTopicResult] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 18)
-        partitions, pos = _read_all_epoch_end_offset_2(view, pos, count)
+        partitions, pos = _read_all_epoch_end_offset_2(view, pos)
         items.append(OffsetForLeaderTopicResult(topic, partitions))
     return items, pos
 
@@ -111,12 +112,12 @@ def _read_offset_for_leader_epoch_response_2(
 ) -> One[OffsetForLeaderEpochResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_for_leader_topic_result_2(view, pos, count)
+    topics, pos = _read_all_offset_for_leader_topic_result_2(view, pos)
     return OffsetForLeaderEpochResponse(throttle_time_ms, topics), pos
 
 
-def _read_all_epoch_end_offset_4(view: memoryview, pos: int, count: int) -> Many[EpochEndOffset]:
+def _read_all_epoch_end_offset_4(view: memoryview, pos: int) -> Many[EpochEndOffset]:
+    count, pos = read_compact_count(view, pos, 19)
     items: list[EpochEndOffset] = []
     for _ in range(count):
         error_code, partition, leader_epoch, end_offset = _unpack_hiiq(view, pos)
@@ -127,13 +128,13 @@ def _read_all_epoch_end_offset_4(view: memoryview, pos: int, count: int) -> Many
 
 
 def _read_all_offset_for_leader_topic_result_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetForLeaderTopicResult]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetForLeaderTopicResult] = []
     for _ in range(count):
         topic, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 19)
-        partitions, pos = _read_all_epoch_end_offset_4(view, pos, count)
+        partitions, pos = _read_all_epoch_end_offset_4(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetForLeaderTopicResult(topic, partitions))
     return items, pos
@@ -144,13 +145,13 @@ def _read_offset_for_leader_epoch_response_4(
 ) -> One[OffsetForLeaderEpochResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_offset_for_leader_topic_result_4(view, pos, count)
+    topics, pos = _read_all_offset_for_leader_topic_result_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetForLeaderEpochResponse(throttle_time_ms, topics), pos
 
 
 def _write_all_epoch_end_offset_2(out: Output, items: list[EpochEndOffset]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_hiiq(m.error_code, m.partition, m.leader_epoch, m.end_offset)
 
@@ -158,19 +159,19 @@ def _write_all_epoch_end_offset_2(out: Output, items: list[EpochEndOffset]) -> N
 def _write_all_offset_for_leader_topic_result_2(
     out: Output, items: list[OffsetForLeaderTopicResult]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_epoch_end_offset_2(out, m.partitions)
 
 
 def _write_offset_for_leader_epoch_response_2(out: Output, m: OffsetForLeaderEpochResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_offset_for_leader_topic_result_2(out, m.topics)
 
 
 def _write_all_epoch_end_offset_4(out: Output, items: list[EpochEndOffset]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_hiiq(m.error_code, m.partition, m.leader_epoch, m.end_offset)
         out.append(0)
@@ -179,23 +180,23 @@ def _write_all_epoch_end_offset_4(out: Output, items: list[EpochEndOffset]) -> N
 def _write_all_offset_for_leader_topic_result_4(
     out: Output, items: list[OffsetForLeaderTopicResult]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.topic)
-        write_compact_count(out, m.partitions)
         _write_all_epoch_end_offset_4(out, m.partitions)
         out.append(0)
 
 
 def _write_offset_for_leader_epoch_response_4(out: Output, m: OffsetForLeaderEpochResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_offset_for_leader_topic_result_4(out, m.topics)
     out.append(0)
 
 
 def _read_all_offset_for_leader_partition_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetForLeaderPartition]:
+    count, pos = read_count(view, pos, 12)
     items: list[OffsetForLeaderPartition] = []
     for _ in range(count):
         partition, current_leader_epoch, leader_epoch = _unpack_iii(view, pos)
@@ -204,14 +205,12 @@ def _read_all_offset_for_leader_partition_2(
     return items, pos
 
 
-def _read_all_offset_for_leader_topic_2(
-    view: memoryview, pos: int, count: int
-) -> Many[OffsetForLeaderTopic]:
+def _read_all_offset_for_leader_topic_2(view: memoryview, pos: int) -> Many[OffsetForLeaderTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[OffsetForLeaderTopic] = []
     for _ in range(count):
         topic, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 12)
-        partitions, pos = _read_all_offset_for_leader_partition_2(view, pos, count)
+        partitions, pos = _read_all_offset_for_leader_partition_2(view, pos)
         items.append(OffsetForLeaderTopic(topic, partitions))
     return items, pos
 
@@ -219,8 +218,7 @@ def _read_all_offset_for_leader_topic_2(
 def _read_offset_for_leader_epoch_request_2(
     view: memoryview, pos: int
 ) -> One[OffsetForLeaderEpochRequest]:
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_for_leader_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_for_leader_topic_2(view, pos)
     return OffsetForLeaderEpochRequest(topics=topics), pos
 
 
@@ -229,14 +227,14 @@ def _read_offset_for_leader_epoch_request_3(
 ) -> One[OffsetForLeaderEpochRequest]:
     (replica_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_offset_for_leader_topic_2(view, pos, count)
+    topics, pos = _read_all_offset_for_leader_topic_2(view, pos)
     return OffsetForLeaderEpochRequest(replica_id, topics), pos
 
 
 def _read_all_offset_for_leader_partition_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[OffsetForLeaderPartition]:
+    count, pos = read_compact_count(view, pos, 13)
     items: list[OffsetForLeaderPartition] = []
     for _ in range(count):
         partition, current_leader_epoch, leader_epoch = _unpack_iii(view, pos)
@@ -246,14 +244,12 @@ def _read_all_offset_for_leader_partition_4(
     return items, pos
 
 
-def _read_all_offset_for_leader_topic_4(
-    view: memoryview, pos: int, count: int
-) -> Many[OffsetForLeaderTopic]:
+def _read_all_offset_for_leader_topic_4(view: memoryview, pos: int) -> Many[OffsetForLeaderTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetForLeaderTopic] = []
     for _ in range(count):
         topic, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 13)
-        partitions, pos = _read_all_offset_for_leader_partition_4(view, pos, count)
+        partitions, pos = _read_all_offset_for_leader_partition_4(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetForLeaderTopic(topic, partitions))
     return items, pos
@@ -264,8 +260,7 @@ def _read_offset_for_leader_epoch_request_4(
 ) -> One[OffsetForLeaderEpochRequest]:
     (replica_id,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_offset_for_leader_topic_4(view, pos, count)
+    topics, pos = _read_all_offset_for_leader_topic_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetForLeaderEpochRequest(replica_id, topics), pos
 
@@ -273,47 +268,46 @@ def _read_offset_for_leader_epoch_request_4(
 def _write_all_offset_for_leader_partition_2(
     out: Output, items: list[OffsetForLeaderPartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iii(m.partition, m.current_leader_epoch, m.leader_epoch)
 
 
 def _write_all_offset_for_leader_topic_2(out: Output, items: list[OffsetForLeaderTopic]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.topic)
-        write_count(out, m.partitions)
         _write_all_offset_for_leader_partition_2(out, m.partitions)
 
 
 def _write_offset_for_leader_epoch_request_2(out: Output, m: OffsetForLeaderEpochRequest) -> None:
-    write_count(out, m.topics)
     _write_all_offset_for_leader_topic_2(out, m.topics)
 
 
 def _write_offset_for_leader_epoch_request_3(out: Output, m: OffsetForLeaderEpochRequest) -> None:
     out += _pack_i(m.replica_id)
-    write_count(out, m.topics)
     _write_all_offset_for_leader_topic_2(out, m.topics)
 
 
 def _write_all_offset_for_leader_partition_4(
     out: Output, items: list[OffsetForLeaderPartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iii(m.partition, m.current_leader_epoch, m.leader_epoch)
         out.append(0)
 
 
 def _write_all_offset_for_leader_topic_4(out: Output, items: list[OffsetForLeaderTopic]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.topic)
-        write_compact_count(out, m.partitions)
         _write_all_offset_for_leader_partition_4(out, m.partitions)
         out.append(0)
 
 
 def _write_offset_for_leader_epoch_request_4(out: Output, m: OffsetForLeaderEpochRequest) -> None:
     out += _pack_i(m.replica_id)
-    write_compact_count(out, m.topics)
     _write_all_offset_for_leader_topic_4(out, m.topics)
     out.append(0)
 

@@ -139,8 +139,9 @@ class ProduceRequest(Request[ProduceResponse]):
 
 
 def _read_all_partition_produce_response_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
+    count, pos = read_count(view, pos, 22)
     items: list[PartitionProduceResponse] = []
     for _ in range(count):
         index, error_code, base_offset, log_append_time_ms = _unpack_ihqq(view, pos)
@@ -149,29 +150,27 @@ def _read_all_partition_produce_response_3(
     return items, pos
 
 
-def _read_all_topic_produce_response_3(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_3(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 22)
-        partition_responses, pos = _read_all_partition_produce_response_3(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_3(view, pos)
         items.append(TopicProduceResponse(name, partition_responses=partition_responses))
     return items, pos
 
 
 def _read_produce_response_3(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_topic_produce_response_3(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_3(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms), pos
 
 
 def _read_all_partition_produce_response_5(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
+    count, pos = read_count(view, pos, 30)
     items: list[PartitionProduceResponse] = []
     for _ in range(count):
         index, error_code, base_offset, log_append_time_ms, log_start_offset = _unpack_ihqqq(
@@ -186,29 +185,27 @@ def _read_all_partition_produce_response_5(
     return items, pos
 
 
-def _read_all_topic_produce_response_5(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_5(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 30)
-        partition_responses, pos = _read_all_partition_produce_response_5(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_5(view, pos)
         items.append(TopicProduceResponse(name, partition_responses=partition_responses))
     return items, pos
 
 
 def _read_produce_response_5(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_topic_produce_response_5(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_5(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms), pos
 
 
 def _read_all_batch_index_and_error_message_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[BatchIndexAndErrorMessage]:
+    count, pos = read_count(view, pos, 6)
     items: list[BatchIndexAndErrorMessage] = []
     for _ in range(count):
         (batch_index,) = _unpack_i(view, pos)
@@ -219,16 +216,16 @@ def _read_all_batch_index_and_error_message_8(
 
 
 def _read_all_partition_produce_response_8(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
+    count, pos = read_count(view, pos, 36)
     items: list[PartitionProduceResponse] = []
     for _ in range(count):
         index, error_code, base_offset, log_append_time_ms, log_start_offset = _unpack_ihqqq(
             view, pos
         )
         pos += 30
-        count, pos = read_count(view, pos, 6)
-        record_errors, pos = _read_all_batch_index_and_error_message_8(view, pos, count)
+        record_errors, pos = _read_all_batch_index_and_error_message_8(view, pos)
         error_message, pos = read_nullable_string(view, pos)
         items.append(
             PartitionProduceResponse(
@@ -244,29 +241,27 @@ def _read_all_partition_produce_response_8(
     return items, pos
 
 
-def _read_all_topic_produce_response_8(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_8(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_count(view, pos, 6)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 36)
-        partition_responses, pos = _read_all_partition_produce_response_8(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_8(view, pos)
         items.append(TopicProduceResponse(name, partition_responses=partition_responses))
     return items, pos
 
 
 def _read_produce_response_8(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_count(view, pos, 6)
-    responses, pos = _read_all_topic_produce_response_8(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_8(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms), pos
 
 
 def _read_all_batch_index_and_error_message_9(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[BatchIndexAndErrorMessage]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[BatchIndexAndErrorMessage] = []
     for _ in range(count):
         (batch_index,) = _unpack_i(view, pos)
@@ -278,16 +273,16 @@ def _read_all_batch_index_and_error_message_9(
 
 
 def _read_all_partition_produce_response_9(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
+    count, pos = read_compact_count(view, pos, 33)
     items: list[PartitionProduceResponse] = []
     for _ in range(count):
         index, error_code, base_offset, log_append_time_ms, log_start_offset = _unpack_ihqqq(
             view, pos
         )
         pos += 30
-        count, pos = read_compact_count(view, pos, 6)
-        record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos, count)
+        record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos)
         error_message, pos = read_nullable_compact_string(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(
@@ -304,22 +299,19 @@ def _read_all_partition_produce_response_9(
     return items, pos
 
 
-def _read_all_topic_produce_response_9(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_9(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 33)
-        partition_responses, pos = _read_all_partition_produce_response_9(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_9(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TopicProduceResponse(name, partition_responses=partition_responses))
     return items, pos
 
 
 def _read_produce_response_9(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_compact_count(view, pos, 3)
-    responses, pos = _read_all_topic_produce_response_9(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_9(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -334,16 +326,16 @@ def _read_leader_id_and_epoch_10(view: memoryview, pos: int) -> One[LeaderIdAndE
 
 
 def _read_all_partition_produce_response_10(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
+    count, pos = read_compact_count(view, pos, 33)
     items: list[PartitionProduceResponse] = []
     for _ in range(count):
         index, error_code, base_offset, log_append_time_ms, log_start_offset = _unpack_ihqqq(
             view, pos
         )
         pos += 30
-        count, pos = read_compact_count(view, pos, 6)
-        record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos, count)
+        record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos)
         error_message, pos = read_nullable_compact_string(view, pos)
         current_leader = LeaderIdAndEpoch()
         tags, pos = read_uvarint(view, pos)
@@ -369,20 +361,19 @@ def _read_all_partition_produce_response_10(
     return items, pos
 
 
-def _read_all_topic_produce_response_10(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_10(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 33)
-        partition_responses, pos = _read_all_partition_produce_response_10(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_10(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TopicProduceResponse(name, partition_responses=partition_responses))
     return items, pos
 
 
-def _read_all_node_endpoint_10(view: memoryview, pos: int, count: int) -> Many[NodeEndpoint]:
+def _read_all_node_endpoint_10(view: memoryview, pos: int) -> Many[NodeEndpoint]:
+    count, pos = read_compact_count(view, pos, 11)
     items: list[NodeEndpoint] = []
     for _ in range(count):
         (node_id,) = _unpack_i(view, pos)
@@ -397,8 +388,7 @@ def _read_all_node_endpoint_10(view: memoryview, pos: int, count: int) -> Many[N
 
 
 def _read_produce_response_10(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_compact_count(view, pos, 3)
-    responses, pos = _read_all_topic_produce_response_10(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_10(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     node_endpoints: list[NodeEndpoint] = []
@@ -406,23 +396,20 @@ def _read_produce_response_10(view: memoryview, pos: int) -> One[ProduceResponse
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
-            count, pos = read_compact_count(view, pos, 11)
-            node_endpoints, pos = _read_all_node_endpoint_10(view, pos, count)
+            node_endpoints, pos = _read_all_node_endpoint_10(view, pos)
         else:
             pos = end
         check_tag(tag, pos, end)
     return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos
 
 
-def _read_all_topic_produce_response_13(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceResponse]:
+def _read_all_topic_produce_response_13(view: memoryview, pos: int) -> Many[TopicProduceResponse]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[TopicProduceResponse] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 33)
-        partition_responses, pos = _read_all_partition_produce_response_10(view, pos, count)
+        partition_responses, pos = _read_all_partition_produce_response_10(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(
             TopicProduceResponse(topic_id=topic_id, partition_responses=partition_responses)
@@ -431,8 +418,7 @@ def _read_all_topic_produce_response_13(
 
 
 def _read_produce_response_13(view: memoryview, pos: int) -> One[ProduceResponse]:
-    count, pos = read_compact_count(view, pos, 18)
-    responses, pos = _read_all_topic_produce_response_13(view, pos, count)
+    responses, pos = _read_all_topic_produce_response_13(view, pos)
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     node_endpoints: list[NodeEndpoint] = []
@@ -440,8 +426,7 @@ def _read_produce_response_13(view: memoryview, pos: int) -> One[ProduceResponse
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
-            count, pos = read_compact_count(view, pos, 11)
-            node_endpoints, pos = _read_all_node_endpoint_10(view, pos, count)
+            node_endpoints, pos = _read_all_node_endpoint_10(view, pos)
         else:
             pos = end
         check_tag(tag, pos, end)
@@ -451,6 +436,7 @@ def _read_produce_response_13(view: memoryview, pos: int) -> One[ProduceResponse
 def _write_all_partition_produce_response_3(
     out: Output, items: list[PartitionProduceResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         if m.current_leader != LeaderIdAndEpoch():
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
@@ -458,16 +444,15 @@ def _write_all_partition_produce_response_3(
 
 
 def _write_all_topic_produce_response_3(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partition_responses)
         _write_all_partition_produce_response_3(out, m.partition_responses)
 
 
 def _write_produce_response_3(out: Output, m: ProduceResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("ProduceResponse.node_endpoints")
-    write_count(out, m.responses)
     _write_all_topic_produce_response_3(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
 
@@ -475,6 +460,7 @@ def _write_produce_response_3(out: Output, m: ProduceResponse) -> None:
 def _write_all_partition_produce_response_5(
     out: Output, items: list[PartitionProduceResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         if m.current_leader != LeaderIdAndEpoch():
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
@@ -484,16 +470,15 @@ def _write_all_partition_produce_response_5(
 
 
 def _write_all_topic_produce_response_5(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partition_responses)
         _write_all_partition_produce_response_5(out, m.partition_responses)
 
 
 def _write_produce_response_5(out: Output, m: ProduceResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("ProduceResponse.node_endpoints")
-    write_count(out, m.responses)
     _write_all_topic_produce_response_5(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
 
@@ -501,6 +486,7 @@ def _write_produce_response_5(out: Output, m: ProduceResponse) -> None:
 def _write_all_batch_index_and_error_message_8(
     out: Output, items: list[BatchIndexAndErrorMessage]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_i(m.batch_index)
         write_nullable_string(out, m.batch_index_error_message)
@@ -509,28 +495,27 @@ def _write_all_batch_index_and_error_message_8(
 def _write_all_partition_produce_response_8(
     out: Output, items: list[PartitionProduceResponse]
 ) -> None:
+    write_count(out, items)
     for m in items:
         if m.current_leader != LeaderIdAndEpoch():
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
         )
-        write_count(out, m.record_errors)
         _write_all_batch_index_and_error_message_8(out, m.record_errors)
         write_nullable_string(out, m.error_message)
 
 
 def _write_all_topic_produce_response_8(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partition_responses)
         _write_all_partition_produce_response_8(out, m.partition_responses)
 
 
 def _write_produce_response_8(out: Output, m: ProduceResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("ProduceResponse.node_endpoints")
-    write_count(out, m.responses)
     _write_all_topic_produce_response_8(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
 
@@ -538,6 +523,7 @@ def _write_produce_response_8(out: Output, m: ProduceResponse) -> None:
 def _write_all_batch_index_and_error_message_9(
     out: Output, items: list[BatchIndexAndErrorMessage]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.batch_index)
         write_nullable_compact_string(out, m.batch_index_error_message)
@@ -547,22 +533,22 @@ def _write_all_batch_index_and_error_message_9(
 def _write_all_partition_produce_response_9(
     out: Output, items: list[PartitionProduceResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         if m.current_leader != LeaderIdAndEpoch():
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
         )
-        write_compact_count(out, m.record_errors)
         _write_all_batch_index_and_error_message_9(out, m.record_errors)
         write_nullable_compact_string(out, m.error_message)
         out.append(0)
 
 
 def _write_all_topic_produce_response_9(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partition_responses)
         _write_all_partition_produce_response_9(out, m.partition_responses)
         out.append(0)
 
@@ -570,7 +556,6 @@ def _write_all_topic_produce_response_9(out: Output, items: list[TopicProduceRes
 def _write_produce_response_9(out: Output, m: ProduceResponse) -> None:
     if m.node_endpoints:
         raise AbsentFieldError("ProduceResponse.node_endpoints")
-    write_compact_count(out, m.responses)
     _write_all_topic_produce_response_9(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
     out.append(0)
@@ -584,11 +569,11 @@ def _write_leader_id_and_epoch_10(out: Output, m: LeaderIdAndEpoch) -> None:
 def _write_all_partition_produce_response_10(
     out: Output, items: list[PartitionProduceResponse]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
         )
-        write_compact_count(out, m.record_errors)
         _write_all_batch_index_and_error_message_9(out, m.record_errors)
         write_nullable_compact_string(out, m.error_message)
         tags: list[tuple[int, Output]] = []
@@ -600,14 +585,15 @@ def _write_all_partition_produce_response_10(
 
 
 def _write_all_topic_produce_response_10(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partition_responses)
         _write_all_partition_produce_response_10(out, m.partition_responses)
         out.append(0)
 
 
 def _write_all_node_endpoint_10(out: Output, items: list[NodeEndpoint]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.node_id)
         write_compact_string(out, m.host)
@@ -617,42 +603,37 @@ def _write_all_node_endpoint_10(out: Output, items: list[NodeEndpoint]) -> None:
 
 
 def _write_produce_response_10(out: Output, m: ProduceResponse) -> None:
-    write_compact_count(out, m.responses)
     _write_all_topic_produce_response_10(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
     tags: list[tuple[int, Output]] = []
     if m.node_endpoints:
         value = Output()
-        write_compact_count(value, m.node_endpoints)
         _write_all_node_endpoint_10(value, m.node_endpoints)
         tags.append((0, value))
     write_tags(out, tags)
 
 
 def _write_all_topic_produce_response_13(out: Output, items: list[TopicProduceResponse]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partition_responses)
         _write_all_partition_produce_response_10(out, m.partition_responses)
         out.append(0)
 
 
 def _write_produce_response_13(out: Output, m: ProduceResponse) -> None:
-    write_compact_count(out, m.responses)
     _write_all_topic_produce_response_13(out, m.responses)
     out += _pack_i(m.throttle_time_ms)
     tags: list[tuple[int, Output]] = []
     if m.node_endpoints:
         value = Output()
-        write_compact_count(value, m.node_endpoints)
         _write_all_node_endpoint_10(value, m.node_endpoints)
         tags.append((0, value))
     write_tags(out, tags)
 
 
-def _read_all_partition_produce_data_3(
-    view: memoryview, pos: int, count: int
-) -> Many[PartitionProduceData]:
+def _read_all_partition_produce_data_3(view: memoryview, pos: int) -> Many[PartitionProduceData]:
+    count, pos = read_count(view, pos, 8)
     items: list[PartitionProduceData] = []
     for _ in range(count):
         (index,) = _unpack_i(view, pos)
@@ -662,14 +643,12 @@ def _read_all_partition_produce_data_3(
     return items, pos
 
 
-def _read_all_topic_produce_data_3(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceData]:
+def _read_all_topic_produce_data_3(view: memoryview, pos: int) -> Many[TopicProduceData]:
+    count, pos = read_count(view, pos, 6)
     items: list[TopicProduceData] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 8)
-        partition_data, pos = _read_all_partition_produce_data_3(view, pos, count)
+        partition_data, pos = _read_all_partition_produce_data_3(view, pos)
         items.append(TopicProduceData(name, partition_data=partition_data))
     return items, pos
 
@@ -678,14 +657,12 @@ def _read_produce_request_3(view: memoryview, pos: int) -> One[ProduceRequest]:
     transactional_id, pos = read_nullable_string(view, pos)
     acks, timeout_ms = _unpack_hi(view, pos)
     pos += 6
-    count, pos = read_count(view, pos, 6)
-    topic_data, pos = _read_all_topic_produce_data_3(view, pos, count)
+    topic_data, pos = _read_all_topic_produce_data_3(view, pos)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), pos
 
 
-def _read_all_partition_produce_data_9(
-    view: memoryview, pos: int, count: int
-) -> Many[PartitionProduceData]:
+def _read_all_partition_produce_data_9(view: memoryview, pos: int) -> Many[PartitionProduceData]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[PartitionProduceData] = []
     for _ in range(count):
         (index,) = _unpack_i(view, pos)
@@ -696,14 +673,12 @@ def _read_all_partition_produce_data_9(
     return items, pos
 
 
-def _read_all_topic_produce_data_9(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceData]:
+def _read_all_topic_produce_data_9(view: memoryview, pos: int) -> Many[TopicProduceData]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[TopicProduceData] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 6)
-        partition_data, pos = _read_all_partition_produce_data_9(view, pos, count)
+        partition_data, pos = _read_all_partition_produce_data_9(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TopicProduceData(name, partition_data=partition_data))
     return items, pos
@@ -713,21 +688,18 @@ def _read_produce_request_9(view: memoryview, pos: int) -> One[ProduceRequest]:
     transactional_id, pos = read_nullable_compact_string(view, pos)
     acks, timeout_ms = _unpack_hi(view, pos)
     pos += 6
-    count, pos = read_compact_count(view, pos, 3)
-    topic_data, pos = _read_all_topic_produce_data_9(view, pos, count)
+    topic_data, pos = _read_all_topic_produce_data_9(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), pos
 
 
-def _read_all_topic_produce_data_13(
-    view: memoryview, pos: int, count: int
-) -> Many[TopicProduceData]:
+def _read_all_topic_produce_data_13(view: memoryview, pos: int) -> Many[TopicProduceData]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[TopicProduceData] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 6)
-        partition_data, pos = _read_all_partition_produce_data_9(view, pos, count)
+        partition_data, pos = _read_all_partition_produce_data_9(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TopicProduceData(topic_id=topic_id, partition_data=partition_data))
     return items, pos
@@ -737,33 +709,33 @@ def _read_produce_request_13(view: memoryview, pos: int) -> One[ProduceRequest]:
     transactional_id, pos = read_nullable_compact_string(view, pos)
     acks, timeout_ms = _unpack_hi(view, pos)
     pos += 6
-    count, pos = read_compact_count(view, pos, 18)
-    topic_data, pos = _read_all_topic_produce_data_13(view, pos, count)
+    topic_data, pos = _read_all_topic_produce_data_13(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), pos
 
 
 def _write_all_partition_produce_data_3(out: Output, items: list[PartitionProduceData]) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_i(m.index)
         write_nullable_records(out, m.records)
 
 
 def _write_all_topic_produce_data_3(out: Output, items: list[TopicProduceData]) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partition_data)
         _write_all_partition_produce_data_3(out, m.partition_data)
 
 
 def _write_produce_request_3(out: Output, m: ProduceRequest) -> None:
     write_nullable_string(out, m.transactional_id)
     out += _pack_hi(m.acks, m.timeout_ms)
-    write_count(out, m.topic_data)
     _write_all_topic_produce_data_3(out, m.topic_data)
 
 
 def _write_all_partition_produce_data_9(out: Output, items: list[PartitionProduceData]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_i(m.index)
         write_nullable_compact_records(out, m.records)
@@ -771,9 +743,9 @@ def _write_all_partition_produce_data_9(out: Output, items: list[PartitionProduc
 
 
 def _write_all_topic_produce_data_9(out: Output, items: list[TopicProduceData]) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partition_data)
         _write_all_partition_produce_data_9(out, m.partition_data)
         out.append(0)
 
@@ -781,15 +753,14 @@ def _write_all_topic_produce_data_9(out: Output, items: list[TopicProduceData]) 
 def _write_produce_request_9(out: Output, m: ProduceRequest) -> None:
     write_nullable_compact_string(out, m.transactional_id)
     out += _pack_hi(m.acks, m.timeout_ms)
-    write_compact_count(out, m.topic_data)
     _write_all_topic_produce_data_9(out, m.topic_data)
     out.append(0)
 
 
 def _write_all_topic_produce_data_13(out: Output, items: list[TopicProduceData]) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partition_data)
         _write_all_partition_produce_data_9(out, m.partition_data)
         out.append(0)
 
@@ -797,7 +768,6 @@ def _write_all_topic_produce_data_13(out: Output, items: list[TopicProduceData])
 def _write_produce_request_13(out: Output, m: ProduceRequest) -> None:
     write_nullable_compact_string(out, m.transactional_id)
     out += _pack_hi(m.acks, m.timeout_ms)
-    write_compact_count(out, m.topic_data)
     _write_all_topic_produce_data_13(out, m.topic_data)
     out.append(0)
 

@@ -134,8 +134,9 @@ def _write_sync_group_response_5(out: Output, m: SyncGroupResponse) -> None:
 
 
 def _read_all_sync_group_request_assignment_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[SyncGroupRequestAssignment]:
+    count, pos = read_count(view, pos, 6)
     items: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
         member_id, pos = read_string(view, pos)
@@ -149,8 +150,7 @@ def _read_sync_group_request_0(view: memoryview, pos: int) -> One[SyncGroupReque
     (generation_id,) = _unpack_i(view, pos)
     pos += 4
     member_id, pos = read_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    assignments, pos = _read_all_sync_group_request_assignment_0(view, pos, count)
+    assignments, pos = _read_all_sync_group_request_assignment_0(view, pos)
     return SyncGroupRequest(group_id, generation_id, member_id, assignments=assignments), pos
 
 
@@ -160,16 +160,16 @@ def _read_sync_group_request_3(view: memoryview, pos: int) -> One[SyncGroupReque
     pos += 4
     member_id, pos = read_string(view, pos)
     group_instance_id, pos = read_nullable_string(view, pos)
-    count, pos = read_count(view, pos, 6)
-    assignments, pos = _read_all_sync_group_request_assignment_0(view, pos, count)
+    assignments, pos = _read_all_sync_group_request_assignment_0(view, pos)
     return SyncGroupRequest(
         group_id, generation_id, member_id, group_instance_id, assignments=assignments
     ), pos
 
 
 def _read_all_sync_group_request_assignment_4(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[SyncGroupRequestAssignment]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[SyncGroupRequestAssignment] = []
     for _ in range(count):
         member_id, pos = read_compact_string(view, pos)
@@ -185,8 +185,7 @@ def _read_sync_group_request_4(view: memoryview, pos: int) -> One[SyncGroupReque
     pos += 4
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    assignments, pos = _read_all_sync_group_request_assignment_4(view, pos, count)
+    assignments, pos = _read_all_sync_group_request_assignment_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return SyncGroupRequest(
         group_id, generation_id, member_id, group_instance_id, assignments=assignments
@@ -201,8 +200,7 @@ def _read_sync_group_request_5(view: memoryview, pos: int) -> One[SyncGroupReque
     group_instance_id, pos = read_nullable_compact_string(view, pos)
     protocol_type, pos = read_nullable_compact_string(view, pos)
     protocol_name, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    assignments, pos = _read_all_sync_group_request_assignment_4(view, pos, count)
+    assignments, pos = _read_all_sync_group_request_assignment_4(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return SyncGroupRequest(
         group_id,
@@ -218,6 +216,7 @@ def _read_sync_group_request_5(view: memoryview, pos: int) -> One[SyncGroupReque
 def _write_all_sync_group_request_assignment_0(
     out: Output, items: list[SyncGroupRequestAssignment]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.member_id)
         write_bytes(out, m.assignment)
@@ -229,7 +228,6 @@ def _write_sync_group_request_0(out: Output, m: SyncGroupRequest) -> None:
     write_string(out, m.group_id)
     out += _pack_i(m.generation_id)
     write_string(out, m.member_id)
-    write_count(out, m.assignments)
     _write_all_sync_group_request_assignment_0(out, m.assignments)
 
 
@@ -238,13 +236,13 @@ def _write_sync_group_request_3(out: Output, m: SyncGroupRequest) -> None:
     out += _pack_i(m.generation_id)
     write_string(out, m.member_id)
     write_nullable_string(out, m.group_instance_id)
-    write_count(out, m.assignments)
     _write_all_sync_group_request_assignment_0(out, m.assignments)
 
 
 def _write_all_sync_group_request_assignment_4(
     out: Output, items: list[SyncGroupRequestAssignment]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.member_id)
         write_compact_bytes(out, m.assignment)
@@ -256,7 +254,6 @@ def _write_sync_group_request_4(out: Output, m: SyncGroupRequest) -> None:
     out += _pack_i(m.generation_id)
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
-    write_compact_count(out, m.assignments)
     _write_all_sync_group_request_assignment_4(out, m.assignments)
     out.append(0)
 
@@ -268,7 +265,6 @@ def _write_sync_group_request_5(out: Output, m: SyncGroupRequest) -> None:
     write_nullable_compact_string(out, m.group_instance_id)
     write_nullable_compact_string(out, m.protocol_type)
     write_nullable_compact_string(out, m.protocol_name)
-    write_compact_count(out, m.assignments)
     _write_all_sync_group_request_assignment_4(out, m.assignments)
     out.append(0)
 

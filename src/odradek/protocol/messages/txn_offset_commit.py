@@ -104,8 +104,9 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
 
 
 def _read_all_txn_offset_commit_response_partition_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitResponsePartition]:
+    count, pos = read_count(view, pos, 6)
     items: list[TxnOffsetCommitResponsePartition] = []
     for _ in range(count):
         partition_index, error_code = _unpack_ih(view, pos)
@@ -115,13 +116,13 @@ def _read_all_txn_offset_commit_response_partition_0(
 
 
 def _read_all_txn_offset_commit_response_topic_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitResponseTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 6)
-        partitions, pos = _read_all_txn_offset_commit_response_partition_0(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_response_partition_0(view, pos)
         items.append(TxnOffsetCommitResponseTopic(name, partitions=partitions))
     return items, pos
 
@@ -129,14 +130,14 @@ def _read_all_txn_offset_commit_response_topic_0(
 def _read_txn_offset_commit_response_0(view: memoryview, pos: int) -> One[TxnOffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_txn_offset_commit_response_topic_0(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_response_topic_0(view, pos)
     return TxnOffsetCommitResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_txn_offset_commit_response_partition_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitResponsePartition]:
+    count, pos = read_compact_count(view, pos, 7)
     items: list[TxnOffsetCommitResponsePartition] = []
     for _ in range(count):
         partition_index, error_code = _unpack_ih(view, pos)
@@ -147,13 +148,13 @@ def _read_all_txn_offset_commit_response_partition_3(
 
 
 def _read_all_txn_offset_commit_response_topic_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitResponseTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 7)
-        partitions, pos = _read_all_txn_offset_commit_response_partition_3(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_response_partition_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TxnOffsetCommitResponseTopic(name, partitions=partitions))
     return items, pos
@@ -162,21 +163,20 @@ def _read_all_txn_offset_commit_response_topic_3(
 def _read_txn_offset_commit_response_3(view: memoryview, pos: int) -> One[TxnOffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_txn_offset_commit_response_topic_3(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_response_topic_3(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return TxnOffsetCommitResponse(throttle_time_ms, topics), pos
 
 
 def _read_all_txn_offset_commit_response_topic_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitResponseTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[TxnOffsetCommitResponseTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 7)
-        partitions, pos = _read_all_txn_offset_commit_response_partition_3(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_response_partition_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TxnOffsetCommitResponseTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -185,8 +185,7 @@ def _read_all_txn_offset_commit_response_topic_6(
 def _read_txn_offset_commit_response_6(view: memoryview, pos: int) -> One[TxnOffsetCommitResponse]:
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_txn_offset_commit_response_topic_6(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_response_topic_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return TxnOffsetCommitResponse(throttle_time_ms, topics), pos
 
@@ -194,6 +193,7 @@ def _read_txn_offset_commit_response_6(view: memoryview, pos: int) -> One[TxnOff
 def _write_all_txn_offset_commit_response_partition_0(
     out: Output, items: list[TxnOffsetCommitResponsePartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.error_code)
 
@@ -201,21 +201,21 @@ def _write_all_txn_offset_commit_response_partition_0(
 def _write_all_txn_offset_commit_response_topic_0(
     out: Output, items: list[TxnOffsetCommitResponseTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_txn_offset_commit_response_partition_0(out, m.partitions)
 
 
 def _write_txn_offset_commit_response_0(out: Output, m: TxnOffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_count(out, m.topics)
     _write_all_txn_offset_commit_response_topic_0(out, m.topics)
 
 
 def _write_all_txn_offset_commit_response_partition_3(
     out: Output, items: list[TxnOffsetCommitResponsePartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_ih(m.partition_index, m.error_code)
         out.append(0)
@@ -224,16 +224,15 @@ def _write_all_txn_offset_commit_response_partition_3(
 def _write_all_txn_offset_commit_response_topic_3(
     out: Output, items: list[TxnOffsetCommitResponseTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_txn_offset_commit_response_partition_3(out, m.partitions)
         out.append(0)
 
 
 def _write_txn_offset_commit_response_3(out: Output, m: TxnOffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_txn_offset_commit_response_topic_3(out, m.topics)
     out.append(0)
 
@@ -241,23 +240,23 @@ def _write_txn_offset_commit_response_3(out: Output, m: TxnOffsetCommitResponse)
 def _write_all_txn_offset_commit_response_topic_6(
     out: Output, items: list[TxnOffsetCommitResponseTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_txn_offset_commit_response_partition_3(out, m.partitions)
         out.append(0)
 
 
 def _write_txn_offset_commit_response_6(out: Output, m: TxnOffsetCommitResponse) -> None:
     out += _pack_i(m.throttle_time_ms)
-    write_compact_count(out, m.topics)
     _write_all_txn_offset_commit_response_topic_6(out, m.topics)
     out.append(0)
 
 
 def _read_all_txn_offset_commit_request_partition_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestPartition]:
+    count, pos = read_count(view, pos, 14)
     items: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset = _unpack_iq(view, pos)
@@ -272,13 +271,13 @@ def _read_all_txn_offset_commit_request_partition_0(
 
 
 def _read_all_txn_offset_commit_request_topic_0(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 14)
-        partitions, pos = _read_all_txn_offset_commit_request_partition_0(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_request_partition_0(view, pos)
         items.append(TxnOffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
 
@@ -288,16 +287,16 @@ def _read_txn_offset_commit_request_0(view: memoryview, pos: int) -> One[TxnOffs
     group_id, pos = read_string(view, pos)
     producer_id, producer_epoch = _unpack_qh(view, pos)
     pos += 10
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_txn_offset_commit_request_topic_0(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_request_topic_0(view, pos)
     return TxnOffsetCommitRequest(
         transactional_id, group_id, producer_id, producer_epoch, topics=topics
     ), pos
 
 
 def _read_all_txn_offset_commit_request_partition_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestPartition]:
+    count, pos = read_count(view, pos, 18)
     items: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -312,13 +311,13 @@ def _read_all_txn_offset_commit_request_partition_2(
 
 
 def _read_all_txn_offset_commit_request_topic_2(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestTopic]:
+    count, pos = read_count(view, pos, 6)
     items: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 18)
-        partitions, pos = _read_all_txn_offset_commit_request_partition_2(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_request_partition_2(view, pos)
         items.append(TxnOffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
 
@@ -328,16 +327,16 @@ def _read_txn_offset_commit_request_2(view: memoryview, pos: int) -> One[TxnOffs
     group_id, pos = read_string(view, pos)
     producer_id, producer_epoch = _unpack_qh(view, pos)
     pos += 10
-    count, pos = read_count(view, pos, 6)
-    topics, pos = _read_all_txn_offset_commit_request_topic_2(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_request_topic_2(view, pos)
     return TxnOffsetCommitRequest(
         transactional_id, group_id, producer_id, producer_epoch, topics=topics
     ), pos
 
 
 def _read_all_txn_offset_commit_request_partition_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestPartition]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[TxnOffsetCommitRequestPartition] = []
     for _ in range(count):
         partition_index, committed_offset, committed_leader_epoch = _unpack_iqi(view, pos)
@@ -353,13 +352,13 @@ def _read_all_txn_offset_commit_request_partition_3(
 
 
 def _read_all_txn_offset_commit_request_topic_3(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_txn_offset_commit_request_partition_3(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_request_partition_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TxnOffsetCommitRequestTopic(name, partitions=partitions))
     return items, pos
@@ -372,8 +371,7 @@ def _read_txn_offset_commit_request_3(view: memoryview, pos: int) -> One[TxnOffs
     pos += 14
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 3)
-    topics, pos = _read_all_txn_offset_commit_request_topic_3(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_request_topic_3(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return TxnOffsetCommitRequest(
         transactional_id,
@@ -388,14 +386,14 @@ def _read_txn_offset_commit_request_3(view: memoryview, pos: int) -> One[TxnOffs
 
 
 def _read_all_txn_offset_commit_request_topic_6(
-    view: memoryview, pos: int, count: int
+    view: memoryview, pos: int
 ) -> Many[TxnOffsetCommitRequestTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[TxnOffsetCommitRequestTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
         pos += 16
-        count, pos = read_compact_count(view, pos, 18)
-        partitions, pos = _read_all_txn_offset_commit_request_partition_3(view, pos, count)
+        partitions, pos = _read_all_txn_offset_commit_request_partition_3(view, pos)
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=partitions))
     return items, pos
@@ -408,8 +406,7 @@ def _read_txn_offset_commit_request_6(view: memoryview, pos: int) -> One[TxnOffs
     pos += 14
     member_id, pos = read_compact_string(view, pos)
     group_instance_id, pos = read_nullable_compact_string(view, pos)
-    count, pos = read_compact_count(view, pos, 18)
-    topics, pos = _read_all_txn_offset_commit_request_topic_6(view, pos, count)
+    topics, pos = _read_all_txn_offset_commit_request_topic_6(view, pos)
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return TxnOffsetCommitRequest(
         transactional_id,
@@ -426,6 +423,7 @@ def _read_txn_offset_commit_request_6(view: memoryview, pos: int) -> One[TxnOffs
 def _write_all_txn_offset_commit_request_partition_0(
     out: Output, items: list[TxnOffsetCommitRequestPartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iq(m.partition_index, m.committed_offset)
         write_nullable_string(out, m.committed_metadata)
@@ -434,9 +432,9 @@ def _write_all_txn_offset_commit_request_partition_0(
 def _write_all_txn_offset_commit_request_topic_0(
     out: Output, items: list[TxnOffsetCommitRequestTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_txn_offset_commit_request_partition_0(out, m.partitions)
 
 
@@ -450,13 +448,13 @@ def _write_txn_offset_commit_request_0(out: Output, m: TxnOffsetCommitRequest) -
     write_string(out, m.transactional_id)
     write_string(out, m.group_id)
     out += _pack_qh(m.producer_id, m.producer_epoch)
-    write_count(out, m.topics)
     _write_all_txn_offset_commit_request_topic_0(out, m.topics)
 
 
 def _write_all_txn_offset_commit_request_partition_2(
     out: Output, items: list[TxnOffsetCommitRequestPartition]
 ) -> None:
+    write_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_string(out, m.committed_metadata)
@@ -465,9 +463,9 @@ def _write_all_txn_offset_commit_request_partition_2(
 def _write_all_txn_offset_commit_request_topic_2(
     out: Output, items: list[TxnOffsetCommitRequestTopic]
 ) -> None:
+    write_count(out, items)
     for m in items:
         write_string(out, m.name)
-        write_count(out, m.partitions)
         _write_all_txn_offset_commit_request_partition_2(out, m.partitions)
 
 
@@ -481,13 +479,13 @@ def _write_txn_offset_commit_request_2(out: Output, m: TxnOffsetCommitRequest) -
     write_string(out, m.transactional_id)
     write_string(out, m.group_id)
     out += _pack_qh(m.producer_id, m.producer_epoch)
-    write_count(out, m.topics)
     _write_all_txn_offset_commit_request_topic_2(out, m.topics)
 
 
 def _write_all_txn_offset_commit_request_partition_3(
     out: Output, items: list[TxnOffsetCommitRequestPartition]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_iqi(m.partition_index, m.committed_offset, m.committed_leader_epoch)
         write_nullable_compact_string(out, m.committed_metadata)
@@ -497,9 +495,9 @@ def _write_all_txn_offset_commit_request_partition_3(
 def _write_all_txn_offset_commit_request_topic_3(
     out: Output, items: list[TxnOffsetCommitRequestTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
-        write_compact_count(out, m.partitions)
         _write_all_txn_offset_commit_request_partition_3(out, m.partitions)
         out.append(0)
 
@@ -510,7 +508,6 @@ def _write_txn_offset_commit_request_3(out: Output, m: TxnOffsetCommitRequest) -
     out += _pack_qhi(m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch)
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
-    write_compact_count(out, m.topics)
     _write_all_txn_offset_commit_request_topic_3(out, m.topics)
     out.append(0)
 
@@ -518,9 +515,9 @@ def _write_txn_offset_commit_request_3(out: Output, m: TxnOffsetCommitRequest) -
 def _write_all_txn_offset_commit_request_topic_6(
     out: Output, items: list[TxnOffsetCommitRequestTopic]
 ) -> None:
+    write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
-        write_compact_count(out, m.partitions)
         _write_all_txn_offset_commit_request_partition_3(out, m.partitions)
         out.append(0)
 
@@ -531,7 +528,6 @@ def _write_txn_offset_commit_request_6(out: Output, m: TxnOffsetCommitRequest) -
     out += _pack_qhi(m.producer_id, m.producer_epoch, m.generation_id_or_member_epoch)
     write_compact_string(out, m.member_id)
     write_nullable_compact_string(out, m.group_instance_id)
-    write_compact_count(out, m.topics)
     _write_all_txn_offset_commit_request_topic_6(out, m.topics)
     out.append(0)
 
