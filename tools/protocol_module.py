@@ -242,15 +242,12 @@ class Module:
         made = f"{struct.python}({_arguments(struct, version)})"
         parameters = "view: memoryview, pos: int"
         if array is not None:
-            nullable = version in array.nullable
-            kind = f"{'nullable_' * nullable}{'compact_' * flexible}count"
             smallest = smallest_element(message, array, version)
-            body = [f"count, pos = read_{kind}(view, pos, {smallest})"]
-            body += ["if count < 0:", "    return None, pos"] * nullable
+            body = [f"count, pos = read_{'compact_' * flexible}count(view, pos, {smallest})"]
             body += [f"items: list[{struct.python}] = []", "for _ in range(count):"]
             body += _indent([*lines, f"items.append({made})"])
             body.append("return items, pos")
-            head = f"One[list[{struct.python}] | None]" if nullable else f"Many[{struct.python}]"
+            head = f"Many[{struct.python}]"
         else:
             head = f"One[{struct.python}]"
             body = [*lines, f"return {made}, pos"]
@@ -278,7 +275,13 @@ class Module:
                 return [f"({name},) = {unpack}(view, pos)", f"pos += {FIXED[kind][1]}"]
             return [f"{name}, pos = read_{prefix}{kind}(view, pos)"]
         if item.struct:
-            return [f"{name}, pos = {self.reader(m, item.struct, version, item)}(view, pos)"]
+            read = [f"{name}, pos = {self.reader(m, item.struct, version, item)}(view, pos)"]
+            if not nullable:
+                return read
+            # Null is looked for here, which saves a call where there is one.
+            there, size = ("view[pos]", 1) if flexible else (self._count_there(), 4)
+            head = [f"{name}: {python_type(item)} = None", f"if {there}:"]
+            return [*head, *_indent(read), "else:", f"    pos += {size}"]
         lines = [
             f"count, pos = read_{prefix}count(view, pos, {smallest_element(m, item, version)})"
         ]
@@ -297,6 +300,9 @@ class Module:
             return [*lines, *read]
         annotation = python_type(item)
         return [*lines, f"{name}: {annotation} = None", "if count >= 0:", *_indent(read)]
+
+    def _count_there(self) -> str:
+        return f"{self.run('unpack', 'i')}(view, pos)[0] != -1"
 
     def _read_struct(
         self, m: Message, item: Field, struct: Struct, version: int, *, nullable: bool
@@ -327,13 +333,8 @@ class Module:
 
     # --- writing
 
-    def writer(
-        self, message: Message, struct: Struct, version: int, *, many: bool = False, null: str = ""
-    ) -> str:
-        """Make the function that writes one struct, or an array of them; return its name.
-
-        `null` is the statement that writes a null in the array's place, where it may be null.
-        """
+    def writer(self, message: Message, struct: Struct, version: int, *, many: bool = False) -> str:
+        """Make the function that writes one struct, or an array of them; return its name."""
         flexible = version in message.flexible
         lines: list[str] = []
         for item in struct.fields:
@@ -357,9 +358,7 @@ class Module:
         if many:
             count = f"write_{'compact_' * flexible}count(out, items)"
             lines = [count, "for m in items:", *_indent(lines or ["pass"])]
-            lines = ["if items is None:", f"    {null}", "    return"] * bool(null) + lines
-            optional = " | None" * bool(null)
-            parameters = f"out: Output, items: list[{struct.python}]{optional}"
+            parameters = f"out: Output, items: list[{struct.python}]"
         else:
             parameters = f"out: Output, m: {struct.python}"
         text = "\n".join(_indent(lines or ["pass"]))
@@ -396,20 +395,20 @@ class Module:
         source = value
         if python_type(item).endswith("| None") and not nullable:
             lines, source = [f"items = not_null({value})"], "items"
-        null = ".append(0)" if flexible else ' += b"\\xff\\xff\\xff\\xff"'
         if item.struct:
-            writer = self.writer(m, item.struct, version, many=True, null=f"out{null}" * nullable)
-            return [*lines, f"{writer}({out}, {source})"]
-        write = [f"write_{compact}count({out}, {source})"]
-        if item.type == "string":
-            write.append(f"write_{compact}strings({out}, {source})")
-        elif item.type == "uuid":
-            write.append(f"write_uuids({out}, {source})")
+            write = [f"{self.writer(m, item.struct, version, many=True)}({out}, {source})"]
         else:
-            write.append(f'write_numbers({out}, {source}, "{code(item.type)}")')
+            write = [f"write_{compact}count({out}, {source})"]
+            if item.type == "string":
+                write.append(f"write_{compact}strings({out}, {source})")
+            elif item.type == "uuid":
+                write.append(f"write_uuids({out}, {source})")
+            else:
+                write.append(f'write_numbers({out}, {source}, "{code(item.type)}")')
         if not nullable:
             return [*lines, *write]
-        return [f"if {value} is None:", f"    {out}{null}", "else:", *_indent(write)]
+        nothing = f"{out}.append(0)" if flexible else f'{out} += b"\\xff\\xff\\xff\\xff"'
+        return [f"if {value} is None:", f"    {nothing}", "else:", *_indent(write)]
 
     def _write_tagged(self, message: Message, tagged: list[Field], version: int) -> list[str]:
         lines = ["tags: list[tuple[int, Output]] = []"]

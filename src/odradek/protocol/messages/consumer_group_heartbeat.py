@@ -178,10 +178,8 @@ def _write_consumer_group_heartbeat_response_0(
 
 def _read_all_consumer_group_heartbeat_request_topic_partitions_0(
     view: memoryview, pos: int
-) -> One[list[ConsumerGroupHeartbeatRequestTopicPartitions] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    if count < 0:
-        return None, pos
+) -> Many[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -210,7 +208,13 @@ def _read_consumer_group_heartbeat_request_0(
     if count >= 0:
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
     server_assignor, pos = read_nullable_compact_string(view, pos)
-    topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(view, pos)
+    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
+    if view[pos]:
+        topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(
+            view, pos
+        )
+    else:
+        pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ConsumerGroupHeartbeatRequest(
         group_id,
@@ -242,7 +246,13 @@ def _read_consumer_group_heartbeat_request_1(
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
     subscribed_topic_regex, pos = read_nullable_compact_string(view, pos)
     server_assignor, pos = read_nullable_compact_string(view, pos)
-    topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(view, pos)
+    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
+    if view[pos]:
+        topic_partitions, pos = _read_all_consumer_group_heartbeat_request_topic_partitions_0(
+            view, pos
+        )
+    else:
+        pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return ConsumerGroupHeartbeatRequest(
         group_id,
@@ -259,11 +269,8 @@ def _read_consumer_group_heartbeat_request_1(
 
 
 def _write_all_consumer_group_heartbeat_request_topic_partitions_0(
-    out: Output, items: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None
+    out: Output, items: list[ConsumerGroupHeartbeatRequestTopicPartitions]
 ) -> None:
-    if items is None:
-        out.append(0)
-        return
     write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
@@ -289,7 +296,10 @@ def _write_consumer_group_heartbeat_request_0(
         write_compact_count(out, m.subscribed_topic_names)
         write_compact_strings(out, m.subscribed_topic_names)
     write_nullable_compact_string(out, m.server_assignor)
-    _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
+    if m.topic_partitions is None:
+        out.append(0)
+    else:
+        _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
     out.append(0)
 
 
@@ -309,7 +319,10 @@ def _write_consumer_group_heartbeat_request_1(
         write_compact_strings(out, m.subscribed_topic_names)
     write_nullable_compact_string(out, m.subscribed_topic_regex)
     write_nullable_compact_string(out, m.server_assignor)
-    _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
+    if m.topic_partitions is None:
+        out.append(0)
+    else:
+        _write_all_consumer_group_heartbeat_request_topic_partitions_0(out, m.topic_partitions)
     out.append(0)
 
 

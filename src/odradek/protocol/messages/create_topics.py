@@ -22,7 +22,6 @@ from odradek.protocol.primitives import (
     read_compact_string,
     read_count,
     read_int32s,
-    read_nullable_compact_count,
     read_nullable_compact_string,
     read_nullable_string,
     read_string,
@@ -138,12 +137,8 @@ def _read_create_topics_response_2(view: memoryview, pos: int) -> One[CreateTopi
     return CreateTopicsResponse(throttle_time_ms, topics), pos
 
 
-def _read_all_creatable_topic_configs_5(
-    view: memoryview, pos: int
-) -> One[list[CreatableTopicConfigs] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 6)
-    if count < 0:
-        return None, pos
+def _read_all_creatable_topic_configs_5(view: memoryview, pos: int) -> Many[CreatableTopicConfigs]:
+    count, pos = read_compact_count(view, pos, 6)
     items: list[CreatableTopicConfigs] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -165,7 +160,11 @@ def _read_all_creatable_topic_result_5(view: memoryview, pos: int) -> Many[Creat
         error_message, pos = read_nullable_compact_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        configs, pos = _read_all_creatable_topic_configs_5(view, pos)
+        configs: list[CreatableTopicConfigs] | None = None
+        if view[pos]:
+            configs, pos = _read_all_creatable_topic_configs_5(view, pos)
+        else:
+            pos += 1
         topic_config_error_code = 0
         tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
@@ -208,7 +207,11 @@ def _read_all_creatable_topic_result_7(view: memoryview, pos: int) -> Many[Creat
         error_message, pos = read_nullable_compact_string(view, pos)
         num_partitions, replication_factor = _unpack_ih(view, pos)
         pos += 6
-        configs, pos = _read_all_creatable_topic_configs_5(view, pos)
+        configs: list[CreatableTopicConfigs] | None = None
+        if view[pos]:
+            configs, pos = _read_all_creatable_topic_configs_5(view, pos)
+        else:
+            pos += 1
         topic_config_error_code = 0
         tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
@@ -255,12 +258,7 @@ def _write_create_topics_response_2(out: Output, m: CreateTopicsResponse) -> Non
     _write_all_creatable_topic_result_2(out, m.topics)
 
 
-def _write_all_creatable_topic_configs_5(
-    out: Output, items: list[CreatableTopicConfigs] | None
-) -> None:
-    if items is None:
-        out.append(0)
-        return
+def _write_all_creatable_topic_configs_5(out: Output, items: list[CreatableTopicConfigs]) -> None:
     write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
@@ -276,7 +274,10 @@ def _write_all_creatable_topic_result_5(out: Output, items: list[CreatableTopicR
         out += _pack_h(m.error_code)
         write_nullable_compact_string(out, m.error_message)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        _write_all_creatable_topic_configs_5(out, m.configs)
+        if m.configs is None:
+            out.append(0)
+        else:
+            _write_all_creatable_topic_configs_5(out, m.configs)
         tags: list[tuple[int, Output]] = []
         if m.topic_config_error_code != 0:
             value = Output()
@@ -298,7 +299,10 @@ def _write_all_creatable_topic_result_7(out: Output, items: list[CreatableTopicR
         out += _pack_uh(checked_uuid(m.topic_id), m.error_code)
         write_nullable_compact_string(out, m.error_message)
         out += _pack_ih(m.num_partitions, m.replication_factor)
-        _write_all_creatable_topic_configs_5(out, m.configs)
+        if m.configs is None:
+            out.append(0)
+        else:
+            _write_all_creatable_topic_configs_5(out, m.configs)
         tags: list[tuple[int, Output]] = []
         if m.topic_config_error_code != 0:
             value = Output()

@@ -24,10 +24,8 @@ from odradek.protocol.primitives import (
     read_compact_string,
     read_count,
     read_int32s,
-    read_nullable_compact_count,
     read_nullable_compact_string,
     read_nullable_compact_view,
-    read_nullable_count,
     read_nullable_view,
     read_string,
     read_tag,
@@ -203,12 +201,8 @@ class FetchRequest(Request[FetchResponse]):
     rack_id: str = ""  # v11+
 
 
-def _read_all_aborted_transaction_4(
-    view: memoryview, pos: int
-) -> One[list[AbortedTransaction] | None]:
-    count, pos = read_nullable_count(view, pos, 16)
-    if count < 0:
-        return None, pos
+def _read_all_aborted_transaction_4(view: memoryview, pos: int) -> Many[AbortedTransaction]:
+    count, pos = read_count(view, pos, 16)
     items: list[AbortedTransaction] = []
     for _ in range(count):
         producer_id, first_offset = _unpack_qq(view, pos)
@@ -223,7 +217,11 @@ def _read_all_partition_data_4(view: memoryview, pos: int) -> Many[PartitionData
     for _ in range(count):
         partition_index, error_code, high_watermark, last_stable_offset = _unpack_ihqq(view, pos)
         pos += 22
-        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        aborted_transactions: list[AbortedTransaction] | None = None
+        if _unpack_i(view, pos)[0] != -1:
+            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        else:
+            pos += 4
         records, pos = read_nullable_view(view, pos)
         items.append(
             PartitionData(
@@ -265,7 +263,11 @@ def _read_all_partition_data_5(view: memoryview, pos: int) -> Many[PartitionData
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        aborted_transactions: list[AbortedTransaction] | None = None
+        if _unpack_i(view, pos)[0] != -1:
+            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        else:
+            pos += 4
         records, pos = read_nullable_view(view, pos)
         items.append(
             PartitionData(
@@ -315,7 +317,11 @@ def _read_all_partition_data_11(view: memoryview, pos: int) -> Many[PartitionDat
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        aborted_transactions: list[AbortedTransaction] | None = None
+        if _unpack_i(view, pos)[0] != -1:
+            aborted_transactions, pos = _read_all_aborted_transaction_4(view, pos)
+        else:
+            pos += 4
         (preferred_read_replica,) = _unpack_i(view, pos)
         pos += 4
         records, pos = read_nullable_view(view, pos)
@@ -353,12 +359,8 @@ def _read_fetch_response_11(view: memoryview, pos: int) -> One[FetchResponse]:
     return FetchResponse(throttle_time_ms, error_code, session_id, responses), pos
 
 
-def _read_all_aborted_transaction_12(
-    view: memoryview, pos: int
-) -> One[list[AbortedTransaction] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 17)
-    if count < 0:
-        return None, pos
+def _read_all_aborted_transaction_12(view: memoryview, pos: int) -> Many[AbortedTransaction]:
+    count, pos = read_compact_count(view, pos, 17)
     items: list[AbortedTransaction] = []
     for _ in range(count):
         producer_id, first_offset = _unpack_qq(view, pos)
@@ -397,7 +399,11 @@ def _read_all_partition_data_12(view: memoryview, pos: int) -> Many[PartitionDat
             _unpack_ihqqq(view, pos)
         )
         pos += 30
-        aborted_transactions, pos = _read_all_aborted_transaction_12(view, pos)
+        aborted_transactions: list[AbortedTransaction] | None = None
+        if view[pos]:
+            aborted_transactions, pos = _read_all_aborted_transaction_12(view, pos)
+        else:
+            pos += 1
         (preferred_read_replica,) = _unpack_i(view, pos)
         pos += 4
         records, pos = read_nullable_compact_view(view, pos)
@@ -508,10 +514,7 @@ def _read_fetch_response_16(view: memoryview, pos: int) -> One[FetchResponse]:
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints), pos
 
 
-def _write_all_aborted_transaction_4(out: Output, items: list[AbortedTransaction] | None) -> None:
-    if items is None:
-        out += b"\xff\xff\xff\xff"
-        return
+def _write_all_aborted_transaction_4(out: Output, items: list[AbortedTransaction]) -> None:
     write_count(out, items)
     for m in items:
         out += _pack_qq(m.producer_id, m.first_offset)
@@ -529,7 +532,10 @@ def _write_all_partition_data_4(out: Output, items: list[PartitionData]) -> None
         if m.preferred_read_replica != -1:
             raise AbsentFieldError("PartitionData.preferred_read_replica")
         out += _pack_ihqq(m.partition_index, m.error_code, m.high_watermark, m.last_stable_offset)
-        _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        if m.aborted_transactions is None:
+            out += b"\xff\xff\xff\xff"
+        else:
+            _write_all_aborted_transaction_4(out, m.aborted_transactions)
         write_nullable_records(out, m.records)
 
 
@@ -567,7 +573,10 @@ def _write_all_partition_data_5(out: Output, items: list[PartitionData]) -> None
             m.last_stable_offset,
             m.log_start_offset,
         )
-        _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        if m.aborted_transactions is None:
+            out += b"\xff\xff\xff\xff"
+        else:
+            _write_all_aborted_transaction_4(out, m.aborted_transactions)
         write_nullable_records(out, m.records)
 
 
@@ -610,7 +619,10 @@ def _write_all_partition_data_11(out: Output, items: list[PartitionData]) -> Non
             m.last_stable_offset,
             m.log_start_offset,
         )
-        _write_all_aborted_transaction_4(out, m.aborted_transactions)
+        if m.aborted_transactions is None:
+            out += b"\xff\xff\xff\xff"
+        else:
+            _write_all_aborted_transaction_4(out, m.aborted_transactions)
         out += _pack_i(m.preferred_read_replica)
         write_nullable_records(out, m.records)
 
@@ -631,10 +643,7 @@ def _write_fetch_response_11(out: Output, m: FetchResponse) -> None:
     _write_all_fetchable_topic_response_11(out, m.responses)
 
 
-def _write_all_aborted_transaction_12(out: Output, items: list[AbortedTransaction] | None) -> None:
-    if items is None:
-        out.append(0)
-        return
+def _write_all_aborted_transaction_12(out: Output, items: list[AbortedTransaction]) -> None:
     write_compact_count(out, items)
     for m in items:
         out += _pack_qq(m.producer_id, m.first_offset)
@@ -666,7 +675,10 @@ def _write_all_partition_data_12(out: Output, items: list[PartitionData]) -> Non
             m.last_stable_offset,
             m.log_start_offset,
         )
-        _write_all_aborted_transaction_12(out, m.aborted_transactions)
+        if m.aborted_transactions is None:
+            out.append(0)
+        else:
+            _write_all_aborted_transaction_12(out, m.aborted_transactions)
         out += _pack_i(m.preferred_read_replica)
         write_nullable_compact_records(out, m.records)
         tags: list[tuple[int, Output]] = []

@@ -23,9 +23,7 @@ from odradek.protocol.primitives import (
     read_compact_string,
     read_count,
     read_int32s,
-    read_nullable_compact_count,
     read_nullable_compact_string,
-    read_nullable_count,
     read_nullable_string,
     read_string,
     skip_tags,
@@ -880,33 +878,32 @@ def _read_metadata_request_0(view: memoryview, pos: int) -> One[MetadataRequest]
     return MetadataRequest(topics), pos
 
 
-def _read_all_metadata_request_topic_1(
-    view: memoryview, pos: int
-) -> One[list[MetadataRequestTopic] | None]:
-    count, pos = read_nullable_count(view, pos, 2)
-    if count < 0:
-        return None, pos
-    items: list[MetadataRequestTopic] = []
-    for _ in range(count):
-        name, pos = read_string(view, pos)
-        items.append(MetadataRequestTopic(name=name))
-    return items, pos
-
-
 def _read_metadata_request_1(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_1(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if _unpack_i(view, pos)[0] != -1:
+        topics, pos = _read_all_metadata_request_topic_0(view, pos)
+    else:
+        pos += 4
     return MetadataRequest(topics), pos
 
 
 def _read_metadata_request_4(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_1(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if _unpack_i(view, pos)[0] != -1:
+        topics, pos = _read_all_metadata_request_topic_0(view, pos)
+    else:
+        pos += 4
     (allow_auto_topic_creation,) = _unpack_t(view, pos)
     pos += 1
     return MetadataRequest(topics, allow_auto_topic_creation), pos
 
 
 def _read_metadata_request_8(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_1(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if _unpack_i(view, pos)[0] != -1:
+        topics, pos = _read_all_metadata_request_topic_0(view, pos)
+    else:
+        pos += 4
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -921,12 +918,8 @@ def _read_metadata_request_8(view: memoryview, pos: int) -> One[MetadataRequest]
     ), pos
 
 
-def _read_all_metadata_request_topic_9(
-    view: memoryview, pos: int
-) -> One[list[MetadataRequestTopic] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 2)
-    if count < 0:
-        return None, pos
+def _read_all_metadata_request_topic_9(view: memoryview, pos: int) -> Many[MetadataRequestTopic]:
+    count, pos = read_compact_count(view, pos, 2)
     items: list[MetadataRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -936,7 +929,11 @@ def _read_all_metadata_request_topic_9(
 
 
 def _read_metadata_request_9(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_9(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if view[pos]:
+        topics, pos = _read_all_metadata_request_topic_9(view, pos)
+    else:
+        pos += 1
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -952,12 +949,8 @@ def _read_metadata_request_9(view: memoryview, pos: int) -> One[MetadataRequest]
     ), pos
 
 
-def _read_all_metadata_request_topic_10(
-    view: memoryview, pos: int
-) -> One[list[MetadataRequestTopic] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    if count < 0:
-        return None, pos
+def _read_all_metadata_request_topic_10(view: memoryview, pos: int) -> Many[MetadataRequestTopic]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[MetadataRequestTopic] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -969,7 +962,11 @@ def _read_all_metadata_request_topic_10(
 
 
 def _read_metadata_request_10(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_10(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if view[pos]:
+        topics, pos = _read_all_metadata_request_topic_10(view, pos)
+    else:
+        pos += 1
     (
         allow_auto_topic_creation,
         include_cluster_authorized_operations,
@@ -986,7 +983,11 @@ def _read_metadata_request_10(view: memoryview, pos: int) -> One[MetadataRequest
 
 
 def _read_metadata_request_11(view: memoryview, pos: int) -> One[MetadataRequest]:
-    topics, pos = _read_all_metadata_request_topic_10(view, pos)
+    topics: list[MetadataRequestTopic] | None = None
+    if view[pos]:
+        topics, pos = _read_all_metadata_request_topic_10(view, pos)
+    else:
+        pos += 1
     allow_auto_topic_creation, include_topic_authorized_operations = _unpack_tt(view, pos)
     pos += 2
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -1014,17 +1015,6 @@ def _write_metadata_request_0(out: Output, m: MetadataRequest) -> None:
     _write_all_metadata_request_topic_0(out, items)
 
 
-def _write_all_metadata_request_topic_1(
-    out: Output, items: list[MetadataRequestTopic] | None
-) -> None:
-    if items is None:
-        out += b"\xff\xff\xff\xff"
-        return
-    write_count(out, items)
-    for m in items:
-        write_string(out, not_null(m.name))
-
-
 def _write_metadata_request_1(out: Output, m: MetadataRequest) -> None:
     if not m.allow_auto_topic_creation:
         raise AbsentFieldError("MetadataRequest.allow_auto_topic_creation")
@@ -1032,7 +1022,10 @@ def _write_metadata_request_1(out: Output, m: MetadataRequest) -> None:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
     if m.include_topic_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_topic_authorized_operations")
-    _write_all_metadata_request_topic_1(out, m.topics)
+    if m.topics is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        _write_all_metadata_request_topic_0(out, m.topics)
 
 
 def _write_metadata_request_4(out: Output, m: MetadataRequest) -> None:
@@ -1040,12 +1033,18 @@ def _write_metadata_request_4(out: Output, m: MetadataRequest) -> None:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
     if m.include_topic_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_topic_authorized_operations")
-    _write_all_metadata_request_topic_1(out, m.topics)
+    if m.topics is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        _write_all_metadata_request_topic_0(out, m.topics)
     out += _pack_t(m.allow_auto_topic_creation)
 
 
 def _write_metadata_request_8(out: Output, m: MetadataRequest) -> None:
-    _write_all_metadata_request_topic_1(out, m.topics)
+    if m.topics is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        _write_all_metadata_request_topic_0(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1053,12 +1052,7 @@ def _write_metadata_request_8(out: Output, m: MetadataRequest) -> None:
     )
 
 
-def _write_all_metadata_request_topic_9(
-    out: Output, items: list[MetadataRequestTopic] | None
-) -> None:
-    if items is None:
-        out.append(0)
-        return
+def _write_all_metadata_request_topic_9(out: Output, items: list[MetadataRequestTopic]) -> None:
     write_compact_count(out, items)
     for m in items:
         write_compact_string(out, not_null(m.name))
@@ -1066,7 +1060,10 @@ def _write_all_metadata_request_topic_9(
 
 
 def _write_metadata_request_9(out: Output, m: MetadataRequest) -> None:
-    _write_all_metadata_request_topic_9(out, m.topics)
+    if m.topics is None:
+        out.append(0)
+    else:
+        _write_all_metadata_request_topic_9(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1075,12 +1072,7 @@ def _write_metadata_request_9(out: Output, m: MetadataRequest) -> None:
     out.append(0)
 
 
-def _write_all_metadata_request_topic_10(
-    out: Output, items: list[MetadataRequestTopic] | None
-) -> None:
-    if items is None:
-        out.append(0)
-        return
+def _write_all_metadata_request_topic_10(out: Output, items: list[MetadataRequestTopic]) -> None:
     write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
@@ -1089,7 +1081,10 @@ def _write_all_metadata_request_topic_10(
 
 
 def _write_metadata_request_10(out: Output, m: MetadataRequest) -> None:
-    _write_all_metadata_request_topic_10(out, m.topics)
+    if m.topics is None:
+        out.append(0)
+    else:
+        _write_all_metadata_request_topic_10(out, m.topics)
     out += _pack_ttt(
         m.allow_auto_topic_creation,
         m.include_cluster_authorized_operations,
@@ -1101,7 +1096,10 @@ def _write_metadata_request_10(out: Output, m: MetadataRequest) -> None:
 def _write_metadata_request_11(out: Output, m: MetadataRequest) -> None:
     if m.include_cluster_authorized_operations:
         raise AbsentFieldError("MetadataRequest.include_cluster_authorized_operations")
-    _write_all_metadata_request_topic_10(out, m.topics)
+    if m.topics is None:
+        out.append(0)
+    else:
+        _write_all_metadata_request_topic_10(out, m.topics)
     out += _pack_tt(m.allow_auto_topic_creation, m.include_topic_authorized_operations)
     out.append(0)
 

@@ -23,9 +23,7 @@ from odradek.protocol.primitives import (
     read_compact_string,
     read_count,
     read_int32s,
-    read_nullable_compact_count,
     read_nullable_compact_string,
-    read_nullable_count,
     read_nullable_string,
     read_string,
     skip_tags,
@@ -558,34 +556,20 @@ def _read_offset_fetch_request_1(view: memoryview, pos: int) -> One[OffsetFetchR
     return OffsetFetchRequest(group_id, topics), pos
 
 
-def _read_all_offset_fetch_request_topic_2(
-    view: memoryview, pos: int
-) -> One[list[OffsetFetchRequestTopic] | None]:
-    count, pos = read_nullable_count(view, pos, 6)
-    if count < 0:
-        return None, pos
-    items: list[OffsetFetchRequestTopic] = []
-    for _ in range(count):
-        name, pos = read_string(view, pos)
-        count, pos = read_count(view, pos, 4)
-        partition_indexes = read_int32s(view, pos, count)
-        pos += 4 * count
-        items.append(OffsetFetchRequestTopic(name, partition_indexes))
-    return items, pos
-
-
 def _read_offset_fetch_request_2(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_string(view, pos)
-    topics, pos = _read_all_offset_fetch_request_topic_2(view, pos)
+    topics: list[OffsetFetchRequestTopic] | None = None
+    if _unpack_i(view, pos)[0] != -1:
+        topics, pos = _read_all_offset_fetch_request_topic_1(view, pos)
+    else:
+        pos += 4
     return OffsetFetchRequest(group_id, topics), pos
 
 
 def _read_all_offset_fetch_request_topic_6(
     view: memoryview, pos: int
-) -> One[list[OffsetFetchRequestTopic] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 3)
-    if count < 0:
-        return None, pos
+) -> Many[OffsetFetchRequestTopic]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetFetchRequestTopic] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -599,14 +583,22 @@ def _read_all_offset_fetch_request_topic_6(
 
 def _read_offset_fetch_request_6(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_compact_string(view, pos)
-    topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
+    topics: list[OffsetFetchRequestTopic] | None = None
+    if view[pos]:
+        topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
+    else:
+        pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
     return OffsetFetchRequest(group_id, topics), pos
 
 
 def _read_offset_fetch_request_7(view: memoryview, pos: int) -> One[OffsetFetchRequest]:
     group_id, pos = read_compact_string(view, pos)
-    topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
+    topics: list[OffsetFetchRequestTopic] | None = None
+    if view[pos]:
+        topics, pos = _read_all_offset_fetch_request_topic_6(view, pos)
+    else:
+        pos += 1
     (require_stable,) = _unpack_t(view, pos)
     pos += 1
     pos = skip_tags(view, pos) if view[pos] else pos + 1
@@ -615,10 +607,8 @@ def _read_offset_fetch_request_7(view: memoryview, pos: int) -> One[OffsetFetchR
 
 def _read_all_offset_fetch_request_topics_8(
     view: memoryview, pos: int
-) -> One[list[OffsetFetchRequestTopics] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 3)
-    if count < 0:
-        return None, pos
+) -> Many[OffsetFetchRequestTopics]:
+    count, pos = read_compact_count(view, pos, 3)
     items: list[OffsetFetchRequestTopics] = []
     for _ in range(count):
         name, pos = read_compact_string(view, pos)
@@ -637,7 +627,11 @@ def _read_all_offset_fetch_request_group_8(
     items: list[OffsetFetchRequestGroup] = []
     for _ in range(count):
         group_id, pos = read_compact_string(view, pos)
-        topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
+        topics: list[OffsetFetchRequestTopics] | None = None
+        if view[pos]:
+            topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
+        else:
+            pos += 1
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, topics=topics))
     return items, pos
@@ -661,7 +655,11 @@ def _read_all_offset_fetch_request_group_9(
         member_id, pos = read_nullable_compact_string(view, pos)
         (member_epoch,) = _unpack_i(view, pos)
         pos += 4
-        topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
+        topics: list[OffsetFetchRequestTopics] | None = None
+        if view[pos]:
+            topics, pos = _read_all_offset_fetch_request_topics_8(view, pos)
+        else:
+            pos += 1
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics))
     return items, pos
@@ -677,10 +675,8 @@ def _read_offset_fetch_request_9(view: memoryview, pos: int) -> One[OffsetFetchR
 
 def _read_all_offset_fetch_request_topics_10(
     view: memoryview, pos: int
-) -> One[list[OffsetFetchRequestTopics] | None]:
-    count, pos = read_nullable_compact_count(view, pos, 18)
-    if count < 0:
-        return None, pos
+) -> Many[OffsetFetchRequestTopics]:
+    count, pos = read_compact_count(view, pos, 18)
     items: list[OffsetFetchRequestTopics] = []
     for _ in range(count):
         (topic_id,) = _unpack_u(view, pos)
@@ -705,7 +701,11 @@ def _read_all_offset_fetch_request_group_10(
         member_id, pos = read_nullable_compact_string(view, pos)
         (member_epoch,) = _unpack_i(view, pos)
         pos += 4
-        topics, pos = _read_all_offset_fetch_request_topics_10(view, pos)
+        topics: list[OffsetFetchRequestTopics] | None = None
+        if view[pos]:
+            topics, pos = _read_all_offset_fetch_request_topics_10(view, pos)
+        else:
+            pos += 1
         pos = skip_tags(view, pos) if view[pos] else pos + 1
         items.append(OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics))
     return items, pos
@@ -739,34 +739,21 @@ def _write_offset_fetch_request_1(out: Output, m: OffsetFetchRequest) -> None:
     _write_all_offset_fetch_request_topic_1(out, items)
 
 
-def _write_all_offset_fetch_request_topic_2(
-    out: Output, items: list[OffsetFetchRequestTopic] | None
-) -> None:
-    if items is None:
-        out += b"\xff\xff\xff\xff"
-        return
-    write_count(out, items)
-    for m in items:
-        write_string(out, m.name)
-        write_count(out, m.partition_indexes)
-        write_numbers(out, m.partition_indexes, "i")
-
-
 def _write_offset_fetch_request_2(out: Output, m: OffsetFetchRequest) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchRequest.groups")
     if m.require_stable:
         raise AbsentFieldError("OffsetFetchRequest.require_stable")
     write_string(out, m.group_id)
-    _write_all_offset_fetch_request_topic_2(out, m.topics)
+    if m.topics is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        _write_all_offset_fetch_request_topic_1(out, m.topics)
 
 
 def _write_all_offset_fetch_request_topic_6(
-    out: Output, items: list[OffsetFetchRequestTopic] | None
+    out: Output, items: list[OffsetFetchRequestTopic]
 ) -> None:
-    if items is None:
-        out.append(0)
-        return
     write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
@@ -781,7 +768,10 @@ def _write_offset_fetch_request_6(out: Output, m: OffsetFetchRequest) -> None:
     if m.require_stable:
         raise AbsentFieldError("OffsetFetchRequest.require_stable")
     write_compact_string(out, m.group_id)
-    _write_all_offset_fetch_request_topic_6(out, m.topics)
+    if m.topics is None:
+        out.append(0)
+    else:
+        _write_all_offset_fetch_request_topic_6(out, m.topics)
     out.append(0)
 
 
@@ -789,17 +779,17 @@ def _write_offset_fetch_request_7(out: Output, m: OffsetFetchRequest) -> None:
     if m.groups:
         raise AbsentFieldError("OffsetFetchRequest.groups")
     write_compact_string(out, m.group_id)
-    _write_all_offset_fetch_request_topic_6(out, m.topics)
+    if m.topics is None:
+        out.append(0)
+    else:
+        _write_all_offset_fetch_request_topic_6(out, m.topics)
     out += _pack_t(m.require_stable)
     out.append(0)
 
 
 def _write_all_offset_fetch_request_topics_8(
-    out: Output, items: list[OffsetFetchRequestTopics] | None
+    out: Output, items: list[OffsetFetchRequestTopics]
 ) -> None:
-    if items is None:
-        out.append(0)
-        return
     write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.name)
@@ -814,7 +804,10 @@ def _write_all_offset_fetch_request_group_8(
     write_compact_count(out, items)
     for m in items:
         write_compact_string(out, m.group_id)
-        _write_all_offset_fetch_request_topics_8(out, m.topics)
+        if m.topics is None:
+            out.append(0)
+        else:
+            _write_all_offset_fetch_request_topics_8(out, m.topics)
         out.append(0)
 
 
@@ -836,7 +829,10 @@ def _write_all_offset_fetch_request_group_9(
         write_compact_string(out, m.group_id)
         write_nullable_compact_string(out, m.member_id)
         out += _pack_i(m.member_epoch)
-        _write_all_offset_fetch_request_topics_8(out, m.topics)
+        if m.topics is None:
+            out.append(0)
+        else:
+            _write_all_offset_fetch_request_topics_8(out, m.topics)
         out.append(0)
 
 
@@ -851,11 +847,8 @@ def _write_offset_fetch_request_9(out: Output, m: OffsetFetchRequest) -> None:
 
 
 def _write_all_offset_fetch_request_topics_10(
-    out: Output, items: list[OffsetFetchRequestTopics] | None
+    out: Output, items: list[OffsetFetchRequestTopics]
 ) -> None:
-    if items is None:
-        out.append(0)
-        return
     write_compact_count(out, items)
     for m in items:
         out += _pack_u(checked_uuid(m.topic_id))
@@ -872,7 +865,10 @@ def _write_all_offset_fetch_request_group_10(
         write_compact_string(out, m.group_id)
         write_nullable_compact_string(out, m.member_id)
         out += _pack_i(m.member_epoch)
-        _write_all_offset_fetch_request_topics_10(out, m.topics)
+        if m.topics is None:
+            out.append(0)
+        else:
+            _write_all_offset_fetch_request_topics_10(out, m.topics)
         out.append(0)
 
 
