@@ -274,32 +274,28 @@ class Module:
                 unpack = self.run("unpack", code(kind))
                 return [f"({name},) = {unpack}(view, pos)", f"pos += {FIXED[kind][1]}"]
             return [f"{name}, pos = read_{prefix}{kind}(view, pos)"]
+        compact = "compact_" * flexible
+        count = f"read_{compact}count(view, pos, {smallest_element(m, item, version)})"
+        read = [f"count, pos = {count}"]
         if item.struct:
             read = [f"{name}, pos = {self.reader(m, item.struct, version, item)}(view, pos)"]
-            if not nullable:
-                return read
-            # Null is looked for here, which saves a call where there is one.
-            there, size = ("view[pos]", 1) if flexible else (self._count_there(), 4)
-            head = [f"{name}: {python_type(item)} = None", f"if {there}:"]
-            return [*head, *_indent(read), "else:", f"    pos += {size}"]
-        lines = [
-            f"count, pos = read_{prefix}count(view, pos, {smallest_element(m, item, version)})"
-        ]
-        if item.type == "string":
-            read = [f"{name}, pos = read_{'compact_' * flexible}strings(view, pos, count)"]
+        elif item.type == "string":
+            read.append(f"{name}, pos = read_{compact}strings(view, pos, count)")
         elif item.type == "uuid":
-            read = [f"{name} = read_uuids(view, pos, count)", "pos += 16 * count"]
+            read += [f"{name} = read_uuids(view, pos, count)", "pos += 16 * count"]
         elif item.type == "int32":
-            read = [f"{name} = read_int32s(view, pos, count)", "pos += 4 * count"]
+            read += [f"{name} = read_int32s(view, pos, count)", "pos += 4 * count"]
         elif item.type in NUMBERS:
-            read = [f'{name} = read_numbers(view, pos, count, "{code(item.type)}")']
+            read.append(f'{name} = read_numbers(view, pos, count, "{code(item.type)}")')
             read.append(f"pos += {FIXED[item.type][1]} * count")
         else:
             raise ValueError(f"array of {item.type}")
         if not nullable:
-            return [*lines, *read]
-        annotation = python_type(item)
-        return [*lines, f"{name}: {annotation} = None", "if count >= 0:", *_indent(read)]
+            return read
+        # Null is looked for here, which saves a call where there is one.
+        there, size = ("view[pos]", 1) if flexible else (self._count_there(), 4)
+        head = [f"{name}: {python_type(item)} = None", f"if {there}:"]
+        return [*head, *_indent(read), "else:", f"    pos += {size}"]
 
     def _count_there(self) -> str:
         return f"{self.run('unpack', 'i')}(view, pos)[0] != -1"

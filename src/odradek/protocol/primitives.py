@@ -218,13 +218,6 @@ def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     return count, pos
 
 
-def read_nullable_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's four-byte count, -1 meaning null."""
-    if _read_int32(view, pos)[0] == -1:
-        return -1, pos + 4
-    return read_count(view, pos, smallest)
-
-
 def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     """Read an array's varint count, which is one more than it is."""
     count, pos = read_uvarint(view, pos)
@@ -232,13 +225,6 @@ def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, 
         raise WireError("null where null isn't allowed")
     _check_count(view, pos, count - 1, smallest)
     return count - 1, pos
-
-
-def read_nullable_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's varint count, 0 meaning null (returned as -1)."""
-    if view[pos] == 0:
-        return -1, pos + 1
-    return read_compact_count(view, pos, smallest)
 
 
 def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:

@@ -22,7 +22,6 @@ from odradek.protocol.primitives import (
     read_compact_string,
     read_compact_strings,
     read_int32s,
-    read_nullable_compact_count,
     read_nullable_compact_string,
     skip_tags,
     write_compact_count,
@@ -203,10 +202,12 @@ def _read_consumer_group_heartbeat_request_0(
     rack_id, pos = read_nullable_compact_string(view, pos)
     (rebalance_timeout_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_nullable_compact_count(view, pos, 1)
     subscribed_topic_names: list[str] | None = None
-    if count >= 0:
+    if view[pos]:
+        count, pos = read_compact_count(view, pos, 1)
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
+    else:
+        pos += 1
     server_assignor, pos = read_nullable_compact_string(view, pos)
     topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
     if view[pos]:
@@ -240,10 +241,12 @@ def _read_consumer_group_heartbeat_request_1(
     rack_id, pos = read_nullable_compact_string(view, pos)
     (rebalance_timeout_ms,) = _unpack_i(view, pos)
     pos += 4
-    count, pos = read_nullable_compact_count(view, pos, 1)
     subscribed_topic_names: list[str] | None = None
-    if count >= 0:
+    if view[pos]:
+        count, pos = read_compact_count(view, pos, 1)
         subscribed_topic_names, pos = read_compact_strings(view, pos, count)
+    else:
+        pos += 1
     subscribed_topic_regex, pos = read_nullable_compact_string(view, pos)
     server_assignor, pos = read_nullable_compact_string(view, pos)
     topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = None
