@@ -36,6 +36,7 @@ READY = "odradek_crc_prepare()\n\nSOURCES"
 TESTS = (
     *("tests/unit/record/test_kernel.py", "tests/unit/record/test_kernel_encode.py"),
     *("tests/unit/record/test_encoder.py", "tests/unit/record/test_builder.py"),
+    "tests/unit/record/test_decode.py",
     *("tests/property/record/test_kernel_decode.py", "tests/property/record/test_kernel_encode.py"),
 )
 SECONDS = 60.0

@@ -54,7 +54,12 @@ from __future__ import annotations
 from odradek.common.errors import AuthorizationError, BrokerError, UnknownErrorCodeError
 
 '''
-TAIL = '''
+TAIL = '''ERRORS: dict[int, type[BrokerError]] = {
+    found.code: found
+    for found in list(vars().values())
+    if isinstance(found, type) and issubclass(found, BrokerError) and found.code is not None
+}
+
 
 def error_for(code: int, message: str | None = None) -> BrokerError:
     """Make the error for a broker's code, with the broker's own words where it sent some.
@@ -116,9 +121,9 @@ def emit(code: Code) -> str:
     text += '"""' if len(doc) == 1 else '\n    """'
     base = "AuthorizationError" if code.of_rights else "BrokerError"
     lines = [f"class {code.python}({base}):", f"    {text}", ""]
-    lines += [f"    code = {code.number}", f'    name = "{code.name}"']
-    lines += ["    retriable = True"] * code.retriable
-    lines += ["    refresh_metadata = True"] * code.refresh_metadata
+    lines.append(f'    code, name = {code.number}, "{code.name}"')
+    flags = ["retriable"] * code.retriable + ["refresh_metadata"] * code.refresh_metadata
+    lines += [f"    {' = '.join(flags)} = True"] if flags else []
     return "\n".join(lines)
 
 
@@ -136,9 +141,7 @@ def main() -> None:
         properties = jar.read("kafka/kafka-version.properties").decode()
     version = properties.split("version=")[1].split()[0]
     classes = "\n\n\n".join(emit(code) for code in codes)
-    table = "\n".join(f"    {code.number}: {code.python}," for code in codes)
-    text = f"{HEAD.format(version=version)}\n{classes}\n\n\n"
-    text += f"ERRORS: dict[int, type[BrokerError]] = {{\n{table}\n}}\n{TAIL}"
+    text = f"{HEAD.format(version=version)}\n{classes}\n\n\n{TAIL}"
     TARGET.write_text(text)
     print(f"{TARGET.relative_to(ROOT)}: {len(codes)} codes of Kafka {version}")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from rules_to_break import Breakage, broken
+from rules_to_break import Breakage, Patch, broken
 
 PAGES = "tests/unit/test_pages.py"
 FRONT = "tests/unit/test_public_names.py"
 HELP = "tests/unit/test_help.py"
 FACADES = "tests/unit/test_house_of_facades.py"
+HOUSE = "tests/unit/test_house.py"
+COMPLETED = "clients/consumer/fetching/completed_fetch.py"
+OWNERS = "tests/unit/test_house_owners.py"
+IN_TEXTS = "tests/unit/common/test_option_texts.py"
 
 HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     # The front door
@@ -124,5 +128,147 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
         " if known is None else known",
         "",
         "tests/unit/api/test_python_calls.py",
+    ),
+    # Sizes, names, what is dead
+    broken(
+        "a module is longer than can be read",
+        "house",
+        "common/outage.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n" + "# more\n" * 800,
+        f"{HOUSE}::test_modules_are_short",
+    ),
+    broken(
+        "a function is longer than can be read",
+        "house",
+        "common/outage.py",
+        "    groups: dict[str, list[str]] = {}\n",
+        "    groups: dict[str, list[str]] = {}\n" * 70,
+        f"{HOUSE}::test_functions_are_short",
+    ),
+    broken(
+        "two classes have one name",
+        "house",
+        "common/outage.py",
+        "class Spacing:",
+        "class EventLog:\n    pass\n\n\nclass Spacing:",
+        f"{HOUSE}::test_one_name_is_one_class",
+    ),
+    broken(
+        "a function is left that nobody calls",
+        "house",
+        "common/outage.py",
+        "def plain(",
+        "def never_" + "called() -> None:\n    pass\n\n\ndef plain(",  # the tools' words are uses
+        f"{HOUSE}::test_nothing_is_dead",
+    ),
+    broken(
+        "a module is left that nobody imports",
+        "house",
+        "common/config.py",
+        "from odradek.common.security import settle_security\n",
+        "settle_security = print\n",
+        f"{HOUSE}::test_no_module_is_dead",
+    ),
+    broken(
+        "a module names a machine's folder",
+        "house",
+        "common/outage.py",
+        "What an outage is,",
+        "/ro" + "ot/ has what an outage is,",
+        f"{HOUSE}::test_nothing_committed_names_a_machine_or_a_registry",
+    ),
+    broken(
+        "a room that decides reads a clock, and silences the linter",
+        "house",
+        "common/outage.py",
+        "import math\n",
+        "import math\nimport time  # noqa: TID251\n",
+        f"{HOUSE}::test_nobody_silences_the_ban",
+    ),
+    broken(
+        "importing the package loads TLS",
+        "house",
+        "__init__.py",
+        "import importlib\n",
+        "import importlib\nimport ssl\n",
+        f"{HOUSE}::test_import_odradek_is_light",
+    ),
+    Breakage(
+        "an exception to the rule of owners is no longer needed",
+        "house",
+        (
+            Patch(COMPLETED, "state.consumed, state.consumed_epoch =", "_, _ ="),
+            Patch(COMPLETED, "state.position, state.position_epoch =", "_, _ ="),
+        ),
+        (f"{OWNERS}::test_the_exceptions_are_needed",),
+    ),
+    broken(
+        "a text names what is imported",
+        "R-IN-2",
+        "common/jaas.py",
+        "import re\n",
+        'import re\nfrom importlib import import_module\n\nre = import_module(str("re"))\n',
+        "tests/unit/test_no_code_in_texts.py"
+        "::test_only_constants_and_our_own_tables_name_what_is_imported",
+    ),
+    broken(
+        "an object is read from bytes that could hold code",
+        "R-IN-2",
+        "common/jaas.py",
+        "import re\n",
+        "import pickle\nimport re\n",
+        "tests/unit/test_no_code_in_texts.py"
+        "::test_no_object_is_read_from_bytes_that_could_hold_code",
+    ),
+    # Options
+    broken(
+        "an option is in two groups",
+        "house",
+        "common/options.py",
+        '    "Events": EVENT_OPTIONS,\n',
+        '    "Events": (*EVENT_OPTIONS, *TRANSACTION_OPTIONS),\n',
+        f"{IN_TEXTS}::test_each_option_is_in_one_group",
+    ),
+    broken(
+        "an option that Java's clients have is gone",
+        "house",
+        "common/options.py",
+        '    "Transactions": TRANSACTION_OPTIONS,\n',
+        "",
+        f"{IN_TEXTS}::test_what_others_have_is_an_option",
+    ),
+    # Help
+    broken(
+        "a method that users call isn't described",
+        "front door",
+        "api/consumer.py",
+        '        """End a call that waits for records:',
+        '        _ = """End a call that waits for records:',
+        f"{HELP}::test_every_public_class_and_method_is_described",
+    ),
+    broken(
+        "help() shows an argument that is the package's own",
+        "front door",
+        "api/consumer.py",
+        "def wakeup(self)",
+        "def wakeup(self, _quietly: bool = False)",
+        f"{HELP}::test_no_argument_is_the_packages_own",
+    ),
+    broken(
+        "an example is skipped",
+        "front door",
+        "api/consumer.py",
+        '>>> with Consumer({"bootstrap.servers": "localhost:9092"}) as consumer:\n',
+        '>>> with Consumer({"bootstrap.servers": "a:1"}) as consumer:  # doctest: +SKIP\n',
+        f"{HELP}::test_there_are_examples_and_none_is_skipped",
+    ),
+    broken(
+        "the version that brokers are told isn't the package's",
+        "house",
+        "network/handshake.py",
+        'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"',
+        'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.0.9"',
+        f"{PAGES}::test_the_version_is_the_same_everywhere",
     ),
 )

@@ -141,7 +141,7 @@ class Module:
         for outer in [message.top, *message.top.nested()]:
             for item in outer.fields:
                 if item.struct is struct:
-                    return f"What stands in `{outer.python}.{attribute(item)}`."
+                    return f"What `{outer.python}.{attribute(item)}` holds."
         return f"{message.top.name.removesuffix(message.kind.title())}'s {message.kind}."
 
     @staticmethod
@@ -157,22 +157,22 @@ class Module:
         return f"  # {', '.join(note)}" if note else ""
 
     def _message_class(self, message: Message) -> str:
-        flexible = None if message.flexible.empty else message.flexible.low
-        if flexible is not None and flexible > message.versions.high:
-            flexible = None
-        lines = [
-            f"    API_KEY: ClassVar[int] = {message.api_key}",
-            f'    API_NAME: ClassVar[str] = "{self.api}"',
-            f"    MIN_VERSION: ClassVar[int] = {message.versions.low}",
-            f"    MAX_VERSION: ClassVar[int] = {message.versions.high}",
-            f"    FLEXIBLE_FROM: ClassVar[int | None] = {flexible}",
-        ]
-        base = "(Response)"
-        if message.kind == "request":
-            answer = self.response.top.name
-            lines.append(f"    RESPONSE: ClassVar[type[Message]] = {answer}")
-            base = f"(Request[{answer}])"
-        return self._dataclass(message.top, base, message, "\n".join(lines) + "\n")
+        if message.kind == "response":
+            return self._dataclass(message.top, "(Response)", message)
+        answer = self.response.top.name
+        response = f"    RESPONSE: ClassVar[type[Message]] = {answer}\n"
+        return self._dataclass(message.top, f"(Request[{answer}])", message, response)
+
+    def described(self) -> str:
+        """Return the statement that says which API it is, and which versions it has."""
+        request, response = self.request, self.response
+        if (request.versions, request.flexible) != (response.versions, response.flexible):
+            raise ValueError(f"{self.api}: request and response have other versions")
+        low, high = request.versions.low, request.versions.high
+        flexible = request.flexible
+        first = None if flexible.empty or flexible.low > high else flexible.low
+        facts = f'{request.api_key}, "{self.api}", {low}, {high}, flexible_from={first}'
+        return f"API = Api({facts})"
 
     # --- functions
 
@@ -198,10 +198,14 @@ class Module:
         for message in (self.response, self.request):
             versions = range(message.versions.low, message.versions.high + 1)
             name = message.top.python
-            for table, make in (("READERS", self.reader), ("WRITERS", self.writer)):
-                functions = [make(message, message.top, version) for version in versions]
-                listed = "".join(f"    {function},\n" for function in functions)
-                made.append(f"{name}.{table} = (\n{listed})")
+            tables = []
+            for make in (self.reader, self.writer):
+                first: dict[str, int] = {}
+                for version in versions:
+                    first.setdefault(make(message, message.top, version), version)
+                rows = [f"{version}: {function}" for function, version in first.items()]
+                tables.append(f"{{{', '.join(rows)}}}")
+            made.append(f"{name}.define(API, {', '.join(tables)})")
         return made
 
     def struct_source(self) -> list[str]:
@@ -209,14 +213,15 @@ class Module:
         lines = []
         for codes in sorted(self.runs):
             pack, unpack = self.run("pack", codes), self.run("unpack", codes)
-            lines.append(f'{pack} = Struct(">{codes}").pack')
-            lines.append(f'{unpack} = Struct(">{codes}").unpack_from')
+            lines.append(f'{pack}, {unpack} = packing("{codes}")')
         return lines
 
     # --- reading
 
-    def reader(self, message: Message, struct: Struct, version: int, *, many: bool = False) -> str:
-        """Make the function that reads one struct, or `count` of them; return its name."""
+    def reader(
+        self, message: Message, struct: Struct, version: int, array: Field | None = None
+    ) -> str:
+        """Make the function that reads one struct, or an array of them; return its name."""
         flexible = version in message.flexible
         lines: list[str] = []
         plain = [f for f in struct.fields if version in f.versions and version not in f.tagged]
@@ -233,23 +238,25 @@ class Module:
         if tagged:
             lines += self._read_tagged(message, tagged, version)
         elif flexible:
-            lines += ["if view[pos]:", "    pos = skip_tags(view, pos)", "else:", "    pos += 1"]
+            lines.append("pos = skip_tags(view, pos) if view[pos] else pos + 1")
         made = f"{struct.python}({_arguments(struct, version)})"
-        if many:
-            loop = [f"    {line}" for line in [*lines, f"items.append({made})"]]
-            head = f"list[{struct.python}], int]"
-            body = [f"items: list[{struct.python}] = []", "for _ in range(count):", *loop]
+        parameters = "view: memoryview, pos: int"
+        if array is not None:
+            smallest = smallest_element(message, array, version)
+            body = [f"count, pos = read_{'compact_' * flexible}count(view, pos, {smallest})"]
+            body += [f"items: list[{struct.python}] = []", "for _ in range(count):"]
+            body += _indent([*lines, f"items.append({made})"])
             body.append("return items, pos")
-            parameters = "view: memoryview, pos: int, count: int"
+            head = f"Many[{struct.python}]"
         else:
-            head, parameters = f"{struct.python}, int]", "view: memoryview, pos: int"
+            head = f"One[{struct.python}]"
             body = [*lines, f"return {made}, pos"]
         text = "\n".join(f"    {line}" for line in body)
         return self.function(
-            "read_all" if many else "read",
+            "read_all" if array else "read",
             struct,
             version,
-            f"def NAME({parameters}) -> tuple[{head}:\n{text}",
+            f"def NAME({parameters}) -> {head}:\n{text}",
         )
 
     def _read_field(self, m: Message, item: Field, version: int, flexible: bool) -> list[str]:
@@ -267,27 +274,31 @@ class Module:
                 unpack = self.run("unpack", code(kind))
                 return [f"({name},) = {unpack}(view, pos)", f"pos += {FIXED[kind][1]}"]
             return [f"{name}, pos = read_{prefix}{kind}(view, pos)"]
-        lines = [
-            f"count, pos = read_{prefix}count(view, pos, {smallest_element(m, item, version)})"
-        ]
+        compact = "compact_" * flexible
+        count = f"read_{compact}count(view, pos, {smallest_element(m, item, version)})"
+        read = [f"count, pos = {count}"]
         if item.struct:
-            reader = self.reader(m, item.struct, version, many=True)
-            read = [f"{name}, pos = {reader}(view, pos, count)"]
+            read = [f"{name}, pos = {self.reader(m, item.struct, version, item)}(view, pos)"]
         elif item.type == "string":
-            read = [f"{name}, pos = read_{'compact_' * flexible}strings(view, pos, count)"]
+            read.append(f"{name}, pos = read_{compact}strings(view, pos, count)")
         elif item.type == "uuid":
-            read = [f"{name} = read_uuids(view, pos, count)", "pos += 16 * count"]
+            read += [f"{name} = read_uuids(view, pos, count)", "pos += 16 * count"]
         elif item.type == "int32":
-            read = [f"{name} = read_int32s(view, pos, count)", "pos += 4 * count"]
+            read += [f"{name} = read_int32s(view, pos, count)", "pos += 4 * count"]
         elif item.type in NUMBERS:
-            read = [f'{name} = read_numbers(view, pos, count, "{code(item.type)}")']
+            read.append(f'{name} = read_numbers(view, pos, count, "{code(item.type)}")')
             read.append(f"pos += {FIXED[item.type][1]} * count")
         else:
             raise ValueError(f"array of {item.type}")
         if not nullable:
-            return [*lines, *read]
-        annotation = python_type(item)
-        return [*lines, f"{name}: {annotation} = None", "if count >= 0:", *_indent(read)]
+            return read
+        # Null is looked for here, which saves a call where there is one.
+        there, size = ("view[pos]", 1) if flexible else (self._count_there(), 4)
+        head = [f"{name}: {python_type(item)} = None", f"if {there}:"]
+        return [*head, *_indent(read), "else:", f"    pos += {size}"]
+
+    def _count_there(self) -> str:
+        return f"{self.run('unpack', 'i')}(view, pos)[0] != -1"
 
     def _read_struct(
         self, m: Message, item: Field, struct: Struct, version: int, *, nullable: bool
@@ -319,7 +330,7 @@ class Module:
     # --- writing
 
     def writer(self, message: Message, struct: Struct, version: int, *, many: bool = False) -> str:
-        """Make the function that writes one struct, or all of a list; return its name."""
+        """Make the function that writes one struct, or an array of them; return its name."""
         flexible = version in message.flexible
         lines: list[str] = []
         for item in struct.fields:
@@ -341,7 +352,8 @@ class Module:
         elif flexible:
             lines.append("out.append(0)")
         if many:
-            lines = ["for m in items:", *_indent(lines or ["pass"])]
+            count = f"write_{'compact_' * flexible}count(out, items)"
+            lines = [count, "for m in items:", *_indent(lines or ["pass"])]
             parameters = f"out: Output, items: list[{struct.python}]"
         else:
             parameters = f"out: Output, m: {struct.python}"
@@ -379,15 +391,16 @@ class Module:
         source = value
         if python_type(item).endswith("| None") and not nullable:
             lines, source = [f"items = not_null({value})"], "items"
-        write = [f"write_{compact}count({out}, {source})"]
         if item.struct:
-            write.append(f"{self.writer(m, item.struct, version, many=True)}({out}, {source})")
-        elif item.type == "string":
-            write.append(f"write_{compact}strings({out}, {source})")
-        elif item.type == "uuid":
-            write.append(f"write_uuids({out}, {source})")
+            write = [f"{self.writer(m, item.struct, version, many=True)}({out}, {source})"]
         else:
-            write.append(f'write_numbers({out}, {source}, "{code(item.type)}")')
+            write = [f"write_{compact}count({out}, {source})"]
+            if item.type == "string":
+                write.append(f"write_{compact}strings({out}, {source})")
+            elif item.type == "uuid":
+                write.append(f"write_uuids({out}, {source})")
+            else:
+                write.append(f'write_numbers({out}, {source}, "{code(item.type)}")')
         if not nullable:
             return [*lines, *write]
         nothing = f"{out}.append(0)" if flexible else f'{out} += b"\\xff\\xff\\xff\\xff"'
@@ -412,7 +425,8 @@ class Module:
         """Return the whole module."""
         classes = self.classes()
         tables = self.tables()
-        body = "\n\n\n".join([*self.struct_source_text(), *classes, *self.source, *tables])
+        constants = "\n".join([self.described(), *self.struct_source()])
+        body = "\n\n\n".join([constants, *classes, *self.source, "\n".join(tables)])
         head = HEAD.format(
             api=self.api,
             key=self.request.api_key,
@@ -421,20 +435,14 @@ class Module:
             kafka=kafka,
         )
         imports = ["from dataclasses import dataclass" + ", field" * ("field(" in body)]
-        imports += ["from struct import Struct"] * bool(self.runs)
         imports += ["from typing import ClassVar", ""]
-        imports += ["from odradek.protocol.message import Message, Request, Response"]
+        imports += ["from odradek.protocol.message import Api, Message, Request, Response"]
         imports.append(f"from odradek.protocol.primitives import {', '.join(helpers(body))}")
         return head + "\n".join(imports) + "\n\n" + body + "\n"
 
-    def struct_source_text(self) -> list[str]:
-        """Return the packers as one block."""
-        lines = self.struct_source()
-        return ["\n".join(lines)] if lines else []
-
 
 def _runs(fields: list[Field]) -> list[list[Field]]:
-    """Group neighbours of fixed width; every other field stands alone."""
+    """Group neighbours of fixed width; every other field is a run of its own."""
     groups: list[list[Field]] = []
     open_run = False
     for item in fields:

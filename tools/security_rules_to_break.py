@@ -332,8 +332,8 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "a time is taken that no request can carry",
         "R-IN-1",
         "common/group_options.py",
-        '        "max.poll.interval.ms",\n        milliseconds(1, INT_MAX),\n',
-        '        "max.poll.interval.ms",\n        milliseconds(1),\n',
+        '"max.poll.interval.ms", milliseconds(1, INT_MAX),',
+        '"max.poll.interval.ms", milliseconds(1),',
         "tests/simulation/test_largest_options.py::test_of_a_consumer",
     ),
     broken(

@@ -93,7 +93,7 @@ def compile_copy(folder: Path, flags: str, command: Sequence[str]) -> str | None
     """Build the kernels of a copy beside their sources; gives what went wrong."""
     environment = {**os.environ, "CC": shlex.join(command), "CFLAGS": flags, "LDFLAGS": flags}
     done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"],
         cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     record = folder / "src" / "odradek" / "record"

@@ -15,12 +15,7 @@ from typing import Any, NamedTuple
 from tests.fuzz.sent import exact
 
 from odradek.record import rows, survey
-from odradek.record.columns import (
-    BinaryColumn,
-    DecodedRecords,
-    RawHeaderColumn,
-    RecordColumns,
-)
+from odradek.record.columns import BinaryColumn, DecodedRecords, RawHeaderColumn, RecordColumns
 
 _MASK = (1 << 64) - 1
 _LIES = (-1, 1, 3, 300, (1 << 31) - 1, -(1 << 31), 100_000)

@@ -101,10 +101,7 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Admin, "describe_reachability"): lambda a, t: a.describe_reachability(timeout=t),
     (Admin, "close"): lambda a, t: a.close(timeout=t),
 }
-NEEDS_TOPIC = {
-    (Producer, "close"),
-    (ArrowFuture, "result"),
-}
+NEEDS_TOPIC = {(Producer, "close"), (ArrowFuture, "result")}
 IN_TRANSACTION = {
     (Producer, "send_offsets_to_transaction"),
     (Producer, "commit_transaction"),

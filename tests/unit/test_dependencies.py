@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MENDED = {
-    "cryptography": ("50", "CVE-2026-69247"),
-    "pyarrow": ("23.0.1", "CVE-2026-25087"),
-}
+MENDED = {"cryptography": ("50", "CVE-2026-69247"), "pyarrow": ("23.0.1", "CVE-2026-25087")}
 """The first version without a known weakness, and the weakness before it."""
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import odradek
+from tests.source_trees import PACKAGE, parsed
 
-ROOMS = Path(odradek.__file__).parent
 MOST_STATEMENTS = 3
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 WAITS = {"now", "monotonic", "run", "drive", "sleep", "acquire", "get_ident"}
@@ -20,7 +18,7 @@ WAITS = {"now", "monotonic", "run", "drive", "sleep", "acquire", "get_ident"}
 
 
 def modules(room: str) -> dict[str, ast.Module]:
-    found = {path.name: ast.parse(path.read_text()) for path in sorted((ROOMS / room).glob("*.py"))}
+    found = {path.name: parsed(path) for path in sorted((PACKAGE / room).glob("*.py"))}
     assert len(found) > 5
     return found
 

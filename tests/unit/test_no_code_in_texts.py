@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+from tests.source_trees import PACKAGE, parsed
+
+SOURCE = PACKAGE.parent
 RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_name"}
 RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
 RUNNERS |= {"loaded"}  # of common/imports
@@ -35,7 +36,7 @@ def called(node: ast.Call) -> str:
 def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
     found: dict[str, str] = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.Call) or called(node) not in RUNNERS:
                 continue
             if not (node.args and isinstance(node.args[0], ast.Constant)):
@@ -45,7 +46,7 @@ def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
 
 def test_no_object_is_read_from_bytes_that_could_hold_code() -> None:
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 names = {one.name for one in node.names}
                 assert not names & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, path

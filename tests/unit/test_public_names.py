@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from tests.source_trees import PACKAGE as SOURCE
+from tests.source_trees import parsed
 from tests.unit.tools.loading import load_tool
 
 import odradek
 from odradek.common.config import OPTIONS, Config
 
-SOURCE = Path(odradek.__file__).parent
 INSIDE = {
     "AgainError": "a lookup of offsets that is made again",
     "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
@@ -39,7 +39,7 @@ def errors_in_the_sources() -> set[str]:
     for path in SOURCE.rglob("*.py"):
         if path.relative_to(SOURCE).parts[0] in ROOMS_OF_THEIR_OWN:
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef):
                 bases[node.name] = {b.id for b in node.bases if isinstance(b, ast.Name)}
     found = {"KafkaError"}

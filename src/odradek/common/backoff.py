@@ -1,4 +1,4 @@
-"""KIP-580's home: the one calculator behind every backoff and growing timeout of the project.
+"""KIP-580's home: the one calculator of every backoff and growing timeout of the project.
 
 In: how often something failed, and a random generator that is handed in. Out: seconds to wait.
 Must not: read a clock, or be asked twice for the same failure: whoever asks stores the deadline
@@ -91,7 +91,7 @@ class Backoff:
         return self.until
 
     def go_on(self, failures: int) -> None:
-        """The next failure follows so many."""
+        """The next failure follows this many."""
         self.failures = failures
 
     def succeeded(self) -> None:

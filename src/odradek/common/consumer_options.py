@@ -12,126 +12,76 @@ from odradek.common.option_values import (
     choice,
     integer,
     milliseconds,
-    optional,
+    owned,
     reset,
     sent_name,
+    unset,
 )
 
-CONSUMER_OPTIONS = (
-    Option(
-        "auto.offset.reset",
-        reset,
-        "latest",
+CONSUMER_OPTIONS = owned(
+    OF_CONSUMERS,
+    Option("auto.offset.reset", reset, "latest", "medium", "KIP-1106").says(
         "A partition without a valid position is read from its end (latest), from its beginning "
         "(earliest), or from the first record that is no older than a duration "
-        "(by_duration:P7D); with none the consumer raises an error.",
-        OF_CONSUMERS,
-        "KIP-1106",
-        "medium",
+        "(by_duration:P7D); with none the consumer raises an error."
     ),
-    Option(
-        "client.rack",
-        optional(sent_name),
-        None,
+    unset("client.rack", sent_name, kip="KIP-392").says(
         "The consumer is in this rack: brokers whose replica.selector.class knows racks have it "
-        "read from a replica there, and assignors are told the rack.",
-        OF_CONSUMERS,
-        "KIP-392",
+        "read from a replica there, and assignors are told the rack."
     ),
-    Option(
-        "fetch.min.bytes",
-        integer(0, INT_MAX),
-        1,
+    Option("fetch.min.bytes", integer(0, INT_MAX), 1, "high").says(
         "A broker answers a fetch once it has this many bytes for it, or when fetch.max.wait.ms "
-        "has passed.",
-        OF_CONSUMERS,
-        importance="high",
+        "has passed."
     ),
-    Option(
-        "fetch.max.wait.ms",
-        milliseconds(0, INT_MAX),
-        0.5,
+    Option("fetch.max.wait.ms", milliseconds(0, INT_MAX), 0.5).says(
         "A broker lets a fetch wait for fetch.min.bytes for at most this many milliseconds, which "
-        "must be below request.timeout.ms.",
-        OF_CONSUMERS,
+        "must be below request.timeout.ms."
     ),
-    Option(
-        "fetch.max.bytes",
-        integer(1, INT_MAX),
-        52428800,
+    Option("fetch.max.bytes", integer(1, INT_MAX), 52428800, "medium").says(
         "An answer to a fetch has at most this many bytes, and so have answers under way and "
-        "records that wait for poll() together; a single batch that is larger comes all the same.",
-        OF_CONSUMERS,
-        importance="medium",
+        "records that wait for poll() together; a single batch that is larger comes all the same."
     ),
     Option(
         "max.partition.fetch.bytes",
         integer(1, INT_MAX),
         8388608,
-        "An answer to a fetch has at most this many bytes of one partition; a single batch that "
-        "is larger comes all the same.",
-        OF_CONSUMERS,
-        importance="high",
+        "high",
         java="1048576",
         librdkafka="1048576",
+    ).says(
+        "An answer to a fetch has at most this many bytes of one partition; a single batch that "
+        "is larger comes all the same.",
         why="A fetch has a fixed price in Python, which is small beside an answer of this size.",
     ),
-    Option(
-        "max.poll.records",
-        integer(1, INT_MAX),
-        500,
-        "A call of poll() returns at most this many records, unless it is given max_records.",
-        OF_CONSUMERS,
-        importance="medium",
+    Option("max.poll.records", integer(1, INT_MAX), 500, "medium").says(
+        "A call of poll() returns at most this many records, unless it is given max_records."
     ),
-    Option(
-        "max.decompressed.batch.bytes",
-        integer(1, 384 << 20),
-        268435456,
-        "A compressed batch that becomes larger than this many bytes is a RecordLimitError.",
-        OF_CONSUMERS,
-        importance="medium",
+    Option("max.decompressed.batch.bytes", integer(1, 384 << 20), 268435456, "medium").says(
+        "A compressed batch that becomes larger than this many bytes is a RecordLimitError."
     ),
-    Option(
-        "max.decompression.ratio",
-        integer(1, INT_MAX),
-        1000,
+    Option("max.decompression.ratio", integer(1, INT_MAX), 1000).says(
         "A compressed batch that becomes more than this many times its own size is a "
-        "RecordLimitError, once that is more than 32 MiB.",
-        OF_CONSUMERS,
+        "RecordLimitError, once that is more than 32 MiB."
     ),
-    Option(
-        "max.records.per.batch",
-        integer(1, INT_MAX),
-        10000000,
-        "A batch of more than this many records is a RecordLimitError.",
-        OF_CONSUMERS,
+    Option("max.records.per.batch", integer(1, INT_MAX), 10000000).says(
+        "A batch of more than this many records is a RecordLimitError."
     ),
-    Option(
-        "max.headers.per.record",
-        integer(0, INT_MAX),
-        10000,
-        "A record with more than this many headers is a RecordLimitError, where headers are read.",
-        OF_CONSUMERS,
+    Option("max.headers.per.record", integer(0, INT_MAX), 10000).says(
+        "A record with more than this many headers is a RecordLimitError, where headers are read."
     ),
-    Option(
-        "on.corrupt.record",
-        choice("fail", "skip"),
-        "fail",
+    Option("on.corrupt.record", choice("fail", "skip"), "fail", "medium").says(
         "Where records are corrupt, or beyond a limit such as max.records.per.batch, fail raises "
-        "an error and stays there; skip leaves them out, with a warning and an event each time.",
-        OF_CONSUMERS,
-        importance="medium",
+        "an error and stays there; skip leaves them out, with a warning and an event each time."
     ),
     Option(
         "isolation.level",
         choice("read_uncommitted", "read_committed"),
         "read_uncommitted",
-        "With read_committed a consumer sees records of a transaction once it is committed, and "
-        "never those of one that was aborted; with read_uncommitted it sees all records.",
-        OF_CONSUMERS,
-        "KIP-98",
         "medium",
+        "KIP-98",
         librdkafka="read_committed",
+    ).says(
+        "With read_committed a consumer sees records of a transaction once it is committed, and "
+        "never those of one that was aborted; with read_uncommitted it sees all records."
     ),
 )

@@ -2,7 +2,7 @@
 
 In: words of a broker or a token server, and a secret that was sent to it. Out: the words, with
 `[hidden]` for the secret as text, percent-encoded, as JSON or Python escape it, in hexadecimal, and
-within Base64 of whatever stands around it. Must not: keep a secret.
+within Base64 of whatever is around it. Must not: keep a secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST = 6
 """Characters of a piece of Base64 or hexadecimal that are looked for: fewer would be found by
 chance."""
 _ENCODED = re.compile(r"([A-Za-z0-9+/_\-]+=*)")
-"""What may be Base64; all else stands between."""
+"""What may be Base64; all else is between."""
 
 
 def without_echo(words: str, secret: Secret) -> str:

@@ -73,7 +73,7 @@ class ExplainedError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code; subclasses stand in `kafka_errors`."""
+    """A broker answered with an error code; `kafka_errors` has a subclass for each."""
 
     name: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
 
@@ -192,8 +192,8 @@ class TlsPortError(NotKafkaError):
 class CorruptRecordError(KafkaError):
     """A record batch fails its checksum or its own lengths; `str()` names offset and place.
 
-    From a consumer: of `partition`, and a `seek()` to `next_offset` goes on behind it; None where
-    what stands there doesn't say where it ends. `on.corrupt.record=skip` does that by itself.
+    From a consumer: of `partition`, and a `seek()` to `next_offset` goes on after it; None where
+    the bytes there don't say where it ends. `on.corrupt.record=skip` does that by itself.
     """
 
     retriable = True

@@ -17,9 +17,10 @@ from odradek.common.option_values import (
     boolean,
     choice,
     milliseconds,
-    optional,
+    owned,
     reads,
     sent_name,
+    unset,
 )
 
 CLASSIC, NEW = "classic", "consumer"
@@ -32,11 +33,7 @@ ASSIGNORS = {
 }
 """The ends of Java's class names, and what groups call those assignors."""
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
-NOT_WITH_NEW = (
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-    "partition.assignment.strategy",
-)
+NOT_WITH_NEW = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 NOT_WITH_CLASSIC = ("group.remote.assignor",)
 
 
@@ -78,112 +75,61 @@ def _assignor(name: str, value: Any) -> Any:
     return value
 
 
-GROUP_OPTIONS = (
-    Option(
-        "group.id",
-        optional(sent_name),
-        None,
+GROUP_OPTIONS = owned(
+    OF_CONSUMERS,
+    unset("group.id", sent_name, "high").says(
         "The consumer belongs to this group: it shares the partitions of its topics with the "
-        "other members, and commits offsets there.",
-        OF_CONSUMERS,
-        importance="high",
+        "other members, and commits offsets there."
     ),
-    Option(
-        "group.instance.id",
-        optional(sent_name),
-        None,
+    unset("group.instance.id", sent_name, "medium", "KIP-345").says(
         "A member with this name is static: when it restarts within session.timeout.ms, it gets "
-        "its partitions back and nobody else's are moved. Each member needs a name of its own.",
-        OF_CONSUMERS,
-        "KIP-345",
-        "medium",
+        "its partitions back and nobody else's are moved. Each member needs a name of its own."
     ),
-    Option(
-        "group.protocol",
-        choice(CLASSIC, NEW),
-        CLASSIC,
+    Option("group.protocol", choice(CLASSIC, NEW), CLASSIC, "high", "KIP-848").says(
         "With classic a member of the group divides the partitions; with consumer the broker "
-        "does (KIP-848).",
-        OF_CONSUMERS,
-        "KIP-848",
-        "high",
+        "does (KIP-848)."
     ),
-    Option(
-        "group.remote.assignor",
-        optional(sent_name),
-        None,
+    unset("group.remote.assignor", sent_name, "medium", "KIP-848").says(
         "With group.protocol=consumer the broker divides the partitions by this assignor of its "
-        "own, uniform or range; where none is named, it chooses itself.",
-        OF_CONSUMERS,
-        "KIP-848",
-        "medium",
+        "own, uniform or range; where none is named, it chooses itself."
     ),
     Option(
         "partition.assignment.strategy",
         assignors,
         ("range", "cooperative-sticky"),
+        "medium",
+        "KIP-429",
+        librdkafka="range,roundrobin",
+    ).says(
         "With group.protocol=classic the member offers these assignors, the one it likes best "
         "first: range, roundrobin, sticky, cooperative-sticky, Java's class names, or objects "
-        "with a name and assign().",
-        OF_CONSUMERS,
-        "KIP-429",
-        "medium",
-        librdkafka="range,roundrobin",
+        "with a name and assign()."
     ),
-    Option(
-        "session.timeout.ms",
-        milliseconds(1, INT_MAX),
-        45.0,
+    Option("session.timeout.ms", milliseconds(1, INT_MAX), 45.0, "high").says(
         "The coordinator removes a member of which it has heard no heartbeat for this many "
         "milliseconds. With group.protocol=consumer the broker sets it "
-        "(group.consumer.session.timeout.ms).",
-        OF_CONSUMERS,
-        importance="high",
+        "(group.consumer.session.timeout.ms)."
     ),
-    Option(
-        "heartbeat.interval.ms",
-        milliseconds(1, INT_MAX),
-        3.0,
+    Option("heartbeat.interval.ms", milliseconds(1, INT_MAX), 3.0, "high").says(
         "A member sends a heartbeat every so many milliseconds, which must be below "
         "session.timeout.ms. With group.protocol=consumer the broker sets it "
-        "(group.consumer.heartbeat.interval.ms).",
-        OF_CONSUMERS,
-        importance="high",
+        "(group.consumer.heartbeat.interval.ms)."
     ),
-    Option(
-        "max.poll.interval.ms",
-        milliseconds(1, INT_MAX),
-        300.0,
+    Option("max.poll.interval.ms", milliseconds(1, INT_MAX), 300.0, "medium").says(
         "A member whose application asks for no records for this many milliseconds leaves its "
-        "group, so that others read its partitions.",
-        OF_CONSUMERS,
-        importance="medium",
+        "group, so that others read its partitions."
     ),
-    Option(
-        "enable.auto.commit",
-        boolean,
-        True,
+    Option("enable.auto.commit", boolean, True, "medium").says(
         "With true the consumer commits by itself the offsets of records that the application "
-        "has finished: those it was given before it asked for more. Without group.id it is off.",
-        OF_CONSUMERS,
-        importance="medium",
+        "has finished: those it was given before it asked for more. Without group.id it is off."
     ),
-    Option(
-        "auto.commit.interval.ms",
-        milliseconds(),
-        5.0,
+    Option("auto.commit.interval.ms", milliseconds(), 5.0).says(
         "With enable.auto.commit the consumer commits every so many milliseconds, and also "
-        "before it gives partitions back and when it is closed.",
-        OF_CONSUMERS,
+        "before it gives partitions back and when it is closed."
     ),
-    Option(
-        "exclude.internal.topics",
-        boolean,
-        True,
+    Option("exclude.internal.topics", boolean, True, "medium").says(
         "With true the pattern of subscribe() matches no topic that Kafka keeps for itself, such "
-        "as __consumer_offsets.",
-        OF_CONSUMERS,
-        importance="medium",
+        "as __consumer_offsets."
     ),
 )
 

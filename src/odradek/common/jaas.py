@@ -5,7 +5,7 @@ options, all of them secrets. Must not: know what the options mean (`security_op
 any part of the text into an error, as it holds a password.
 
 The text is read as Java's own tokenizer does: words, quoted texts with backslashes, `//`, `/* */`
-and `/` comments; numbers and words with other characters have to stand in quotes.
+and `/` comments; numbers and words with other characters have to be in quotes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMEABLE = frozenset(
         *("renewTicket", "doNotPrompt", "awsProfileName", "awsRoleArn", "awsDebugCreds"),
     )
 )
-"""Names of options that may stand in an error: any other word may be a piece of a password."""
+"""Names of options that an error may show: any other word may be a piece of a password."""
 
 _TOKEN = re.compile(
     r"""

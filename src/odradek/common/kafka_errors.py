@@ -17,15 +17,13 @@ from odradek.common.errors import AuthorizationError, BrokerError, UnknownErrorC
 class UnknownServerError(BrokerError):
     """The server experienced an unexpected error when processing the request."""
 
-    code = -1
-    name = "UNKNOWN_SERVER_ERROR"
+    code, name = -1, "UNKNOWN_SERVER_ERROR"
 
 
 class OffsetOutOfRangeError(BrokerError):
     """The requested offset is not within the range of offsets maintained by the server."""
 
-    code = 1
-    name = "OFFSET_OUT_OF_RANGE"
+    code, name = 1, "OFFSET_OUT_OF_RANGE"
 
 
 class CorruptMessageError(BrokerError):
@@ -33,25 +31,21 @@ class CorruptMessageError(BrokerError):
     compacted topic, or is otherwise corrupt.
     """
 
-    code = 2
-    name = "CORRUPT_MESSAGE"
+    code, name = 2, "CORRUPT_MESSAGE"
     retriable = True
 
 
 class UnknownTopicOrPartitionError(BrokerError):
     """This server does not host this topic-partition."""
 
-    code = 3
-    name = "UNKNOWN_TOPIC_OR_PARTITION"
-    retriable = True
-    refresh_metadata = True
+    code, name = 3, "UNKNOWN_TOPIC_OR_PARTITION"
+    retriable = refresh_metadata = True
 
 
 class InvalidFetchSizeError(BrokerError):
     """The requested fetch size is invalid."""
 
-    code = 4
-    name = "INVALID_FETCH_SIZE"
+    code, name = 4, "INVALID_FETCH_SIZE"
 
 
 class LeaderNotAvailableError(BrokerError):
@@ -59,10 +53,8 @@ class LeaderNotAvailableError(BrokerError):
     election.
     """
 
-    code = 5
-    name = "LEADER_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
+    code, name = 5, "LEADER_NOT_AVAILABLE"
+    retriable = refresh_metadata = True
 
 
 class NotLeaderOrFollowerError(BrokerError):
@@ -70,132 +62,112 @@ class NotLeaderOrFollowerError(BrokerError):
     current leader.
     """
 
-    code = 6
-    name = "NOT_LEADER_OR_FOLLOWER"
-    retriable = True
-    refresh_metadata = True
+    code, name = 6, "NOT_LEADER_OR_FOLLOWER"
+    retriable = refresh_metadata = True
 
 
 class RequestTimedOutError(BrokerError):
     """The request timed out."""
 
-    code = 7
-    name = "REQUEST_TIMED_OUT"
+    code, name = 7, "REQUEST_TIMED_OUT"
     retriable = True
 
 
 class BrokerNotAvailableError(BrokerError):
     """The broker is not available."""
 
-    code = 8
-    name = "BROKER_NOT_AVAILABLE"
+    code, name = 8, "BROKER_NOT_AVAILABLE"
 
 
 class ReplicaNotAvailableError(BrokerError):
     """The replica is not available for the requested topic-partition."""
 
-    code = 9
-    name = "REPLICA_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
+    code, name = 9, "REPLICA_NOT_AVAILABLE"
+    retriable = refresh_metadata = True
 
 
 class MessageTooLargeError(BrokerError):
     """The request included a message larger than the max message size the server will accept."""
 
-    code = 10
-    name = "MESSAGE_TOO_LARGE"
+    code, name = 10, "MESSAGE_TOO_LARGE"
 
 
 class StaleControllerEpochError(BrokerError):
     """The controller moved to another broker."""
 
-    code = 11
-    name = "STALE_CONTROLLER_EPOCH"
+    code, name = 11, "STALE_CONTROLLER_EPOCH"
 
 
 class OffsetMetadataTooLargeError(BrokerError):
     """The metadata field of the offset request was too large."""
 
-    code = 12
-    name = "OFFSET_METADATA_TOO_LARGE"
+    code, name = 12, "OFFSET_METADATA_TOO_LARGE"
 
 
 class NetworkExceptionError(BrokerError):
     """The server disconnected before a response was received."""
 
-    code = 13
-    name = "NETWORK_EXCEPTION"
-    retriable = True
-    refresh_metadata = True
+    code, name = 13, "NETWORK_EXCEPTION"
+    retriable = refresh_metadata = True
 
 
 class CoordinatorLoadInProgressError(BrokerError):
     """The coordinator is loading and hence can't process requests."""
 
-    code = 14
-    name = "COORDINATOR_LOAD_IN_PROGRESS"
+    code, name = 14, "COORDINATOR_LOAD_IN_PROGRESS"
     retriable = True
 
 
 class CoordinatorNotAvailableError(BrokerError):
     """The coordinator is not available."""
 
-    code = 15
-    name = "COORDINATOR_NOT_AVAILABLE"
+    code, name = 15, "COORDINATOR_NOT_AVAILABLE"
     retriable = True
 
 
 class NotCoordinatorError(BrokerError):
     """This is not the correct coordinator."""
 
-    code = 16
-    name = "NOT_COORDINATOR"
+    code, name = 16, "NOT_COORDINATOR"
     retriable = True
 
 
 class InvalidTopicExceptionError(BrokerError):
     """The request attempted to perform an operation on an invalid topic."""
 
-    code = 17
-    name = "INVALID_TOPIC_EXCEPTION"
+    code, name = 17, "INVALID_TOPIC_EXCEPTION"
 
 
 class RecordListTooLargeError(BrokerError):
     """The request included message batch larger than the configured segment size on the server."""
 
-    code = 18
-    name = "RECORD_LIST_TOO_LARGE"
+    code, name = 18, "RECORD_LIST_TOO_LARGE"
 
 
 class NotEnoughReplicasError(BrokerError):
     """Messages are rejected since there are fewer in-sync replicas than required."""
 
-    code = 19
-    name = "NOT_ENOUGH_REPLICAS"
+    code, name = 19, "NOT_ENOUGH_REPLICAS"
     retriable = True
 
 
 class NotEnoughReplicasAfterAppendError(BrokerError):
     """Messages are written to the log, but to fewer in-sync replicas than required."""
 
-    code = 20
-    name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    code, name = 20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
     retriable = True
 
 
 class InvalidRequiredAcksError(BrokerError):
     """Produce request specified an invalid value for required acks."""
 
-    code = 21
-    name = "INVALID_REQUIRED_ACKS"
+    code, name = 21, "INVALID_REQUIRED_ACKS"
 
 
 class IllegalGenerationError(BrokerError):
     """Specified group generation id is not valid."""
 
-    code = 22
-    name = "ILLEGAL_GENERATION"
+    code, name = 22, "ILLEGAL_GENERATION"
 
 
 class InconsistentGroupProtocolError(BrokerError):
@@ -203,22 +175,19 @@ class InconsistentGroupProtocolError(BrokerError):
     first group member tried to join with empty protocol type or empty protocol list.
     """
 
-    code = 23
-    name = "INCONSISTENT_GROUP_PROTOCOL"
+    code, name = 23, "INCONSISTENT_GROUP_PROTOCOL"
 
 
 class InvalidGroupIdError(BrokerError):
     """The group id is invalid."""
 
-    code = 24
-    name = "INVALID_GROUP_ID"
+    code, name = 24, "INVALID_GROUP_ID"
 
 
 class UnknownMemberIdError(BrokerError):
     """The coordinator is not aware of this member."""
 
-    code = 25
-    name = "UNKNOWN_MEMBER_ID"
+    code, name = 25, "UNKNOWN_MEMBER_ID"
 
 
 class InvalidSessionTimeoutError(BrokerError):
@@ -226,113 +195,97 @@ class InvalidSessionTimeoutError(BrokerError):
     group.min.session.timeout.ms and group.max.session.timeout.ms).
     """
 
-    code = 26
-    name = "INVALID_SESSION_TIMEOUT"
+    code, name = 26, "INVALID_SESSION_TIMEOUT"
 
 
 class RebalanceInProgressError(BrokerError):
     """The group is rebalancing, so a rejoin is needed."""
 
-    code = 27
-    name = "REBALANCE_IN_PROGRESS"
+    code, name = 27, "REBALANCE_IN_PROGRESS"
 
 
 class InvalidCommitOffsetSizeError(BrokerError):
     """The committing offset data size is not valid."""
 
-    code = 28
-    name = "INVALID_COMMIT_OFFSET_SIZE"
+    code, name = 28, "INVALID_COMMIT_OFFSET_SIZE"
 
 
 class TopicAuthorizationError(AuthorizationError):
     """Topic authorization failed."""
 
-    code = 29
-    name = "TOPIC_AUTHORIZATION_FAILED"
+    code, name = 29, "TOPIC_AUTHORIZATION_FAILED"
 
 
 class GroupAuthorizationError(AuthorizationError):
     """Group authorization failed."""
 
-    code = 30
-    name = "GROUP_AUTHORIZATION_FAILED"
+    code, name = 30, "GROUP_AUTHORIZATION_FAILED"
 
 
 class ClusterAuthorizationError(AuthorizationError):
     """Cluster authorization failed."""
 
-    code = 31
-    name = "CLUSTER_AUTHORIZATION_FAILED"
+    code, name = 31, "CLUSTER_AUTHORIZATION_FAILED"
 
 
 class InvalidTimestampError(BrokerError):
     """The timestamp of the message is out of acceptable range."""
 
-    code = 32
-    name = "INVALID_TIMESTAMP"
+    code, name = 32, "INVALID_TIMESTAMP"
 
 
 class UnsupportedSaslMechanismError(BrokerError):
     """The broker does not support the requested SASL mechanism."""
 
-    code = 33
-    name = "UNSUPPORTED_SASL_MECHANISM"
+    code, name = 33, "UNSUPPORTED_SASL_MECHANISM"
 
 
 class IllegalSaslStateError(BrokerError):
     """Request is not valid given the current SASL state."""
 
-    code = 34
-    name = "ILLEGAL_SASL_STATE"
+    code, name = 34, "ILLEGAL_SASL_STATE"
 
 
 class UnsupportedVersionError(BrokerError):
     """The version of API is not supported."""
 
-    code = 35
-    name = "UNSUPPORTED_VERSION"
+    code, name = 35, "UNSUPPORTED_VERSION"
 
 
 class TopicAlreadyExistsError(BrokerError):
     """Topic with this name already exists."""
 
-    code = 36
-    name = "TOPIC_ALREADY_EXISTS"
+    code, name = 36, "TOPIC_ALREADY_EXISTS"
 
 
 class InvalidPartitionsError(BrokerError):
     """Number of partitions is below 1."""
 
-    code = 37
-    name = "INVALID_PARTITIONS"
+    code, name = 37, "INVALID_PARTITIONS"
 
 
 class InvalidReplicationFactorError(BrokerError):
     """Replication factor is below 1 or larger than the number of available brokers."""
 
-    code = 38
-    name = "INVALID_REPLICATION_FACTOR"
+    code, name = 38, "INVALID_REPLICATION_FACTOR"
 
 
 class InvalidReplicaAssignmentError(BrokerError):
     """Replica assignment is invalid."""
 
-    code = 39
-    name = "INVALID_REPLICA_ASSIGNMENT"
+    code, name = 39, "INVALID_REPLICA_ASSIGNMENT"
 
 
 class InvalidConfigError(BrokerError):
     """Configuration is invalid."""
 
-    code = 40
-    name = "INVALID_CONFIG"
+    code, name = 40, "INVALID_CONFIG"
 
 
 class NotControllerError(BrokerError):
     """This is not the correct controller for this cluster."""
 
-    code = 41
-    name = "NOT_CONTROLLER"
+    code, name = 41, "NOT_CONTROLLER"
     retriable = True
 
 
@@ -341,50 +294,43 @@ class InvalidRequestError(BrokerError):
     message was sent to an incompatible broker.
     """
 
-    code = 42
-    name = "INVALID_REQUEST"
+    code, name = 42, "INVALID_REQUEST"
 
 
 class UnsupportedForMessageFormatError(BrokerError):
     """The message format version on the broker does not support the request."""
 
-    code = 43
-    name = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
+    code, name = 43, "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
 
 class PolicyViolationError(BrokerError):
     """Request parameters do not satisfy the configured policy."""
 
-    code = 44
-    name = "POLICY_VIOLATION"
+    code, name = 44, "POLICY_VIOLATION"
 
 
 class OutOfOrderSequenceNumberError(BrokerError):
     """The broker received an out of order sequence number."""
 
-    code = 45
-    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    code, name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 class DuplicateSequenceNumberError(BrokerError):
     """The broker received a duplicate sequence number."""
 
-    code = 46
-    name = "DUPLICATE_SEQUENCE_NUMBER"
+    code, name = 46, "DUPLICATE_SEQUENCE_NUMBER"
 
 
 class InvalidProducerEpochError(BrokerError):
     """Producer attempted to produce with an old epoch."""
 
-    code = 47
-    name = "INVALID_PRODUCER_EPOCH"
+    code, name = 47, "INVALID_PRODUCER_EPOCH"
 
 
 class InvalidTxnStateError(BrokerError):
     """The producer attempted a transactional operation in an invalid state."""
 
-    code = 48
-    name = "INVALID_TXN_STATE"
+    code, name = 48, "INVALID_TXN_STATE"
 
 
 class InvalidProducerIdMappingError(BrokerError):
@@ -392,8 +338,7 @@ class InvalidProducerIdMappingError(BrokerError):
     transactional id.
     """
 
-    code = 49
-    name = "INVALID_PRODUCER_ID_MAPPING"
+    code, name = 49, "INVALID_PRODUCER_ID_MAPPING"
 
 
 class InvalidTransactionTimeoutError(BrokerError):
@@ -401,8 +346,7 @@ class InvalidTransactionTimeoutError(BrokerError):
     configured by transaction.max.timeout.ms).
     """
 
-    code = 50
-    name = "INVALID_TRANSACTION_TIMEOUT"
+    code, name = 50, "INVALID_TRANSACTION_TIMEOUT"
 
 
 class ConcurrentTransactionsError(BrokerError):
@@ -410,8 +354,7 @@ class ConcurrentTransactionsError(BrokerError):
     same transaction was ongoing.
     """
 
-    code = 51
-    name = "CONCURRENT_TRANSACTIONS"
+    code, name = 51, "CONCURRENT_TRANSACTIONS"
     retriable = True
 
 
@@ -420,52 +363,44 @@ class TransactionCoordinatorFencedError(BrokerError):
     current coordinator for a given producer.
     """
 
-    code = 52
-    name = "TRANSACTION_COORDINATOR_FENCED"
+    code, name = 52, "TRANSACTION_COORDINATOR_FENCED"
 
 
 class TransactionalIdAuthorizationError(AuthorizationError):
     """Transactional Id authorization failed."""
 
-    code = 53
-    name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    code, name = 53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 class SecurityDisabledError(BrokerError):
     """Security features are disabled."""
 
-    code = 54
-    name = "SECURITY_DISABLED"
+    code, name = 54, "SECURITY_DISABLED"
 
 
 class OperationNotAttemptedError(BrokerError):
     """The broker did not attempt to execute this operation."""
 
-    code = 55
-    name = "OPERATION_NOT_ATTEMPTED"
+    code, name = 55, "OPERATION_NOT_ATTEMPTED"
 
 
 class KafkaStorageError(BrokerError):
     """Disk error when trying to access log file on the disk."""
 
-    code = 56
-    name = "KAFKA_STORAGE_ERROR"
-    retriable = True
-    refresh_metadata = True
+    code, name = 56, "KAFKA_STORAGE_ERROR"
+    retriable = refresh_metadata = True
 
 
 class LogDirNotFoundError(BrokerError):
     """The user-specified log directory is not found in the broker config."""
 
-    code = 57
-    name = "LOG_DIR_NOT_FOUND"
+    code, name = 57, "LOG_DIR_NOT_FOUND"
 
 
 class SaslAuthenticationFailedError(BrokerError):
     """SASL Authentication failed."""
 
-    code = 58
-    name = "SASL_AUTHENTICATION_FAILED"
+    code, name = 58, "SASL_AUTHENTICATION_FAILED"
 
 
 class UnknownProducerIdError(BrokerError):
@@ -473,36 +408,31 @@ class UnknownProducerIdError(BrokerError):
     associated with the producerId in question.
     """
 
-    code = 59
-    name = "UNKNOWN_PRODUCER_ID"
+    code, name = 59, "UNKNOWN_PRODUCER_ID"
 
 
 class ReassignmentInProgressError(BrokerError):
     """A partition reassignment is in progress."""
 
-    code = 60
-    name = "REASSIGNMENT_IN_PROGRESS"
+    code, name = 60, "REASSIGNMENT_IN_PROGRESS"
 
 
 class DelegationTokenAuthDisabledError(BrokerError):
     """Delegation Token feature is not enabled."""
 
-    code = 61
-    name = "DELEGATION_TOKEN_AUTH_DISABLED"
+    code, name = 61, "DELEGATION_TOKEN_AUTH_DISABLED"
 
 
 class DelegationTokenNotFoundError(BrokerError):
     """Delegation Token is not found on server."""
 
-    code = 62
-    name = "DELEGATION_TOKEN_NOT_FOUND"
+    code, name = 62, "DELEGATION_TOKEN_NOT_FOUND"
 
 
 class DelegationTokenOwnerMismatchError(BrokerError):
     """Specified Principal is not valid Owner/Renewer."""
 
-    code = 63
-    name = "DELEGATION_TOKEN_OWNER_MISMATCH"
+    code, name = 63, "DELEGATION_TOKEN_OWNER_MISMATCH"
 
 
 class DelegationTokenRequestNotAllowedError(BrokerError):
@@ -510,58 +440,50 @@ class DelegationTokenRequestNotAllowedError(BrokerError):
     delegation token authenticated channels.
     """
 
-    code = 64
-    name = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+    code, name = 64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 
 
 class DelegationTokenAuthorizationError(AuthorizationError):
     """Delegation Token authorization failed."""
 
-    code = 65
-    name = "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+    code, name = 65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
 
 
 class DelegationTokenExpiredError(BrokerError):
     """Delegation Token is expired."""
 
-    code = 66
-    name = "DELEGATION_TOKEN_EXPIRED"
+    code, name = 66, "DELEGATION_TOKEN_EXPIRED"
 
 
 class InvalidPrincipalTypeError(BrokerError):
     """Supplied principalType is not supported."""
 
-    code = 67
-    name = "INVALID_PRINCIPAL_TYPE"
+    code, name = 67, "INVALID_PRINCIPAL_TYPE"
 
 
 class NonEmptyGroupError(BrokerError):
     """The group is not empty."""
 
-    code = 68
-    name = "NON_EMPTY_GROUP"
+    code, name = 68, "NON_EMPTY_GROUP"
 
 
 class GroupIdNotFoundError(BrokerError):
     """The group id does not exist."""
 
-    code = 69
-    name = "GROUP_ID_NOT_FOUND"
+    code, name = 69, "GROUP_ID_NOT_FOUND"
 
 
 class FetchSessionIdNotFoundError(BrokerError):
     """The fetch session ID was not found."""
 
-    code = 70
-    name = "FETCH_SESSION_ID_NOT_FOUND"
+    code, name = 70, "FETCH_SESSION_ID_NOT_FOUND"
     retriable = True
 
 
 class InvalidFetchSessionEpochError(BrokerError):
     """The fetch session epoch is invalid."""
 
-    code = 71
-    name = "INVALID_FETCH_SESSION_EPOCH"
+    code, name = 71, "INVALID_FETCH_SESSION_EPOCH"
     retriable = True
 
 
@@ -570,48 +492,40 @@ class ListenerNotFoundError(BrokerError):
     request was processed.
     """
 
-    code = 72
-    name = "LISTENER_NOT_FOUND"
-    retriable = True
-    refresh_metadata = True
+    code, name = 72, "LISTENER_NOT_FOUND"
+    retriable = refresh_metadata = True
 
 
 class TopicDeletionDisabledError(BrokerError):
     """Topic deletion is disabled."""
 
-    code = 73
-    name = "TOPIC_DELETION_DISABLED"
+    code, name = 73, "TOPIC_DELETION_DISABLED"
 
 
 class FencedLeaderEpochError(BrokerError):
     """The leader epoch in the request is older than the epoch on the broker."""
 
-    code = 74
-    name = "FENCED_LEADER_EPOCH"
-    retriable = True
-    refresh_metadata = True
+    code, name = 74, "FENCED_LEADER_EPOCH"
+    retriable = refresh_metadata = True
 
 
 class UnknownLeaderEpochError(BrokerError):
     """The leader epoch in the request is newer than the epoch on the broker."""
 
-    code = 75
-    name = "UNKNOWN_LEADER_EPOCH"
+    code, name = 75, "UNKNOWN_LEADER_EPOCH"
     retriable = True
 
 
 class UnsupportedCompressionTypeError(BrokerError):
     """The requesting client does not support the compression type of given partition."""
 
-    code = 76
-    name = "UNSUPPORTED_COMPRESSION_TYPE"
+    code, name = 76, "UNSUPPORTED_COMPRESSION_TYPE"
 
 
 class StaleBrokerEpochError(BrokerError):
     """Broker epoch has changed."""
 
-    code = 77
-    name = "STALE_BROKER_EPOCH"
+    code, name = 77, "STALE_BROKER_EPOCH"
 
 
 class OffsetNotAvailableError(BrokerError):
@@ -619,8 +533,7 @@ class OffsetNotAvailableError(BrokerError):
     cannot be guaranteed to be monotonically increasing.
     """
 
-    code = 78
-    name = "OFFSET_NOT_AVAILABLE"
+    code, name = 78, "OFFSET_NOT_AVAILABLE"
     retriable = True
 
 
@@ -629,24 +542,20 @@ class MemberIdRequiredError(BrokerError):
     group.
     """
 
-    code = 79
-    name = "MEMBER_ID_REQUIRED"
+    code, name = 79, "MEMBER_ID_REQUIRED"
 
 
 class PreferredLeaderNotAvailableError(BrokerError):
     """The preferred leader was not available."""
 
-    code = 80
-    name = "PREFERRED_LEADER_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
+    code, name = 80, "PREFERRED_LEADER_NOT_AVAILABLE"
+    retriable = refresh_metadata = True
 
 
 class GroupMaxSizeReachedError(BrokerError):
     """The group has reached its maximum size."""
 
-    code = 81
-    name = "GROUP_MAX_SIZE_REACHED"
+    code, name = 81, "GROUP_MAX_SIZE_REACHED"
 
 
 class FencedInstanceIdError(BrokerError):
@@ -654,33 +563,27 @@ class FencedInstanceIdError(BrokerError):
     group.instance.id has registered with a different member.id.
     """
 
-    code = 82
-    name = "FENCED_INSTANCE_ID"
+    code, name = 82, "FENCED_INSTANCE_ID"
 
 
 class EligibleLeadersNotAvailableError(BrokerError):
     """Eligible topic partition leaders are not available."""
 
-    code = 83
-    name = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
-    retriable = True
-    refresh_metadata = True
+    code, name = 83, "ELIGIBLE_LEADERS_NOT_AVAILABLE"
+    retriable = refresh_metadata = True
 
 
 class ElectionNotNeededError(BrokerError):
     """Leader election not needed for topic partition."""
 
-    code = 84
-    name = "ELECTION_NOT_NEEDED"
-    retriable = True
-    refresh_metadata = True
+    code, name = 84, "ELECTION_NOT_NEEDED"
+    retriable = refresh_metadata = True
 
 
 class NoReassignmentInProgressError(BrokerError):
     """No partition reassignment is in progress."""
 
-    code = 85
-    name = "NO_REASSIGNMENT_IN_PROGRESS"
+    code, name = 85, "NO_REASSIGNMENT_IN_PROGRESS"
 
 
 class GroupSubscribedToTopicError(BrokerError):
@@ -688,59 +591,51 @@ class GroupSubscribedToTopicError(BrokerError):
     to it.
     """
 
-    code = 86
-    name = "GROUP_SUBSCRIBED_TO_TOPIC"
+    code, name = 86, "GROUP_SUBSCRIBED_TO_TOPIC"
 
 
 class InvalidRecordError(BrokerError):
     """This record has failed the validation on broker and hence will be rejected."""
 
-    code = 87
-    name = "INVALID_RECORD"
+    code, name = 87, "INVALID_RECORD"
 
 
 class UnstableOffsetCommitError(BrokerError):
     """There are unstable offsets that need to be cleared."""
 
-    code = 88
-    name = "UNSTABLE_OFFSET_COMMIT"
+    code, name = 88, "UNSTABLE_OFFSET_COMMIT"
     retriable = True
 
 
 class ThrottlingQuotaExceededError(BrokerError):
     """The throttling quota has been exceeded."""
 
-    code = 89
-    name = "THROTTLING_QUOTA_EXCEEDED"
+    code, name = 89, "THROTTLING_QUOTA_EXCEEDED"
     retriable = True
 
 
 class ProducerFencedError(BrokerError):
     """There is a newer producer with the same transactionalId which fences the current one."""
 
-    code = 90
-    name = "PRODUCER_FENCED"
+    code, name = 90, "PRODUCER_FENCED"
 
 
 class ResourceNotFoundError(BrokerError):
     """A request illegally referred to a resource that does not exist."""
 
-    code = 91
-    name = "RESOURCE_NOT_FOUND"
+    code, name = 91, "RESOURCE_NOT_FOUND"
 
 
 class DuplicateResourceError(BrokerError):
     """A request illegally referred to the same resource twice."""
 
-    code = 92
-    name = "DUPLICATE_RESOURCE"
+    code, name = 92, "DUPLICATE_RESOURCE"
 
 
 class UnacceptableCredentialError(BrokerError):
     """Requested credential would not meet criteria for acceptability."""
 
-    code = 93
-    name = "UNACCEPTABLE_CREDENTIAL"
+    code, name = 93, "UNACCEPTABLE_CREDENTIAL"
 
 
 class InconsistentVoterSetError(BrokerError):
@@ -748,36 +643,31 @@ class InconsistentVoterSetError(BrokerError):
     the expected voters.
     """
 
-    code = 94
-    name = "INCONSISTENT_VOTER_SET"
+    code, name = 94, "INCONSISTENT_VOTER_SET"
 
 
 class InvalidUpdateVersionError(BrokerError):
     """The given update version was invalid."""
 
-    code = 95
-    name = "INVALID_UPDATE_VERSION"
+    code, name = 95, "INVALID_UPDATE_VERSION"
 
 
 class FeatureUpdateFailedError(BrokerError):
     """Unable to update finalized features due to an unexpected server error."""
 
-    code = 96
-    name = "FEATURE_UPDATE_FAILED"
+    code, name = 96, "FEATURE_UPDATE_FAILED"
 
 
 class PrincipalDeserializationFailureError(BrokerError):
     """Request principal deserialization failed during forwarding."""
 
-    code = 97
-    name = "PRINCIPAL_DESERIALIZATION_FAILURE"
+    code, name = 97, "PRINCIPAL_DESERIALIZATION_FAILURE"
 
 
 class SnapshotNotFoundError(BrokerError):
     """Requested snapshot was not found."""
 
-    code = 98
-    name = "SNAPSHOT_NOT_FOUND"
+    code, name = 98, "SNAPSHOT_NOT_FOUND"
 
 
 class PositionOutOfRangeError(BrokerError):
@@ -785,69 +675,58 @@ class PositionOutOfRangeError(BrokerError):
     snapshot.
     """
 
-    code = 99
-    name = "POSITION_OUT_OF_RANGE"
+    code, name = 99, "POSITION_OUT_OF_RANGE"
 
 
 class UnknownTopicIdError(BrokerError):
     """This server does not host this topic ID."""
 
-    code = 100
-    name = "UNKNOWN_TOPIC_ID"
-    retriable = True
-    refresh_metadata = True
+    code, name = 100, "UNKNOWN_TOPIC_ID"
+    retriable = refresh_metadata = True
 
 
 class DuplicateBrokerRegistrationError(BrokerError):
     """This broker ID is already in use."""
 
-    code = 101
-    name = "DUPLICATE_BROKER_REGISTRATION"
+    code, name = 101, "DUPLICATE_BROKER_REGISTRATION"
 
 
 class BrokerIdNotRegisteredError(BrokerError):
     """The given broker ID was not registered."""
 
-    code = 102
-    name = "BROKER_ID_NOT_REGISTERED"
+    code, name = 102, "BROKER_ID_NOT_REGISTERED"
 
 
 class InconsistentTopicIdError(BrokerError):
     """The log's topic ID did not match the topic ID in the request."""
 
-    code = 103
-    name = "INCONSISTENT_TOPIC_ID"
-    retriable = True
-    refresh_metadata = True
+    code, name = 103, "INCONSISTENT_TOPIC_ID"
+    retriable = refresh_metadata = True
 
 
 class InconsistentClusterIdError(BrokerError):
     """The clusterId in the request does not match that found on the server."""
 
-    code = 104
-    name = "INCONSISTENT_CLUSTER_ID"
+    code, name = 104, "INCONSISTENT_CLUSTER_ID"
 
 
 class TransactionalIdNotFoundError(BrokerError):
     """The transactionalId could not be found."""
 
-    code = 105
-    name = "TRANSACTIONAL_ID_NOT_FOUND"
+    code, name = 105, "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 class FetchSessionTopicIdError(BrokerError):
     """The fetch session encountered inconsistent topic ID usage."""
 
-    code = 106
-    name = "FETCH_SESSION_TOPIC_ID_ERROR"
+    code, name = 106, "FETCH_SESSION_TOPIC_ID_ERROR"
     retriable = True
 
 
 class IneligibleReplicaError(BrokerError):
     """The new ISR contains at least one ineligible replica."""
 
-    code = 107
-    name = "INELIGIBLE_REPLICA"
+    code, name = 107, "INELIGIBLE_REPLICA"
 
 
 class NewLeaderElectedError(BrokerError):
@@ -855,185 +734,159 @@ class NewLeaderElectedError(BrokerError):
     changed.
     """
 
-    code = 108
-    name = "NEW_LEADER_ELECTED"
+    code, name = 108, "NEW_LEADER_ELECTED"
 
 
 class OffsetMovedToTieredStorageError(BrokerError):
     """The requested offset is moved to tiered storage."""
 
-    code = 109
-    name = "OFFSET_MOVED_TO_TIERED_STORAGE"
+    code, name = 109, "OFFSET_MOVED_TO_TIERED_STORAGE"
 
 
 class FencedMemberEpochError(BrokerError):
     """The member epoch is fenced by the group coordinator."""
 
-    code = 110
-    name = "FENCED_MEMBER_EPOCH"
+    code, name = 110, "FENCED_MEMBER_EPOCH"
 
 
 class UnreleasedInstanceIdError(BrokerError):
     """The instance ID is still used by another member in the consumer group."""
 
-    code = 111
-    name = "UNRELEASED_INSTANCE_ID"
+    code, name = 111, "UNRELEASED_INSTANCE_ID"
 
 
 class UnsupportedAssignorError(BrokerError):
     """The assignor or its version range is not supported by the consumer group."""
 
-    code = 112
-    name = "UNSUPPORTED_ASSIGNOR"
+    code, name = 112, "UNSUPPORTED_ASSIGNOR"
 
 
 class StaleMemberEpochError(BrokerError):
     """The member epoch is stale."""
 
-    code = 113
-    name = "STALE_MEMBER_EPOCH"
+    code, name = 113, "STALE_MEMBER_EPOCH"
 
 
 class MismatchedEndpointTypeError(BrokerError):
     """The request was sent to an endpoint of the wrong type."""
 
-    code = 114
-    name = "MISMATCHED_ENDPOINT_TYPE"
+    code, name = 114, "MISMATCHED_ENDPOINT_TYPE"
 
 
 class UnsupportedEndpointTypeError(BrokerError):
     """This endpoint type is not supported yet."""
 
-    code = 115
-    name = "UNSUPPORTED_ENDPOINT_TYPE"
+    code, name = 115, "UNSUPPORTED_ENDPOINT_TYPE"
 
 
 class UnknownControllerIdError(BrokerError):
     """This controller ID is not known."""
 
-    code = 116
-    name = "UNKNOWN_CONTROLLER_ID"
+    code, name = 116, "UNKNOWN_CONTROLLER_ID"
 
 
 class UnknownSubscriptionIdError(BrokerError):
     """Client sent a push telemetry request with an invalid or outdated subscription ID."""
 
-    code = 117
-    name = "UNKNOWN_SUBSCRIPTION_ID"
+    code, name = 117, "UNKNOWN_SUBSCRIPTION_ID"
 
 
 class TelemetryTooLargeError(BrokerError):
     """Client sent a push telemetry request larger than the maximum size the broker will accept."""
 
-    code = 118
-    name = "TELEMETRY_TOO_LARGE"
+    code, name = 118, "TELEMETRY_TOO_LARGE"
 
 
 class InvalidRegistrationError(BrokerError):
     """The controller has considered the broker registration to be invalid."""
 
-    code = 119
-    name = "INVALID_REGISTRATION"
+    code, name = 119, "INVALID_REGISTRATION"
 
 
 class TransactionAbortableError(BrokerError):
     """The server encountered an error with the transaction."""
 
-    code = 120
-    name = "TRANSACTION_ABORTABLE"
+    code, name = 120, "TRANSACTION_ABORTABLE"
 
 
 class InvalidRecordStateError(BrokerError):
     """The record state is invalid."""
 
-    code = 121
-    name = "INVALID_RECORD_STATE"
+    code, name = 121, "INVALID_RECORD_STATE"
 
 
 class ShareSessionNotFoundError(BrokerError):
     """The share session was not found."""
 
-    code = 122
-    name = "SHARE_SESSION_NOT_FOUND"
+    code, name = 122, "SHARE_SESSION_NOT_FOUND"
     retriable = True
 
 
 class InvalidShareSessionEpochError(BrokerError):
     """The share session epoch is invalid."""
 
-    code = 123
-    name = "INVALID_SHARE_SESSION_EPOCH"
+    code, name = 123, "INVALID_SHARE_SESSION_EPOCH"
     retriable = True
 
 
 class FencedStateEpochError(BrokerError):
     """The coordinator rejected the request because the state epoch did not match."""
 
-    code = 124
-    name = "FENCED_STATE_EPOCH"
+    code, name = 124, "FENCED_STATE_EPOCH"
 
 
 class InvalidVoterKeyError(BrokerError):
     """The voter key doesn't match the receiving replica's key."""
 
-    code = 125
-    name = "INVALID_VOTER_KEY"
+    code, name = 125, "INVALID_VOTER_KEY"
 
 
 class DuplicateVoterError(BrokerError):
     """The voter is already part of the set of voters."""
 
-    code = 126
-    name = "DUPLICATE_VOTER"
+    code, name = 126, "DUPLICATE_VOTER"
 
 
 class VoterNotFoundError(BrokerError):
     """The voter is not part of the set of voters."""
 
-    code = 127
-    name = "VOTER_NOT_FOUND"
+    code, name = 127, "VOTER_NOT_FOUND"
 
 
 class InvalidRegularExpressionError(BrokerError):
     """The regular expression is not valid."""
 
-    code = 128
-    name = "INVALID_REGULAR_EXPRESSION"
+    code, name = 128, "INVALID_REGULAR_EXPRESSION"
 
 
 class RebootstrapRequiredError(BrokerError):
     """Client metadata is stale."""
 
-    code = 129
-    name = "REBOOTSTRAP_REQUIRED"
+    code, name = 129, "REBOOTSTRAP_REQUIRED"
 
 
 class StreamsInvalidTopologyError(BrokerError):
     """The supplied topology is invalid."""
 
-    code = 130
-    name = "STREAMS_INVALID_TOPOLOGY"
+    code, name = 130, "STREAMS_INVALID_TOPOLOGY"
 
 
 class StreamsInvalidTopologyEpochError(BrokerError):
     """The supplied topology epoch is invalid."""
 
-    code = 131
-    name = "STREAMS_INVALID_TOPOLOGY_EPOCH"
+    code, name = 131, "STREAMS_INVALID_TOPOLOGY_EPOCH"
 
 
 class StreamsTopologyFencedError(BrokerError):
     """The supplied topology epoch is outdated."""
 
-    code = 132
-    name = "STREAMS_TOPOLOGY_FENCED"
+    code, name = 132, "STREAMS_TOPOLOGY_FENCED"
 
 
 class ShareSessionLimitReachedError(BrokerError):
     """The limit of share sessions has been reached."""
 
-    code = 133
-    name = "SHARE_SESSION_LIMIT_REACHED"
+    code, name = 133, "SHARE_SESSION_LIMIT_REACHED"
     retriable = True
 
 
@@ -1042,8 +895,7 @@ class GroupDeletionFailedError(BrokerError):
     details.
     """
 
-    code = 134
-    name = "GROUP_DELETION_FAILED"
+    code, name = 134, "GROUP_DELETION_FAILED"
 
 
 class StreamsTopologyDescriptionUpdateFailedError(BrokerError):
@@ -1051,155 +903,19 @@ class StreamsTopologyDescriptionUpdateFailedError(BrokerError):
     details.
     """
 
-    code = 135
-    name = "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"
+    code, name = 135, "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"
 
 
 class ControllerIdNotRegisteredError(BrokerError):
     """The given controller ID was not registered."""
 
-    code = 136
-    name = "CONTROLLER_ID_NOT_REGISTERED"
+    code, name = 136, "CONTROLLER_ID_NOT_REGISTERED"
 
 
 ERRORS: dict[int, type[BrokerError]] = {
-    -1: UnknownServerError,
-    1: OffsetOutOfRangeError,
-    2: CorruptMessageError,
-    3: UnknownTopicOrPartitionError,
-    4: InvalidFetchSizeError,
-    5: LeaderNotAvailableError,
-    6: NotLeaderOrFollowerError,
-    7: RequestTimedOutError,
-    8: BrokerNotAvailableError,
-    9: ReplicaNotAvailableError,
-    10: MessageTooLargeError,
-    11: StaleControllerEpochError,
-    12: OffsetMetadataTooLargeError,
-    13: NetworkExceptionError,
-    14: CoordinatorLoadInProgressError,
-    15: CoordinatorNotAvailableError,
-    16: NotCoordinatorError,
-    17: InvalidTopicExceptionError,
-    18: RecordListTooLargeError,
-    19: NotEnoughReplicasError,
-    20: NotEnoughReplicasAfterAppendError,
-    21: InvalidRequiredAcksError,
-    22: IllegalGenerationError,
-    23: InconsistentGroupProtocolError,
-    24: InvalidGroupIdError,
-    25: UnknownMemberIdError,
-    26: InvalidSessionTimeoutError,
-    27: RebalanceInProgressError,
-    28: InvalidCommitOffsetSizeError,
-    29: TopicAuthorizationError,
-    30: GroupAuthorizationError,
-    31: ClusterAuthorizationError,
-    32: InvalidTimestampError,
-    33: UnsupportedSaslMechanismError,
-    34: IllegalSaslStateError,
-    35: UnsupportedVersionError,
-    36: TopicAlreadyExistsError,
-    37: InvalidPartitionsError,
-    38: InvalidReplicationFactorError,
-    39: InvalidReplicaAssignmentError,
-    40: InvalidConfigError,
-    41: NotControllerError,
-    42: InvalidRequestError,
-    43: UnsupportedForMessageFormatError,
-    44: PolicyViolationError,
-    45: OutOfOrderSequenceNumberError,
-    46: DuplicateSequenceNumberError,
-    47: InvalidProducerEpochError,
-    48: InvalidTxnStateError,
-    49: InvalidProducerIdMappingError,
-    50: InvalidTransactionTimeoutError,
-    51: ConcurrentTransactionsError,
-    52: TransactionCoordinatorFencedError,
-    53: TransactionalIdAuthorizationError,
-    54: SecurityDisabledError,
-    55: OperationNotAttemptedError,
-    56: KafkaStorageError,
-    57: LogDirNotFoundError,
-    58: SaslAuthenticationFailedError,
-    59: UnknownProducerIdError,
-    60: ReassignmentInProgressError,
-    61: DelegationTokenAuthDisabledError,
-    62: DelegationTokenNotFoundError,
-    63: DelegationTokenOwnerMismatchError,
-    64: DelegationTokenRequestNotAllowedError,
-    65: DelegationTokenAuthorizationError,
-    66: DelegationTokenExpiredError,
-    67: InvalidPrincipalTypeError,
-    68: NonEmptyGroupError,
-    69: GroupIdNotFoundError,
-    70: FetchSessionIdNotFoundError,
-    71: InvalidFetchSessionEpochError,
-    72: ListenerNotFoundError,
-    73: TopicDeletionDisabledError,
-    74: FencedLeaderEpochError,
-    75: UnknownLeaderEpochError,
-    76: UnsupportedCompressionTypeError,
-    77: StaleBrokerEpochError,
-    78: OffsetNotAvailableError,
-    79: MemberIdRequiredError,
-    80: PreferredLeaderNotAvailableError,
-    81: GroupMaxSizeReachedError,
-    82: FencedInstanceIdError,
-    83: EligibleLeadersNotAvailableError,
-    84: ElectionNotNeededError,
-    85: NoReassignmentInProgressError,
-    86: GroupSubscribedToTopicError,
-    87: InvalidRecordError,
-    88: UnstableOffsetCommitError,
-    89: ThrottlingQuotaExceededError,
-    90: ProducerFencedError,
-    91: ResourceNotFoundError,
-    92: DuplicateResourceError,
-    93: UnacceptableCredentialError,
-    94: InconsistentVoterSetError,
-    95: InvalidUpdateVersionError,
-    96: FeatureUpdateFailedError,
-    97: PrincipalDeserializationFailureError,
-    98: SnapshotNotFoundError,
-    99: PositionOutOfRangeError,
-    100: UnknownTopicIdError,
-    101: DuplicateBrokerRegistrationError,
-    102: BrokerIdNotRegisteredError,
-    103: InconsistentTopicIdError,
-    104: InconsistentClusterIdError,
-    105: TransactionalIdNotFoundError,
-    106: FetchSessionTopicIdError,
-    107: IneligibleReplicaError,
-    108: NewLeaderElectedError,
-    109: OffsetMovedToTieredStorageError,
-    110: FencedMemberEpochError,
-    111: UnreleasedInstanceIdError,
-    112: UnsupportedAssignorError,
-    113: StaleMemberEpochError,
-    114: MismatchedEndpointTypeError,
-    115: UnsupportedEndpointTypeError,
-    116: UnknownControllerIdError,
-    117: UnknownSubscriptionIdError,
-    118: TelemetryTooLargeError,
-    119: InvalidRegistrationError,
-    120: TransactionAbortableError,
-    121: InvalidRecordStateError,
-    122: ShareSessionNotFoundError,
-    123: InvalidShareSessionEpochError,
-    124: FencedStateEpochError,
-    125: InvalidVoterKeyError,
-    126: DuplicateVoterError,
-    127: VoterNotFoundError,
-    128: InvalidRegularExpressionError,
-    129: RebootstrapRequiredError,
-    130: StreamsInvalidTopologyError,
-    131: StreamsInvalidTopologyEpochError,
-    132: StreamsTopologyFencedError,
-    133: ShareSessionLimitReachedError,
-    134: GroupDeletionFailedError,
-    135: StreamsTopologyDescriptionUpdateFailedError,
-    136: ControllerIdNotRegisteredError,
+    found.code: found
+    for found in list(vars().values())
+    if isinstance(found, type) and issubclass(found, BrokerError) and found.code is not None
 }
 
 

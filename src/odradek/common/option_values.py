@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from odradek.common.arguments import is_bool
@@ -61,19 +61,23 @@ class Option:
 
     name: str
     parse: Parse[Any]
-    default: Any
-    doc: str
-    """Whole sentences that can stand alone."""
-    clients: frozenset[str] = ALL
-    kip: str = ""
+    default: Any = None
     importance: str = "low"
     """Java's where it has the option, else librdkafka's, else ours: high, medium or low."""
+    kip: str = ""
+    clients: frozenset[str] = ALL
     java: str = ""
     """The default of Java's client (Kafka 4.4) where it is another one."""
     librdkafka: str = ""
     """The default of librdkafka (2.15) where it is another one."""
+    doc: str = ""
+    """Whole sentences that can stand alone."""
     why: str = ""
     """Why the default differs from Java's."""
+
+    def says(self, doc: str, why: str = "") -> Option:
+        """Return the option with its text."""
+        return replace(self, doc=doc, why=why)
 
     @property
     def default_text(self) -> str | None:
@@ -188,6 +192,18 @@ def optional(parse: Parse[T]) -> Parse[T | None]:
         return None if value is None else parse(name, value)
 
     return read
+
+
+def unset(
+    name: str, parse: Parse[Any], importance: str = "low", kip: str = "", **facts: Any
+) -> Option:
+    """Return an option that has no value unless one is given."""
+    return Option(name, optional(parse), None, importance, kip, **facts)
+
+
+def owned(clients: frozenset[str], *options: Option) -> tuple[Option, ...]:
+    """Return the options as those of some clients only."""
+    return tuple(replace(option, clients=clients) for option in options)
 
 
 def choice(*allowed: str) -> Parse[str]:

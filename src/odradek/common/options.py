@@ -6,11 +6,7 @@ Out: `GROUPS`, the options under the headings of docs/configuration.md; `OPTIONS
 
 from __future__ import annotations
 
-from odradek.common.connection_options import (
-    CONNECTION_OPTIONS,
-    EVENT_OPTIONS,
-    METADATA_OPTIONS,
-)
+from odradek.common.connection_options import CONNECTION_OPTIONS, EVENT_OPTIONS, METADATA_OPTIONS
 from odradek.common.consumer_options import CONSUMER_OPTIONS
 from odradek.common.group_options import GROUP_OPTIONS
 from odradek.common.option_values import Option

@@ -7,13 +7,14 @@ In: numbers and errors that `outage_log` collects. Out: values and texts for its
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
 """Seconds between two summaries: doubled each time."""
 CALM = 30.0
-"""An outage that begins so soon after another one goes on with its summaries."""
+"""An outage within this many seconds of another one's end goes on with its summaries."""
 NAMED = 3
 """Errors that a line names, and addresses with each."""
 KNOWN, BOOTSTRAP = "known brokers", "bootstrap addresses"
@@ -44,34 +45,30 @@ class Spacing:
         return True
 
 
+ROUND, RETRY, REBOOTSTRAP = "failed round", "retry of a request", "rebootstrap"
+EXPIRED = "expired batch or call"
+
+
 @dataclass(slots=True)
 class Counts:
     """What happened since an outage began."""
 
-    dials: dict[str, int] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
+    dials: Counter[str] = field(default_factory=Counter)
+    attempts: Counter[str] = field(default_factory=Counter)
     """Failed ones, by class of address."""
-    rounds: int = 0
-    retries: int = 0
-    rebootstraps: int = 0
-    expired: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
         """What is worth saying of them."""
         parts = [
-            f"{number(self.dials.get(kind, 0), 'dial')} of {kind}, "
-            f"{number(self.attempts.get(kind, 0), 'failed attempt')}"
+            f"{number(self.dials[kind], 'dial')} of {kind}, "
+            f"{number(self.attempts[kind], 'failed attempt')}"
             for kind in (KNOWN, BOOTSTRAP)
-            if self.dials.get(kind) or self.attempts.get(kind)
+            if self.dials[kind] or self.attempts[kind]
         ]
-        for count, what in (
-            (self.rounds, "failed round"),
-            (self.retries, "retry of a request"),
-            (self.rebootstraps, "rebootstrap"),
-            (self.expired, "expired batch or call"),
-        ):
-            if count:
-                parts.append(number(count, what))
+        kinds = (ROUND, RETRY, REBOOTSTRAP, EXPIRED)
+        parts += [number(self.others[kind], kind) for kind in kinds if self.others[kind]]
         return "; ".join(parts) or "nothing tried yet"
 
 
@@ -92,15 +89,27 @@ class Outage:
     failing: dict[str, str] = field(default_factory=dict)
     """Addresses that failed and didn't prove themselves since, with their last error."""
 
+    def failed(self, now: float, address: str, error: str) -> None:
+        """An address failed."""
+        self.failing[address] = error
+        self.last_failure, self.answered_at = now, None
+
+    def answered(self, now: float, address: str) -> None:
+        """An address answered."""
+        self.failing.pop(address, None)
+        if self.answered_at is None:
+            self.answered_at = now
+
+    def nobody_answers(self) -> None:
+        """All addresses have failed."""
+        self.total = True
+
 
 def number(count: int, what: str) -> str:
     """`1 dial`, `2 dials`, `3 retries of a request`."""
     if count == 1:
         return f"1 {what}"
-    plural = {
-        "retry of a request": "retries of requests",
-        "expired batch or call": "expired batches or calls",
-    }
+    plural = {RETRY: "retries of requests", EXPIRED: "expired batches or calls"}
     return f"{count} {plural.get(what, what + 's')}"
 
 

@@ -21,11 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from odradek.common.outage import (
     BOOTSTRAP,
     CALM,
+    EXPIRED,
     FIRST_SPACING,
     KNOWN,
     LONGEST_SPACING,
     NAMED,
     ONE,
+    REBOOTSTRAP,
+    RETRY,
+    ROUND,
     Counts,
     Outage,
     Spacing,
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("odradek")
 
 QUIET = 5.0
-"""After so long without a failure, and with an answer since, an address that didn't come back is
+"""After this long without a failure, and with an answer since, an address that didn't come back is
 no longer needed: clients dial what they need at least every second."""
 TOLD_IN_FULL = 3
 """Outages in a row whose beginnings and ends get lines of their own."""
@@ -52,26 +56,6 @@ Handler = Callable[["OutageLog", float, Fields], None]
 
 class OutageLog:
     """One client's outages: a listener of its events and a component of its engine."""
-
-    __slots__ = (
-        "_bootstrap",
-        "_client",
-        "_ended",
-        "_mute",
-        "_next_line",
-        "_pending",
-        "_spacings",
-        "_step",
-        "_told",
-        "_up_untold",
-        "counts",
-        "counts_since",
-        "current",
-        "in_a_row",
-        "known",
-        "last_ended",
-        "out_before",
-    )
 
     def __init__(self, client: str, bootstrap: Collection[str]) -> None:
         self._client = client
@@ -107,7 +91,7 @@ class OutageLog:
         address = fields["address"]
         self._pending[fields["connection"]] = address
         if self.current is not None:
-            self._count(self.counts.dials, address)
+            self.counts.dials[self._class(address)] += 1
 
     def _ready(self, now: float, fields: Fields) -> None:
         address = fields["address"]
@@ -125,7 +109,7 @@ class OutageLog:
         self._failed(now, fields, "dial failed", "")
         self._pending.pop(fields["connection"], None)
         self._mute.discard(fields["address"])
-        self._count(self.counts.attempts, fields["address"])
+        self.counts.attempts[self._class(fields["address"])] += 1
 
     def _dns_failed(self, now: float, fields: Fields) -> None:
         # R-CS-6: kept and tried again, and said, also where another address began the outage.
@@ -151,15 +135,15 @@ class OutageLog:
         if fields.get("what") == "dial":  # was counted when it failed
             return
         self._failed(now, fields, "metadata request failed", "")
-        self._count(self.counts.attempts, fields["address"])
+        self.counts.attempts[self._class(fields["address"])] += 1
 
     def _round_failed(self, now: float, fields: Fields) -> None:
         outage = self.current
         if outage is None:
             return
-        self.counts.rounds += 1
-        outage.total = True
-        if outage.told and self.counts.rounds == 1:
+        self.counts.others[ROUND] += 1
+        outage.nobody_answers()
+        if outage.told and self.counts.others[ROUND] == 1:
             self._say(
                 logging.WARNING,
                 f"no broker answers: all candidates of round {fields.get('round')} failed "
@@ -170,9 +154,9 @@ class OutageLog:
     def _rebootstrap(self, now: float, fields: Fields) -> None:
         outage = self.current
         if outage is not None:
-            self.counts.rebootstraps += 1
-            outage.total = True
-            self._told = outage.told and self.counts.rebootstraps == 1
+            self.counts.others[REBOOTSTRAP] += 1
+            outage.nobody_answers()
+            self._told = outage.told and self.counts.others[REBOOTSTRAP] == 1
         else:
             self._told = self._spacings.setdefault("rebootstrap", Spacing()).allows(now)
         if self._told:
@@ -197,8 +181,7 @@ class OutageLog:
         if outage is None:
             return
         address = fields["address"]
-        outage.failing.pop(address, None)
-        self._answered(outage, now)
+        outage.answered(now, address)
         if outage.total or first or not outage.failing:
             self._over(outage, now, f"{address} answered")
 
@@ -208,11 +191,11 @@ class OutageLog:
 
     def _retry(self, now: float, fields: Fields) -> None:
         if self.current is not None:
-            self.counts.retries += 1
+            self.counts.others[RETRY] += 1
 
     def _expired(self, now: float, fields: Fields) -> None:
         if self.current is not None:
-            self.counts.expired += 1
+            self.counts.others[EXPIRED] += 1
         self._seldom("expired", logging.WARNING, f"out of time: {fields.get('what')}", now)
 
     def _foreign(self, now: float, fields: Fields) -> None:
@@ -276,9 +259,7 @@ class OutageLog:
         if outage is None:
             one = ONE[self._class(address)]
             outage = self._begin(now, f"{one} {address}: {what} ({plain(error)}){more}")
-        outage.failing[address] = error
-        outage.last_failure = now
-        outage.answered_at = None
+        outage.failed(now, address, error)
         if now >= self._next_line:
             self._summary(now)
 
@@ -291,7 +272,7 @@ class OutageLog:
         if told:
             self.counts, self.counts_since, self.out_before = Counts(), now, 0.0
         for address in self._pending.values():  # they began before it, and belong to it
-            self._count(self.counts.dials, address)
+            self.counts.dials[self._class(address)] += 1
         if told or self._next_line == math.inf:
             self._next_line = now + self._step
         self._up_untold = False
@@ -303,14 +284,9 @@ class OutageLog:
         return outage
 
     def _worked(self, outage: Outage, address: str, now: float) -> None:
-        outage.failing.pop(address, None)
-        self._answered(outage, now)
+        outage.answered(now, address)
         if not outage.failing and not outage.total:
             self._over(outage, now, f"{address} answers again")
-
-    def _answered(self, outage: Outage, now: float) -> None:
-        if outage.answered_at is None:
-            outage.answered_at = now
 
     def _not_needed_at(self, outage: Outage) -> float:
         """When an outage ends because nobody dials what has failed any more."""
@@ -360,10 +336,6 @@ class OutageLog:
 
     def _class(self, address: str) -> str:
         return BOOTSTRAP if address in self._bootstrap else KNOWN
-
-    def _count(self, counts: dict[str, int], address: str) -> None:
-        kind = self._class(address)
-        counts[kind] = counts.get(kind, 0) + 1
 
     def _seldom(self, key: str, level: int, text: str, now: float) -> None:
         spacing = self._spacings.setdefault(key, Spacing())

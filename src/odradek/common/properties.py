@@ -1,6 +1,6 @@
 r"""Settings as Java's clients and librdkafka's keep them: the text of a properties file.
 
-In: the text. Out: a dict with the names as they stand there, and which of them mean nothing to one
+In: the text. Out: a dict with the names as they are there, and which of them mean nothing to one
 of our clients. Must not: read files (`runtime.properties` does), or check values (`config` does).
 """
 

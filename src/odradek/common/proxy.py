@@ -1,4 +1,4 @@
-"""The proxy that stands between a client and its brokers, as `proxy.url` names it.
+"""The proxy between a client and its brokers, as `proxy.url` names it.
 
 In: a URL such as `socks5h://user:password@proxy:1080`. Out: a `Proxy`, whose password is a
 `Secret`. Must not: show the URL as it was given, resolve a name, or open anything.

@@ -14,7 +14,7 @@ class RecordLimitError(CorruptRecordError):
     """A record or its batch is beyond a limit of this client's: `option` says which.
 
     It would cost far more memory than it has bytes. `found` is what it has or claims of it, for
-    decompressed bytes the limit that it passed. Raise the option to read it, or go on behind it.
+    decompressed bytes the limit that it passed. Raise the option to read it, or go on after it.
     """
 
     retriable = False

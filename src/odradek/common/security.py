@@ -1,7 +1,7 @@
 """What the options of security mean together, whatever spelling they were given in.
 
 In: the values that `config` has read, and which of them were given. Out: the same values settled:
-what `sasl.jaas.config` says stands in the options, the mechanism is known, contradictions are
+what `sasl.jaas.config` says is in the options, the mechanism is known, contradictions are
 errors with their cure. Must not: read files, or show a secret.
 """
 

@@ -18,10 +18,10 @@ from odradek.common.option_values import (
     choice,
     integer,
     milliseconds,
-    optional,
     reads,
     sent_name,
     text,
+    unset,
 )
 from odradek.common.security_values import (
     MECHANISMS,
@@ -56,12 +56,19 @@ def _ignored(why: str) -> Parse[str]:
     return parse
 
 
-def _java_default(*defaults: str, instead: str) -> Parse[str | None]:
+TOKEN_FUNCTION = f"{OAUTH}.token.provider=<a function>"
+JAVAS_OWN = (
+    "Java's own classes are accepted here and change nothing; any other is refused, since it can't "
+    "run here."
+)
+
+
+def _java_default(*defaults: str, instead: str = TOKEN_FUNCTION) -> Parse[str | None]:
     """A Java class that can't run here, except where it is Java's own (by the name's last part)."""
 
     @reads("class name", ", ".join(defaults))
     def parse(name: str, value: Any) -> str | None:
-        if value is None or not str(value).strip():
+        if not str(value).strip():
             return None
         short = str(value).encode("utf-8", "backslashreplace").decode().strip().rpartition(".")[2]
         if short not in defaults:
@@ -91,6 +98,8 @@ def _mechanism(name: str, value: Any) -> str:
 
 
 JVM = "it chooses among parts of the Java machine; OpenSSL does that work here"
+CHECKED = "the broker checks the token"
+TICKETS = "tickets are taken when a connection needs one"
 IGNORED: dict[str, str] = {
     "ssl.provider": JVM,
     "security.providers": JVM,
@@ -98,19 +107,22 @@ IGNORED: dict[str, str] = {
     "ssl.keymanager.algorithm": JVM,
     "ssl.trustmanager.algorithm": JVM,
     "sasl.kerberos.kinit.cmd": "no command is run; keytab or ticket cache are read directly",
-    "sasl.kerberos.min.time.before.relogin": "tickets are taken when a connection needs one",
-    "sasl.kerberos.ticket.renew.jitter": "tickets are taken when a connection needs one",
-    "sasl.kerberos.ticket.renew.window.factor": "tickets are taken when a connection needs one",
-    f"{OAUTH}.clock.skew.seconds": "the broker checks the token",
-    f"{OAUTH}.expected.audience": "the broker checks the token",
-    f"{OAUTH}.expected.issuer": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.refresh.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.retry.backoff.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.retry.backoff.max.ms": "the broker checks the token",
-    f"{OAUTH}.jwks.endpoint.url": "the broker checks the token",
-    f"{OAUTH}.scope.claim.name": "the broker checks the token",
-    f"{OAUTH}.sub.claim.name": "the broker checks the token",
-    f"{OAUTH}.jwt.validator.class": "the broker checks the token",
+    "sasl.kerberos.min.time.before.relogin": TICKETS,
+    "sasl.kerberos.ticket.renew.jitter": TICKETS,
+    "sasl.kerberos.ticket.renew.window.factor": TICKETS,
+    **{
+        f"{OAUTH}.{name}": CHECKED
+        for name in (
+            *(
+                "clock.skew.seconds",
+                "expected.audience",
+                "expected.issuer",
+                "jwks.endpoint.refresh.ms",
+            ),
+            *("jwks.endpoint.retry.backoff.ms", "jwks.endpoint.retry.backoff.max.ms"),
+            *("jwks.endpoint.url", "scope.claim.name", "sub.claim.name", "jwt.validator.class"),
+        )
+    },
 }
 """Options that are taken and change nothing, each with the reason that the warning gives."""
 
@@ -129,233 +141,138 @@ SECRETS = frozenset(
 """Options whose values are `Secret` from the first moment on."""
 
 
-def _unset(name: str, parse: Parse[Any], doc: str, **more: Any) -> Option:
-    """An option that has no value unless one is given."""
-    return Option(name, optional(parse), None, doc, **more)
-
-
 _TRANSPORT = (
-    Option(
-        "security.protocol",
-        upper(*PROTOCOLS),
-        "PLAINTEXT",
+    Option("security.protocol", upper(*PROTOCOLS), "PLAINTEXT", "medium").says(
         "The client speaks to brokers without TLS and SASL (PLAINTEXT), in TLS (SSL), or with "
-        "SASL, in TLS (SASL_SSL) or without (SASL_PLAINTEXT).",
-        importance="medium",
+        "SASL, in TLS (SASL_SSL) or without (SASL_PLAINTEXT)."
     ),
-    Option(
-        "security.protocol.probe.enable",
-        boolean,
-        False,
+    Option("security.protocol.probe.enable", boolean, False).says(
         "With true a port that ended a TLS handshake without a word is asked in plaintext by the "
-        "next dial (ApiVersions alone, no credential), so that a port without TLS is told at once.",
+        "next dial (ApiVersions alone, no credential), so that a port without TLS is told at once."
     ),
-    _unset(
-        "ssl.truststore.location",
-        path,
+    unset("ssl.truststore.location", path, "high").says(
         "The client trusts the certificates in this PEM, PKCS12 or JKS file, or in this folder of "
         "PEM files with OpenSSL's hashed names. Without it and ssl.truststore.certificates it "
-        "trusts whom the system trusts.",
-        importance="high",
+        "trusts whom the system trusts."
     ),
-    _unset(
-        "ssl.truststore.password",
-        secret,
-        "This password opens the store at ssl.truststore.location, where it has one.",
-        importance="high",
+    unset("ssl.truststore.password", secret, "high").says(
+        "This password opens the store at ssl.truststore.location, where it has one."
     ),
-    _unset(
-        "ssl.truststore.type",
-        store_type,
+    unset("ssl.truststore.type", store_type, "medium", java="JKS").says(
         "The store at ssl.truststore.location is of the type JKS, PKCS12 or PEM. The content of "
         "the file tells by itself, so this changes nothing.",
-        importance="medium",
-        java="JKS",
         why="A file says by its content what it is.",
     ),
-    _unset(
-        "ssl.truststore.certificates",
-        pem,
-        "The client trusts these certificates, given as PEM text instead of a file.",
-        kip="KIP-651",
-        importance="high",
+    unset("ssl.truststore.certificates", pem, "high", "KIP-651").says(
+        "The client trusts these certificates, given as PEM text instead of a file."
     ),
-    _unset(
-        "ssl.keystore.location",
-        path,
-        "The client's own key and certificates are in this PEM, PKCS12 or JKS file.",
-        importance="high",
+    unset("ssl.keystore.location", path, "high").says(
+        "The client's own key and certificates are in this PEM, PKCS12 or JKS file."
     ),
-    _unset(
-        "ssl.keystore.password",
-        secret,
-        "This password opens the store at ssl.keystore.location, where it has one.",
-        importance="high",
+    unset("ssl.keystore.password", secret, "high").says(
+        "This password opens the store at ssl.keystore.location, where it has one."
     ),
-    _unset(
-        "ssl.keystore.type",
-        store_type,
+    unset("ssl.keystore.type", store_type, "medium", java="JKS").says(
         "The store at ssl.keystore.location is of the type JKS, PKCS12 or PEM. The content of the "
         "file tells by itself, so this changes nothing.",
-        importance="medium",
-        java="JKS",
         why="A file says by its content what it is.",
     ),
-    _unset(
-        "ssl.keystore.key",
-        secret_pem,
+    unset("ssl.keystore.key", secret_pem, "high", "KIP-651").says(
         "The client's private key, given as PEM text instead of a file, goes with "
-        "ssl.keystore.certificate.chain or ssl.certificate.location.",
-        kip="KIP-651",
-        importance="high",
+        "ssl.keystore.certificate.chain or ssl.certificate.location."
     ),
-    _unset(
-        "ssl.keystore.certificate.chain",
-        pem,
+    unset("ssl.keystore.certificate.chain", pem, "high", "KIP-651").says(
         "The client's certificates are given as PEM text, its own first; the key is that of "
-        "ssl.keystore.key or ssl.key.location.",
-        kip="KIP-651",
-        importance="high",
+        "ssl.keystore.key or ssl.key.location."
     ),
-    _unset(
-        "ssl.key.password",
-        secret,
-        "This password decrypts the client's private key, wherever the key is given.",
-        importance="high",
+    unset("ssl.key.password", secret, "high").says(
+        "This password decrypts the client's private key, wherever the key is given."
     ),
-    _unset(
-        "ssl.certificate.location",
-        path,
+    unset("ssl.certificate.location", path).says(
         "The client's certificates are in this PEM file, its own first; the key is in the same "
-        "file, or in that of ssl.key.location.",
+        "file, or in that of ssl.key.location."
     ),
-    _unset(
-        "ssl.key.location",
-        path,
+    unset("ssl.key.location", path).says(
         "The client's private key is in this PEM file; ssl.certificate.location or "
-        "ssl.keystore.certificate.chain gives the certificates.",
+        "ssl.keystore.certificate.chain gives the certificates."
     ),
-    _unset(
-        "ssl.crl.location",
-        path,
-        "A broker whose certificate is in this PEM file's list of revoked ones is refused.",
+    unset("ssl.crl.location", path).says(
+        "A broker whose certificate is in this PEM file's list of revoked ones is refused."
     ),
     Option(
         "ssl.protocol",
         upper("TLS", "TLSV1.2", "TLSV1.3", hint=" (older ones aren't spoken)"),
         "TLS",
+        "medium",
+        java="TLSv1.3",
+    ).says(
         "With TLSv1.2 no newer version is spoken; TLS and TLSv1.3 leave the choice to "
         "ssl.enabled.protocols.",
-        importance="medium",
-        java="TLSv1.3",
         why="It means the same: both speak the newest version that the broker speaks, too.",
     ),
-    Option(
-        "ssl.enabled.protocols",
-        names,
-        ("TLSv1.2", "TLSv1.3"),
+    Option("ssl.enabled.protocols", names, ("TLSv1.2", "TLSv1.3"), "medium").says(
         "The client speaks these versions of TLS: TLSv1.2, TLSv1.3 or both. Older ones are never "
-        "spoken.",
-        importance="medium",
+        "spoken."
     ),
-    _unset(
-        "ssl.cipher.suites",
-        ciphers,
+    unset("ssl.cipher.suites", ciphers).says(
         "The client offers these cipher suites, by Java's or OpenSSL's names, or by a cipher "
-        "string of OpenSSL's. Among those of TLS 1.3 Python can't choose.",
+        "string of OpenSSL's. Among those of TLS 1.3 Python can't choose."
     ),
-    Option(
-        "ssl.endpoint.identification.algorithm",
-        endpoint_identification,
-        "https",
+    Option("ssl.endpoint.identification.algorithm", endpoint_identification, "https").says(
         "With https a broker's certificate must be for its host name; none or an empty text "
-        "takes a certificate for any host, of which a warning tells.",
+        "takes a certificate for any host, of which a warning tells."
     ),
-    Option(
-        "enable.ssl.certificate.verification",
-        boolean,
-        True,
-        "With false anybody can pass for a broker, since no certificate is checked: for tests "
-        "only.",
+    Option("enable.ssl.certificate.verification", boolean, True).says(
+        "With false anybody can pass for a broker, since no certificate is checked: for tests only."
     ),
-    _unset(
-        "ssl.keylog.file",
-        path,
+    unset("ssl.keylog.file", path).says(
         "The keys of TLS connections are written to this file, for Wireshark; with the value "
         "SSLKEYLOGFILE to the file that the variable of that name gives. Whoever has the file can "
-        "read everything.",
+        "read everything."
     ),
-    _unset(
-        "ssl.context",
-        tls_context,
-        "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it.",
+    unset("ssl.context", tls_context).says(
+        "The client uses this ssl.SSLContext as it is, and refuses other options of TLS beside it."
     ),
-    Option(
+    unset(
         "ssl.engine.factory.class",
         _java_default("DefaultSslEngineFactory", instead="ssl.context=<an ssl.SSLContext>"),
-        None,
+    ).says(
         "Java's own class is accepted here and changes nothing; any other is refused, since it "
-        "can't run here.",
+        "can't run here."
     ),
-    _unset(
-        "https.ca.location",
-        path,
+    unset("https.ca.location", path).says(
         "A token server is trusted if one of the certificates in this file (PEM, PKCS12, JKS) or "
-        "folder vouches for it. Without it and https.ca.pem those of the system count.",
+        "folder vouches for it. Without it and https.ca.pem those of the system count."
     ),
-    _unset(
-        "https.ca.password",
-        secret,
-        "This password opens the store at https.ca.location, where it has one.",
+    unset("https.ca.password", secret).says(
+        "This password opens the store at https.ca.location, where it has one."
     ),
-    _unset(
-        "https.ca.pem",
-        pem,
-        "A token server is trusted if one of these certificates, given as PEM text, vouches for "
-        "it.",
+    unset("https.ca.pem", pem).says(
+        "A token server is trusted if one of these certificates, given as PEM text, vouches for it."
     ),
 )
 
 _SASL = (
-    _unset(
-        "sasl.mechanism",
-        _mechanism,
+    unset("sasl.mechanism", _mechanism, "medium", java="GSSAPI", librdkafka="GSSAPI").says(
         "The client logs in by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos) "
         "or AWS_MSK_IAM. Where it isn't given, sasl.jaas.config or a source of tokens decides; "
         "with neither it is GSSAPI.",
-        importance="medium",
-        java="GSSAPI",
-        librdkafka="GSSAPI",
         why="What else is given often says it; only where nothing does, GSSAPI is assumed.",
     ),
-    _unset(
-        "sasl.username",
-        sent_name,
-        "The client logs in as this user, with PLAIN and SCRAM.",
-        importance="high",
+    unset("sasl.username", sent_name, "high").says(
+        "The client logs in as this user, with PLAIN and SCRAM."
     ),
-    _unset(
-        "sasl.password",
-        secret,
-        "The client logs in with this password, with PLAIN and SCRAM.",
-        importance="high",
+    unset("sasl.password", secret, "high").says(
+        "The client logs in with this password, with PLAIN and SCRAM."
     ),
-    _unset(
-        "sasl.jaas.config",
-        secret,
+    unset("sasl.jaas.config", secret, "medium", "KIP-85").says(
         "A login module with its options, as Java's clients have it, says how to log in; it is "
-        "read as if this client's own options said it.",
-        kip="KIP-85",
-        importance="medium",
+        "read as if this client's own options said it."
     ),
-    Option(
-        "sasl.scram.tokenauth",
-        boolean,
-        False,
-        "With true sasl.username and sasl.password are the id and the HMAC of a delegation token.",
-        kip="KIP-48",
+    Option("sasl.scram.tokenauth", boolean, False, kip="KIP-48").says(
+        "With true sasl.username and sasl.password are the id and the HMAC of a delegation token."
     ),
-    Option(
+    unset(
         "sasl.client.callback.handler.class",
         _java_default(
             "SaslClientCallbackHandler",
@@ -363,287 +280,176 @@ _SASL = (
             instead="the options sasl.username and sasl.password, or "
             f"{OAUTH}.token.provider=<a function>",
         ),
-        None,
+        "medium",
+    ).says(
         "Java's and Amazon's own classes are accepted here and change nothing; any other is "
-        "refused, since it can't run here.",
-        importance="medium",
+        "refused, since it can't run here."
     ),
-    Option(
+    unset(
         "sasl.login.callback.handler.class",
         _java_default(
             *("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler"),
             *("IAMOAuthBearerLoginCallbackHandler", "AbstractLogin$DefaultLoginCallbackHandler"),
-            instead=f"{OAUTH}.token.provider=<a function>",
         ),
-        None,
+        "medium",
+    ).says(
         "Java's and Amazon's own classes are accepted; those for AWS and for tokens without a "
         f"signature choose that source, as {OAUTH}.method does. Any other is refused, since it "
-        "can't run here.",
-        importance="medium",
+        "can't run here."
     ),
-    Option(
+    unset(
         "sasl.login.class",
-        _java_default(
-            *("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin"),
-            instead=f"{OAUTH}.token.provider=<a function>",
-        ),
-        None,
-        "Java's own classes are accepted here and change nothing; any other is refused, since it "
-        "can't run here.",
-        importance="medium",
+        _java_default(*("DefaultLogin", "KerberosLogin", "OAuthBearerRefreshingLogin")),
+        "medium",
+    ).says(JAVAS_OWN),
+    Option(f"{LOGIN}.refresh.window.factor", number(0.5, 1), 0.8).says(
+        "A new token is asked for when this share of the old one's life is over."
     ),
-    Option(
-        f"{LOGIN}.refresh.window.factor",
-        number(0.5, 1),
-        0.8,
-        "A new token is asked for when this share of the old one's life is over.",
-    ),
-    Option(
-        f"{LOGIN}.refresh.window.jitter",
-        number(0, 0.25),
-        0.05,
+    Option(f"{LOGIN}.refresh.window.jitter", number(0, 0.25), 0.05).says(
         "A new token is asked for up to this share of the old one's life later, by chance, so "
-        "that not all clients ask at once.",
+        "that not all clients ask at once."
     ),
-    Option(
-        f"{LOGIN}.refresh.min.period.seconds",
-        number(0, 900),
-        60.0,
+    Option(f"{LOGIN}.refresh.min.period.seconds", number(0, 900), 60.0).says(
         "A new token is asked for no sooner than this many seconds after the last one came, "
-        "unless its life is too short for that.",
+        "unless its life is too short for that."
     ),
-    Option(
-        f"{LOGIN}.refresh.buffer.seconds",
-        number(0, 3600),
-        300.0,
+    Option(f"{LOGIN}.refresh.buffer.seconds", number(0, 3600), 300.0).says(
         "A new token is asked for at least this many seconds before the old one ends, unless its "
-        "life is too short for that.",
+        "life is too short for that."
     ),
-    _unset(
-        f"{LOGIN}.connect.timeout.ms",
-        milliseconds(),
+    unset(f"{LOGIN}.connect.timeout.ms", milliseconds()).says(
         "A connection to the token server may take this many milliseconds. Without it the time "
-        "for the whole token counts, 60 % of socket.connection.setup.timeout.ms.",
+        "for the whole token counts, 60 % of socket.connection.setup.timeout.ms."
     ),
-    _unset(
-        f"{LOGIN}.read.timeout.ms",
-        milliseconds(),
+    unset(f"{LOGIN}.read.timeout.ms", milliseconds()).says(
         "The token server may be silent for this many milliseconds. Without it the time for the "
-        "whole token counts, 60 % of socket.connection.setup.timeout.ms.",
+        "whole token counts, 60 % of socket.connection.setup.timeout.ms."
     ),
-    Option(
-        f"{LOGIN}.retry.backoff.ms",
-        milliseconds(),
-        0.1,
+    Option(f"{LOGIN}.retry.backoff.ms", milliseconds(), 0.1).says(
         "A token server that failed is asked again after this many milliseconds; the wait doubles "
-        "with each failure.",
+        "with each failure."
     ),
-    Option(
-        f"{LOGIN}.retry.backoff.max.ms",
-        milliseconds(),
-        10.0,
-        "A token server that failed is asked again after this many milliseconds at most.",
+    Option(f"{LOGIN}.retry.backoff.max.ms", milliseconds(), 10.0).says(
+        "A token server that failed is asked again after this many milliseconds at most."
     ),
-    Option(
-        "sasl.kerberos.service.name",
-        text,
-        "kafka",
+    Option("sasl.kerberos.service.name", text, "kafka", "medium", java="none").says(
         "The brokers' service has this name in Kerberos: the first part of their principal.",
-        importance="medium",
-        java="none",
         why="It is librdkafka's default; Java has none, and refuses to start without a name.",
     ),
-    _unset(
-        "sasl.kerberos.principal",
-        text,
+    unset("sasl.kerberos.principal", text, librdkafka="kafkaclient").says(
         "The client logs in as this principal. Without it the keytab or the ticket cache says "
         "which.",
-        librdkafka="kafkaclient",
         why="The keytab or the ticket cache knows the name; Java has no such option.",
     ),
-    _unset(
-        "sasl.kerberos.keytab",
-        path,
+    unset("sasl.kerberos.keytab", path).says(
         "The keys of the client's principal are in this file: tickets are taken with them into "
-        "memory, without kinit.",
+        "memory, without kinit."
     ),
-    _unset(
-        "sasl.kerberos.ticket.cache",
-        path,
+    unset("sasl.kerberos.ticket.cache", path).says(
         "The client's tickets are in this file. Without it and sasl.kerberos.keytab they are "
-        "where krb5.conf says.",
+        "where krb5.conf says."
     ),
 )
 
 _OAUTHBEARER = (
-    _unset(
-        f"{OAUTH}.token.provider",
-        provider,
+    unset(f"{OAUTH}.token.provider", provider).says(
         "This function gives a token and its end, in seconds since 1970; it may also be an object "
-        "with token(). It is never a text, since settings name no code.",
+        "with token(). It is never a text, since settings name no code."
     ),
     Option(
-        f"{OAUTH}.method",
-        choice("default", "oidc", "aws_msk_iam", "unsecured"),
-        "default",
+        f"{OAUTH}.method", choice("default", "oidc", "aws_msk_iam", "unsecured"), "default"
+    ).says(
         "Tokens come from a token server (oidc), from AWS credentials (aws_msk_iam), or are made "
         "here without a signature (unsecured); with default the other options say which. A "
-        "function given as sasl.oauthbearer.token.provider goes before all.",
+        "function given as sasl.oauthbearer.token.provider goes before all."
     ),
-    Option(
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        boolean,
-        False,
+    Option("enable.sasl.oauthbearer.unsecure.jwt", boolean, False).says(
         "With true tokens are made here without a signature, for tests, with the claims in "
-        f"{OAUTH}.config.",
+        f"{OAUTH}.config."
     ),
-    _unset(
-        f"{OAUTH}.config",
-        secret,
+    unset(f"{OAUTH}.config", secret).says(
         "This text is the argument of the token function, or holds the claims (principal=… "
-        "scope=…) for enable.sasl.oauthbearer.unsecure.jwt.",
+        "scope=…) for enable.sasl.oauthbearer.unsecure.jwt."
     ),
-    _unset(
-        f"{OAUTH}.unsecured",
-        pairs,
+    unset(f"{OAUTH}.unsecured", pairs, kip="KIP-255").says(
         "Tokens are made here without a signature, for tests, with these claims: "
-        "StringClaim_sub=alice, and so on, as in Java's unsecuredLogin options.",
-        kip="KIP-255",
+        "StringClaim_sub=alice, and so on, as in Java's unsecuredLogin options."
     ),
-    _unset(
-        f"{OAUTH}.token.endpoint.url",
-        text,
+    unset(f"{OAUTH}.token.endpoint.url", text, "medium", "KIP-768").says(
         "The token server at this http or https URL gives the tokens, or a file (file:///…) that "
-        "the variable ODRADEK_ALLOWED_FILES allows.",
-        kip="KIP-768",
-        importance="medium",
+        "the variable ODRADEK_ALLOWED_FILES allows."
     ),
-    _unset(
-        f"{OAUTH}.client.credentials.client.id",
-        text,
-        "The client shows this id to the token server.",
-        kip="KIP-1139",
-        importance="medium",
+    unset(f"{OAUTH}.client.credentials.client.id", text, "medium", "KIP-1139").says(
+        "The client shows this id to the token server."
     ),
-    _unset(
-        f"{OAUTH}.client.credentials.client.secret",
-        secret,
-        "The client shows this secret to the token server.",
-        kip="KIP-1139",
-        importance="medium",
+    unset(f"{OAUTH}.client.credentials.client.secret", secret, "medium", "KIP-1139").says(
+        "The client shows this secret to the token server."
     ),
-    _unset(
-        f"{OAUTH}.scope",
-        text,
-        "The token server is asked for a token with this scope.",
-        kip="KIP-1139",
-        importance="medium",
+    unset(f"{OAUTH}.scope", text, "medium", "KIP-1139").says(
+        "The token server is asked for a token with this scope."
     ),
-    Option(
-        f"{OAUTH}.extensions",
-        pairs,
-        {},
-        "These pairs are told to the broker along with the token (SASL extensions).",
-        kip="KIP-342",
+    Option(f"{OAUTH}.extensions", pairs, {}, kip="KIP-342").says(
+        "These pairs are told to the broker along with the token (SASL extensions)."
     ),
-    Option(
-        f"{OAUTH}.header.urlencode",
-        boolean,
-        False,
+    Option(f"{OAUTH}.header.urlencode", boolean, False, kip="KIP-1025").says(
         "With true client id and secret are percent-encoded before they go to the token server, "
-        "as RFC 6749 wants it.",
-        kip="KIP-1025",
+        "as RFC 6749 wants it."
     ),
-    _unset(
+    unset(
         f"{OAUTH}.grant.type",
         choice("client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        librdkafka="client_credentials",
+    ).says(
         "The values client_credentials and urn:ietf:params:oauth:grant-type:jwt-bearer are "
         "accepted and change nothing: with an assertion the second is used, else the first.",
-        librdkafka="client_credentials",
         why="What else is given says which grant it is.",
     ),
-    _unset(
-        f"{OAUTH}.assertion.file",
-        path,
+    unset(f"{OAUTH}.assertion.file", path, "medium", "KIP-1139").says(
         "The assertion for the token server is in this file, which somebody else keeps fresh and "
-        "the variable ODRADEK_ALLOWED_FILES allows.",
-        kip="KIP-1139",
-        importance="medium",
+        "the variable ODRADEK_ALLOWED_FILES allows."
     ),
     Option(
-        f"{OAUTH}.assertion.algorithm",
-        upper("RS256", "ES256"),
-        "RS256",
+        f"{OAUTH}.assertion.algorithm", upper("RS256", "ES256"), "RS256", "medium", "KIP-1139"
+    ).says(
         "The client signs its assertion by this algorithm: RS256 with an RSA key, ES256 with one "
-        "of the curve P-256.",
-        kip="KIP-1139",
-        importance="medium",
+        "of the curve P-256."
     ),
-    _unset(
-        f"{OAUTH}.assertion.private.key.file",
-        path,
+    unset(f"{OAUTH}.assertion.private.key.file", path, "medium", "KIP-1139").says(
         "The client signs its assertion with the private key in this PEM file, which the "
-        "variable ODRADEK_ALLOWED_FILES allows.",
-        kip="KIP-1139",
-        importance="medium",
+        "variable ODRADEK_ALLOWED_FILES allows."
     ),
-    _unset(
-        f"{OAUTH}.assertion.private.key.pem",
-        secret_pem,
-        "The client signs its assertion with this private key, given as PEM text.",
+    unset(f"{OAUTH}.assertion.private.key.pem", secret_pem).says(
+        "The client signs its assertion with this private key, given as PEM text."
     ),
-    _unset(
-        f"{OAUTH}.assertion.private.key.passphrase",
-        secret,
-        "This passphrase decrypts the private key that signs the assertion.",
-        kip="KIP-1139",
-        importance="medium",
+    unset(f"{OAUTH}.assertion.private.key.passphrase", secret, "medium", "KIP-1139").says(
+        "This passphrase decrypts the private key that signs the assertion."
     ),
     *(
-        _unset(
-            f"{OAUTH}.assertion.claim.{claim}",
-            text,
-            f"The client's assertion has this text as its claim {claim} ({meaning}).",
-            kip="KIP-1139",
-            importance="medium",
+        unset(f"{OAUTH}.assertion.claim.{claim}", text, "medium", "KIP-1139").says(
+            f"The client's assertion has this text as its claim {claim} ({meaning})."
         )
         for claim, meaning in (("iss", "issuer"), ("sub", "subject"), ("aud", "audience"))
     ),
-    Option(
-        f"{OAUTH}.assertion.claim.exp.seconds",
-        integer(1, INT_MAX),
-        300,
-        "The client's assertion ends this many seconds after it is made (claim exp).",
-        kip="KIP-1139",
+    Option(f"{OAUTH}.assertion.claim.exp.seconds", integer(1, INT_MAX), 300, kip="KIP-1139").says(
+        "The client's assertion ends this many seconds after it is made (claim exp)."
     ),
-    Option(
-        f"{OAUTH}.assertion.claim.nbf.seconds",
-        integer(0, INT_MAX),
-        60,
+    Option(f"{OAUTH}.assertion.claim.nbf.seconds", integer(0, INT_MAX), 60, kip="KIP-1139").says(
         "The client's assertion counts from this many seconds before it is made (claim nbf), as "
-        "clocks differ.",
-        kip="KIP-1139",
+        "clocks differ."
     ),
-    Option(
-        f"{OAUTH}.assertion.claim.jti.include",
-        boolean,
-        False,
-        "With true each assertion has a random id of its own (claim jti).",
-        kip="KIP-1139",
-        importance="medium",
+    Option(f"{OAUTH}.assertion.claim.jti.include", boolean, False, "medium", "KIP-1139").says(
+        "With true each assertion has a random id of its own (claim jti)."
     ),
-    Option(
+    unset(
         f"{OAUTH}.jwt.retriever.class",
         _java_default(
-            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever"),
-            instead=f"{OAUTH}.token.provider=<a function>",
+            *("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever")
         ),
-        None,
-        "Java's own classes are accepted here and change nothing; any other is refused, since it "
-        "can't run here.",
-        kip="KIP-1139",
-        importance="medium",
+        "medium",
+        "KIP-1139",
         java="DefaultJwtRetriever",
+    ).says(
+        JAVAS_OWN,
         why="What else is given says where tokens come from.",
     ),
 )
@@ -666,12 +472,12 @@ _AWS = {
     "sts.region": f"The role {IAM}.role.arn is asked for in this AWS region.",
 }
 _MSK_IAM = tuple(
-    Option(f"{IAM}.{name}", optional(secret if f"{IAM}.{name}" in SECRETS else text), None, doc)
+    unset(f"{IAM}.{name}", secret if f"{IAM}.{name}" in SECRETS else text).says(doc)
     for name, doc in _AWS.items()
 )
 
 _IGNORED = tuple(
-    Option(name, _ignored(why), None, f"It is accepted and changes nothing: {why}.")
+    Option(name, _ignored(why), None).says(f"It is accepted and changes nothing: {why}.")
     for name, why in IGNORED.items()
 )
 

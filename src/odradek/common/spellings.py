@@ -1,7 +1,7 @@
 """Other clients' names for our options: librdkafka's, aiokafka's and kafka-python's.
 
 In: a name as it was given (with dots) and its value. Out: Kafka's name with the value to read.
-Only names that mean the same stand here; what means something else is refused by name, with what
+Only names that mean the same are here; what means something else is refused by name, with what
 to use instead. Must not: check values.
 """
 

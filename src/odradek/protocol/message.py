@@ -7,10 +7,10 @@ peer sent, or copy records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from odradek.common.errors import MalformedMessageError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
@@ -22,6 +22,22 @@ from odradek.protocol.primitives import (
     WireError,
     as_bytes_view,
 )
+
+Reader = Callable[[memoryview, int], tuple[Any, int]]
+Writer = Callable[[Output, Any], None]
+
+
+class Api(NamedTuple):
+    """One API's number, Kafka's name of it, and the versions that it has here, both ends included.
+
+    `flexible_from` is the first version with compact lengths and tagged fields (KIP-482), if any.
+    """
+
+    key: int
+    name: str
+    low: int
+    high: int
+    flexible_from: int | None
 
 
 class Message:
@@ -35,9 +51,17 @@ class Message:
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int | None]
     """The first version with compact lengths and tagged fields (KIP-482), if any."""
-    READERS: ClassVar[tuple[Callable[[memoryview, int], tuple[Any, int]], ...]]
+    READERS: ClassVar[tuple[Reader, ...]]
     """How each version from `MIN_VERSION` on is read; versions of equal layout share one."""
-    WRITERS: ClassVar[tuple[Callable[[Output, Any], None], ...]]
+    WRITERS: ClassVar[tuple[Writer, ...]]
+
+    @classmethod
+    def define(cls, api: Api, readers: Mapping[int, Reader], writers: Mapping[int, Writer]) -> None:
+        """Say whose message this is, and how it is read and written from which version on."""
+        cls.API_KEY, cls.API_NAME, cls.MIN_VERSION, cls.MAX_VERSION, cls.FLEXIBLE_FROM = api
+        versions = range(api.low, api.high + 1)
+        cls.READERS = tuple(readers[max(v for v in readers if v <= at)] for at in versions)
+        cls.WRITERS = tuple(writers[max(v for v in writers if v <= at)] for at in versions)
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:

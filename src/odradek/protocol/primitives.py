@@ -2,7 +2,7 @@
 
 In: a memoryview and a position (reading), or an `Output` (writing). Out: the value and the position
 after it. The generated modules call these for everything that isn't a run of fixed-width fields.
-Must not: allocate by a length or count before checking that so many bytes are there.
+Must not: allocate by a length or count before checking that as many bytes are there.
 
 Readers raise `WireError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `Message.decode`
 turns each into `MalformedMessageError`. The local variable that holds the position is called `pos`
@@ -11,14 +11,20 @@ everywhere, because that is where the position in the error's text is taken from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct, pack, unpack_from
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[bytes | memoryview]
 Records: TypeAlias = Buffer | Sequence[Buffer] | None
 """What a `records` field holds: a memoryview or None when decoded; any of these to encode."""
+
+T = TypeVar("T")
+One: TypeAlias = tuple[T, int]
+"""What a reader returns: a struct, and the position after it."""
+Many: TypeAlias = tuple[list[T], int]
+"""What a reader of an array's elements returns."""
 
 ZERO_UUID: Final = bytes(16)
 _MAX_VARINT: Final = 0x7FFFFFFF
@@ -61,6 +67,14 @@ class Output(bytearray):
             if start < len(view):
                 made.append(bytes(view[start:]))
         return made
+
+
+def packing(
+    codes: str,
+) -> tuple[Callable[..., bytes], Callable[[memoryview, int], tuple[Any, ...]]]:
+    """Return how a run of fixed-width fields is packed, and unpacked from a position on."""
+    run = Struct(f">{codes}")
+    return run.pack, run.unpack_from
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -204,13 +218,6 @@ def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     return count, pos
 
 
-def read_nullable_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's four-byte count, -1 meaning null."""
-    if _read_int32(view, pos)[0] == -1:
-        return -1, pos + 4
-    return read_count(view, pos, smallest)
-
-
 def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     """Read an array's varint count, which is one more than it is."""
     count, pos = read_uvarint(view, pos)
@@ -218,13 +225,6 @@ def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, 
         raise WireError("null where null isn't allowed")
     _check_count(view, pos, count - 1, smallest)
     return count - 1, pos
-
-
-def read_nullable_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
-    """Read an array's varint count, 0 meaning null (returned as -1)."""
-    if view[pos] == 0:
-        return -1, pos + 1
-    return read_compact_count(view, pos, smallest)
 
 
 def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:
@@ -418,9 +418,6 @@ def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
         write_uvarint(out, tag)
         write_uvarint(out, len(value))
         out += value
-
-
-T = TypeVar("T")
 
 
 def not_null(value: T | None) -> T:

@@ -55,7 +55,6 @@ __all__ = [
     "StopReason",
     "batch_size",
     "build_rows",
-    "choose_kernel",
     "decode",
     "estimate_record_size",
     "kernel_warning",
@@ -64,7 +63,6 @@ __all__ = [
     "partition_for_key",
     "pool_state",
     "read_header",
-    "set_pool_limit",
     "survey_batches",
     "text_hashes",
     "wide_types",
@@ -81,7 +79,6 @@ if TYPE_CHECKING or _decoder == "native":
         decode,
         microseconds,
         pool_state,
-        set_pool_limit,
         survey_batches,
         wide_types,
     )
@@ -105,9 +102,6 @@ else:
         """There is no pool: Python's own memory is used."""
         return PoolState()
 
-    def set_pool_limit(limit: int) -> None:
-        """There is no pool to be limited."""
-
 
 text_hashes: Callable[[Any, Any, Any], None] | None = None
 """Where there is no kernel, `odradek.spark.sink.row_digest` has numpy do it."""
@@ -121,12 +115,7 @@ if TYPE_CHECKING:
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.murmur2 import murmur2, partition_for_key
 elif _encoder == "native":
-    from odradek.record.kernel_encode import (
-        BatchBuilder,
-        ColumnEncoder,
-        murmur2,
-        partition_for_key,
-    )
+    from odradek.record.kernel_encode import BatchBuilder, ColumnEncoder, murmur2, partition_for_key
 else:
     from odradek.record import builder
     from odradek.record.encoder import ColumnEncoder

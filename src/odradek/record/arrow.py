@@ -75,9 +75,7 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
 
 
 def arrow_schema(
-    include_headers: bool = False,
-    names: Sequence[str] | None = None,
-    layout: Layout = "binary",
+    include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
 ) -> pa.Schema:
     """Give the schema of `to_record_batch`; `names` chooses columns and their order.
 

@@ -1,6 +1,6 @@
 """Arrow to columns for the encoder: what `send_arrow` takes, checked and brought to one form.
 
-In: whatever speaks Arrow, read piece by piece. Out: `SentColumns` that stand on Arrow's own
+In: whatever speaks Arrow, read piece by piece. Out: `SentColumns` that refer to Arrow's own
 buffers; only what the encoder can't read (views, dictionaries, other units of time) is converted.
 Must not: let Arrow convert what it hasn't checked in full. Its kernels believe each index and
 offset, so that a wrong one reads memory that isn't the data's; the encoder looks at each itself.

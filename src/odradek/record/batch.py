@@ -1,6 +1,6 @@
 """The header of a record batch (magic 2): its layout, its checks and its checksum.
 
-In: bytes of a fetch answer, or a buffer whose records stand behind 61 free bytes. Out: a
+In: bytes of a fetch answer, or a buffer whose records follow 61 free bytes. Out: a
 `BatchHeader`, or a sealed batch. Every decoder and encoder of this room goes through here.
 Must not look at records; copies only what the checksum library demands.
 """
@@ -34,7 +34,7 @@ _CRC_CHUNK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The fields of one batch header, as they stand on the wire."""
+    """The fields of one batch header, as they are on the wire."""
 
     base_offset: int
     length: int
@@ -137,7 +137,7 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
 
 
 def behind(buffer: memoryview, at: int = 0) -> int | None:
-    """Give the offset at which reading can go on behind a batch that can't be read.
+    """Give the offset at which reading can go on after a batch that can't be read.
 
     None where nobody can say. Behind a wrong checksum its own last offset may be wrong too, and
     millions of good records be lost by it: so the batch that follows says where it begins, and

@@ -152,11 +152,7 @@ class BatchBuilder:
         return self._latest
 
     def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: HeaderInput,
-        timestamp_ms: int,
+        self, key: bytes | None, value: bytes | None, headers: HeaderInput, timestamp_ms: int
     ) -> int | None:
         """Add a record and give its index in the batch, or None when it has no room.
 
@@ -211,7 +207,7 @@ class BatchBuilder:
     def release(self) -> None:
         """Let the records go: the batch has its outcome. The numbers about it can still be read.
 
-        A view that `build` gave stays valid: the last attempt may still stand in a send queue.
+        A view that `build` gave stays valid: the last attempt may still be in a send queue.
         """
         self._closed = True
         self._size = len(self._buffer)
@@ -228,8 +224,8 @@ class BatchBuilder:
     ) -> memoryview:
         """Compress once and seal; with the same ids again it gives the same bytes.
 
-        With other ids (a bumped epoch) the header and checksum are made anew in a copy, because
-        the view given before may still stand in some connection's send queue.
+        With other ids (a bumped epoch) the header and checksum are made again in a copy, because
+        the view given before may still be in some connection's send queue.
         """
         if not self._count or self._size:
             raise IllegalStateError("a batch without records can't be built")

@@ -123,7 +123,7 @@ class HeaderColumn:
 
 
 MOST_READ = 16
-"""So many headers cost no more as objects than the rest of their record does."""
+"""At most this many headers cost no more as objects than the rest of their record does."""
 
 
 def read_headers(raw: bytes, most: int) -> Headers | None:
@@ -148,7 +148,7 @@ def read_headers(raw: bytes, most: int) -> Headers | None:
 
 
 class RawHeaders(Sequence[tuple[str, bytes | None]]):
-    """One record's headers as they lie in the log: read when somebody asks, and each time anew.
+    """One record's headers as they lie in the log: read when somebody asks, again each time.
 
     Equal to the tuple of them. A record with a hundred thousand headers costs their bytes, and
     fifty times as much only while somebody holds them as objects.
@@ -217,7 +217,7 @@ class RawHeaderColumn:
 class RecordColumns:
     """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
 
-    Buffers are never written again once they stand here. A column that wasn't asked for is None;
+    Buffers are never written again once they are here. A column that wasn't asked for is None;
     `headers` is None also when no record has any.
     """
 
@@ -279,7 +279,7 @@ EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecords:
-    """What a decoder made of the front of a fetch answer, and how to go on behind it.
+    """What a decoder made of the front of a fetch answer, and how to go on after it.
 
     While `finished` is False, more is got by
     `decode(buffer[bytes_consumed:], start_offset=next_offset, aborted=aborted_left, …)`.
@@ -287,7 +287,7 @@ class DecodedRecords:
 
     columns: RecordColumns
     next_offset: int
-    """The offset to fetch or decode next; behind control, aborted and compacted records too."""
+    """The offset to fetch or decode next; after control, aborted and compacted records too."""
     finished: bool
     """Nothing in the buffer is left but, perhaps, a cut batch or offsets from `until_offset` on."""
     batches: int = 0

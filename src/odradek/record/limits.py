@@ -45,7 +45,7 @@ class Limits:
     """Headers of a record, where headers are wanted at all."""
 
     def room(self, packed: int) -> tuple[int, str]:
-        """How large a batch of so many compressed bytes may become, and which option says so."""
+        """How large a batch of `packed` compressed bytes may become, and which option says so."""
         most = max(FREE_OF_RATIO, self.ratio * packed)
         return (self.decompressed, DECOMPRESSED) if most >= self.decompressed else (most, RATIO)
 
@@ -57,7 +57,7 @@ class Limits:
             )
 
     def too_many_headers(self, offset: int, count: int) -> BeyondLimitError:
-        """The error for one record with so many headers."""
+        """The error for one record with too many headers."""
         return BeyondLimitError(
             f"the record at offset {offset} has {count} headers, and {HEADERS} is {self.headers}",
             HEADERS,
@@ -66,11 +66,11 @@ class Limits:
         )
 
     def room_for_headers(self, unpacked: int) -> int:
-        """How many headers fit into columns beside so many decompressed bytes of their batch."""
+        """How many headers fit into columns beside the decompressed bytes of their batch."""
         return max(self.decompressed - unpacked, 0) // HEADER_COST
 
     def costly_headers(self, offset: int, count: int) -> BeyondLimitError:
-        """The error for a batch with so many headers up to a record; those before it do fit."""
+        """The error for a batch with too many headers up to a record; those before it do fit."""
         return BeyondLimitError(
             f"with the record at offset {offset} there are {count} headers, of {HEADER_COST} bytes "
             f"each in columns beside the batch, and {DECOMPRESSED} is {self.decompressed}",

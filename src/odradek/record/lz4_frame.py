@@ -40,7 +40,7 @@ _VERSION = 1
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM = 0x20, 0x10, 0x08, 0x04
 _UNKNOWN_FLAGS = 0x03  # one is reserved, one means a dictionary
 _LARGEST_RATIO = 255
-"""A byte of a block stands for so many bytes at most: runs are counted with 255 to the byte."""
+"""A byte of a block stands for at most this many bytes: runs are counted with 255 to the byte."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
 
@@ -51,9 +51,9 @@ class _Layout(NamedTuple):
     block_size: int
     linked: bool
     block_checksum: int
-    """Bytes behind each block."""
+    """Bytes after each block."""
     content_checksum: int
-    """Bytes behind the last one."""
+    """Bytes after the last one."""
     has_content_size: bool
 
 
@@ -230,7 +230,7 @@ def _layout(flags: int, sizes: int) -> _Layout:
 def _block(data: memoryview, at: int, layout: _Layout) -> tuple[int, int, bool] | None:
     """Give where the bytes of the block at `at` start and end, and whether they are as they were.
 
-    None at the mark behind the last block.
+    None at the mark after the last block.
     """
     start = at + _BLOCK.size
     left = len(data) - start

@@ -85,22 +85,6 @@ def _bitmap(digits: bytearray) -> bytes | None:
 class _Columns:
     """All columns while they grow; a batch that turns out bad is cut off again."""
 
-    __slots__ = (
-        "first_header",
-        "header_ends",
-        "header_keys",
-        "header_room",
-        "header_values",
-        "headers",
-        "keys",
-        "limits",
-        "offsets",
-        "raw",
-        "timestamps",
-        "types",
-        "values",
-    )
-
     def __init__(
         self,
         want_key: bool,
@@ -122,10 +106,10 @@ class _Columns:
         self.header_keys = _Binary()
         self.header_values = _Binary()
         self.first_header = self.header_room = 0
-        """Of the batch that is being walked over; how many there may be behind it."""
+        """Of the batch that is being walked over; how many there may be after it."""
 
     def expect_headers(self, unpacked: int) -> int:
-        """Come to a batch of so many decompressed bytes; gives how many headers are there."""
+        """Come to a batch of `unpacked` decompressed bytes; gives how many headers are there."""
         self.first_header = len(self.header_keys.valid)
         self.header_room = self.first_header + self.limits.room_for_headers(unpacked)
         return self.first_header
@@ -231,7 +215,7 @@ def _number(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """Read a length, where -1 is null, and so many bytes that must end before `end`."""
+    """Read a length, where -1 is null, and that many bytes, which must end before `end`."""
     byte = data[at]
     if byte < 0x80:
         length, at = (byte >> 1) ^ -(byte & 1), at + 1
@@ -313,7 +297,7 @@ class _Decoding:
         self.needed: int | None = None
 
     def next_batch(self, buffer: memoryview) -> b.BatchHeader | None:
-        """Give the header of the next batch that is there in full and not behind `until`."""
+        """Give the header of the next batch that is there in full and not after `until`."""
         size = b.batch_size(buffer, self.at)
         if size is None or size > len(buffer) - self.at:
             self.needed = size if self.at == 0 else None
@@ -364,7 +348,7 @@ class _Decoding:
     def run(self, buffer: memoryview, most: int, enough: int) -> bool:
         """Consume what there is; True when nothing is left for another call.
 
-        An error behind good batches isn't raised: the call that goes on meets it first.
+        An error after good batches isn't raised: the call that goes on meets it first.
         """
         while True:
             rows = len(self.out.offsets)
@@ -414,7 +398,7 @@ def decode(
 
     `aborted` lists (producer id, first offset) of aborted transactions, for read_committed.
     `max_records` cuts exactly, in mid-batch too, and the cut batch is decoded again by the next
-    call. `stop_after` ends behind the batch that reaches so many rows: nothing is decoded twice,
+    call. `stop_after` ends after the batch that reaches that many rows: nothing is decoded twice,
     and the caller slices the columns. With the layout `binary_view` keys and values are
     `ViewColumn`s, which may keep the whole buffer alive.
 
@@ -422,7 +406,7 @@ def decode(
     `limits` raises `RecordLimitError`.
 
     A bad batch raises `CorruptRecordError` (or `UnsupportedFeatureError`) when it is the first;
-    behind good ones it ends the call unfinished, so that the next call raises.
+    after good ones it ends the call unfinished, so that the next call raises.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")

@@ -54,7 +54,7 @@ class SentHeaders:
     offsets: ByteBuffer
     """int32, or int64 where `wide`."""
     keys: SentBinary
-    """UTF-8 names, none null; entry 0 stands at `keys.start`."""
+    """UTF-8 names, none null; entry 0 is at `keys.start`."""
     values: SentBinary
     entries: int
     """How many entries `keys` and `values` have."""

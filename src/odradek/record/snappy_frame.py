@@ -27,7 +27,7 @@ Block = tuple[int, int, int]
 
 
 def write(data: memoryview) -> bytearray:
-    """Compress into chunks, each a block of its own behind its length."""
+    """Compress into chunks, each a block of its own after its length."""
     parts = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
     packed = bytearray(
         len(_HEADER) + sum(_LENGTH.size + snappy.compress_raw_max_len(part) for part in parts)
@@ -69,7 +69,7 @@ def blocks(data: memoryview) -> list[Block]:
 
 
 def _block(data: memoryview, start: int, end: int) -> Block:
-    """Read the size that stands before a block, a number in groups of seven bits."""
+    """Read the size before a block, a number in groups of seven bits."""
     size = data[start] if start < end else 0x80
     if size < 0x80 and size <= _LARGEST_RATIO * (end - start):
         return start, end, size  # most small ones; the loop costs four times as much

@@ -1,6 +1,6 @@
 """What the headers of an answer's batches say, before anything is decoded.
 
-In: the records of one partition. Out: the offset behind them, so that the next fetch can go out
+In: the records of one partition. Out: the offset after them, so that the next fetch can go out
 at once. The plain twin of `kernel.survey_batches`.
 Must not: look at records, or raise; what is wrong is named when it is decoded.
 """

@@ -11,7 +11,7 @@ from odradek.record.batch import BadBatchError
 def read_varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
     """Read a number of up to 32 or 64 bits: (number, where it ends).
 
-    Raises `BadBatchError` for a longer one and `IndexError` behind the end of `data`.
+    Raises `BadBatchError` for a longer one and `IndexError` after the end of `data`.
     """
     value = shift = 0
     while True:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import random
-import tracemalloc
 from collections import Counter
 from typing import Any
 
 import pytest
-from tests.property.protocol.test_broken_frames import HOSTILE, PAIRS, fitted
+from tests.peak_memory import peak_below
+from tests.property.protocol.test_broken_frames import PAIRS, fitted, mutated
 from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
 
 from odradek.clients.admin.admin_engine import AdminEngine
@@ -50,22 +50,7 @@ assert READ + THROUGH_CLIENTS == 100_000
 
 def broken(frame: bytes, rng: random.Random) -> bytes:
     """One to three changes anywhere, the length in front among them."""
-    found = bytearray(frame)
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(found) + 1)
-        match rng.randrange(7):
-            case 0 | 1 if at < len(found):
-                found[at] ^= 1 << rng.randrange(8)
-            case 2:
-                del found[at : at + rng.randint(1, 8)]
-            case 3:
-                found[at:at] = rng.randbytes(rng.randint(1, 8))
-            case 4:
-                found[at : at + 4] = rng.choice(HOSTILE)
-            case 5:
-                del found[at:]
-            case _:
-                found[at:at] = found[at : at + rng.randint(1, 30)]
+    found = bytearray(mutated(frame, rng))
     if rng.random() < 0.7 and len(found) >= 4:  # else most would be cut elsewhere, not decoded
         found[:4] = (len(found) - 4).to_bytes(4, "big")
     return bytes(found)
@@ -111,9 +96,7 @@ def take(message: type[Message], version: int, frame: memoryview) -> None:
 def test_the_reader_and_the_decoders(chunk: int) -> None:
     rng = random.Random(chunk)
     outcomes: Counter[str] = Counter()
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
+    with peak_below(STEP + (4 << 20)):  # none for what a length merely promises
         for number in range(READ // CHUNKS):
             message, version, frame = FRAMES[(number * CHUNKS + chunk) % len(FRAMES)]
             frames: list[memoryview] = []
@@ -128,10 +111,6 @@ def test_the_reader_and_the_decoders(chunk: int) -> None:
                     outcomes["refused by the decoder"] += 1
                 else:
                     outcomes["a message"] += 1
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak - before < STEP + (4 << 20), "memory for what a length merely promises"
     # All three must come up often, or the changes don't reach what they are meant to reach.
     assert min(outcomes[o] for o in outcomes) > READ // CHUNKS // 50, outcomes
     assert len(outcomes) == 3

@@ -12,16 +12,12 @@ from typing import Any
 
 import google_crc32c
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.fuzz import corpus
 from tests.fuzz.agreement import all_outcomes, outcome
 from tests.fuzz.frames import Frames, make_seeds
 from tests.fuzz.kernels import native
 
 from odradek.record import reference
-from odradek.record.columns import Row
-from odradek.record.reference import encode, encode_marker
 
 CASES = 88_000
 ON_AND_ON = 12_000
@@ -83,63 +79,6 @@ def test_every_end_of_a_record_set() -> None:
             assert outcome(kernel.decode, bad, {"start_offset": 0}) == outcome(
                 reference.decode, bad, {"start_offset": 0}
             )
-
-
-TIMES = st.integers(-1, 2**63 - 1)
-BYTES = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9000).map(bytes))
-HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3)
-ROWS = st.lists(st.tuples(st.integers(1, 3), TIMES, BYTES, BYTES, HEADERS), min_size=1, max_size=9)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[bytes, int, int]:
-    """A log as a broker may have it, compacted and compressed; its first and last offset."""
-    first = offset = draw(st.integers(0, 2**40))
-    parts = []
-    for drawn in draw(st.lists(ROWS, min_size=1, max_size=4)):
-        rows: list[Row] = []
-        producer = draw(st.sampled_from([-1, 7, 8]))
-        for gap, time, key, value, headers in drawn:
-            offset += gap
-            rows.append((offset, time, 0, key, value, tuple(headers)))
-        codec = draw(st.sampled_from([None, None, "gzip", "snappy", "lz4", "zstd"]))
-        append = draw(st.none() | TIMES)
-        parts.append(
-            encode(
-                rows,
-                compression=codec,
-                log_append_time_ms=append,
-                producer_id=producer,
-                transactional=producer >= 0,
-            )
-        )
-        if producer >= 0 and draw(st.booleans()):
-            offset += 1
-            commit = draw(st.booleans())
-            marker = encode_marker(offset, 5, producer_id=producer, producer_epoch=0, commit=commit)
-            parts.append(marker)
-    return b"".join(parts), first, offset
-
-
-@settings(max_examples=150)
-@given(logs(), st.data())
-def test_sound_logs(log: tuple[bytes, int, int], data: st.DataObject) -> None:
-    buffer, first, last = log
-    start = data.draw(st.integers(max(first - 1, 0), last + 2))
-    aborted = data.draw(st.lists(st.tuples(st.sampled_from([7, 8, 9]), st.integers(first, last))))
-    arguments = {
-        "start_offset": start,
-        "until_offset": data.draw(st.none() | st.integers(start, last + 2)),
-        "aborted": tuple(aborted[:3]),
-        "want_key": data.draw(st.booleans()),
-        "want_value": data.draw(st.booleans()),
-        "want_headers": data.draw(st.booleans()),
-        "max_records": data.draw(st.none() | st.integers(1, 5)),
-        "stop_after": data.draw(st.none() | st.integers(1, 5)),
-    }
-    view = memoryview(buffer)
-    expected = all_outcomes(reference.decode, view, arguments)
-    assert all_outcomes(kernel.decode, view, arguments) == expected
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("decode"))

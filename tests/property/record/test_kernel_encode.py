@@ -13,14 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.fuzz import appends, corpus, sent
 from tests.fuzz.kernels import native
 from tests.fuzz.race import race
 
 from odradek.record import builder, encoder, murmur2, partition_for_key
-from odradek.record.reference import decode
 from odradek.record.sent_columns import SentColumns, StopReason
 
 SENDINGS = 16_000
@@ -73,28 +70,6 @@ def test_records_one_by_one(chunk: int) -> None:
         refused += expected.count("refused")
         full += expected.count(None)
     assert min(taken, refused, full) > APPENDINGS // CHUNKS // 5, (taken, refused, full)
-
-
-BYTES = st.one_of(st.none(), st.binary(max_size=40), st.integers(60, 9000).map(bytes))
-HEADERS = st.lists(st.tuples(st.text(max_size=8), BYTES), max_size=3)
-RECORDS = st.lists(st.tuples(BYTES, BYTES, HEADERS, st.integers(-1, 2**63 - 1)), min_size=1)
-
-
-@settings(max_examples=100)
-@given(RECORDS, st.integers(0, 20_000), st.sampled_from([None, "gzip", "snappy", "lz4", "zstd"]))
-def test_batches_are_what_the_decoder_reads(
-    records: list[Any], limit: int, codec: str | None
-) -> None:
-    ours, theirs = kernel.BatchBuilder(limit, codec), builder.BatchBuilder(limit, codec)
-    taken = []
-    for key, value, headers, time in records:
-        index = ours.append(key, value, headers, time)
-        assert theirs.append(key, value, headers, time) == index
-        if index is not None:
-            taken.append((index, time, 0, key, value, tuple(headers)))
-    built = ours.build(producer_id=3, producer_epoch=1, base_sequence=2)
-    assert built == theirs.build(producer_id=3, producer_epoch=1, base_sequence=2)
-    assert list(decode(built, start_offset=0).columns) == taken
 
 
 @pytest.mark.parametrize(("about", "case"), corpus.cases("encode"))

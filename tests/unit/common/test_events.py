@@ -8,13 +8,12 @@ import logging
 from pathlib import Path
 
 import pytest
+from tests.source_trees import PACKAGE as SOURCE
+from tests.source_trees import parsed
 
-import odradek
 from odradek.common.events import KINDS, Event, EventLog
 from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation.world.trace import Trace
-
-SOURCE = Path(odradek.__file__).parent
 
 
 def test_everybody_gets_the_same_event() -> None:
@@ -75,7 +74,7 @@ def test_each_kind_reaches_log_counter_listener_file_and_trace(
 def test_every_kind_is_emitted_somewhere_with_the_fields_that_are_promised() -> None:
     emitted: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr in ("emit", "end") and len(node.args) >= 2:

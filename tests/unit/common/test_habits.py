@@ -25,15 +25,7 @@ from odradek.common.errors import (
     KafkaError,
     UnsupportedFeatureError,
 )
-from odradek.common.habits import (
-    CLASSES,
-    CURES,
-    IDLE,
-    IDLE_IN_FILES,
-    KEYWORDS,
-    METHODS,
-    is_idle,
-)
+from odradek.common.habits import CLASSES, CURES, IDLE, IDLE_IN_FILES, KEYWORDS, METHODS, is_idle
 from odradek.common.spellings import ALIASES, REFUSED, dotted
 
 FROZEN: dict[str, dict[str, list[str]]] = json.loads(

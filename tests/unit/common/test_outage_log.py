@@ -120,9 +120,7 @@ def test_the_beginning_and_the_end_have_one_level(
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_a_client_that_never_reached_the_cluster_says_so(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_client_that_never_reached_the_cluster_says_so(caplog: pytest.LogCaptureFixture) -> None:
     client = Client(caplog, reached=False)
     client.refused(0.0, FRONT)
     (line,) = client.lines()

@@ -21,9 +21,13 @@ from odradek.common.spellings import ALIASES, REFUSED
 B = {"bootstrap.servers": "h:9092"}
 PLANTED = "planted-Pa55"
 OAUTH = "sasl.oauthbearer"
-SCRAM = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}
+SSL, SASL = {"security.protocol": "SSL"}, {"security.protocol": "SASL_SSL"}
+SCRAM = {**SASL, "sasl.mechanism": "SCRAM-SHA-512"}
 MODULES = "org.apache.kafka.common.security"
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
+LOGIN = {"sasl.username": "u", "sasl.password": PLANTED}
+PLAINTEXT = {**LOGIN, "security.protocol": "SASL_PLAINTEXT"}
+SAME_HOST = "ssl.endpoint.identification.algorithm"
 KEY = f"-----BEGIN PRIVATE KEY-----\n{PLANTED}\n-----END PRIVATE KEY-----"
 
 
@@ -32,7 +36,7 @@ def config(given: dict[str, Any], **keywords: Any) -> Config:
 
 
 def jaas(module: str, rest: str) -> dict[str, Any]:
-    return {"security.protocol": "SASL_SSL", "sasl.jaas.config": f"{module} required {rest};"}
+    return {**SASL, "sasl.jaas.config": f"{module} required {rest};"}
 
 
 @pytest.mark.parametrize(
@@ -82,24 +86,12 @@ def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> No
         ({"ssl.ca.pem": PEM}, "ssl.truststore.certificates", PEM),
         ({"ssl.ca.pem": PEM.replace("\n", "\\n")}, "ssl.truststore.certificates", PEM),
         ({"ssl_certfile": "/c"}, "ssl.certificate.location", "/c"),
-        ({"ssl_check_hostname": False}, "ssl.endpoint.identification.algorithm", ""),
-        (
-            {"ssl.endpoint.identification.algorithm": None},
-            "ssl.endpoint.identification.algorithm",
-            "https",
-        ),
-        ({"ssl_check_hostname": None}, "ssl.endpoint.identification.algorithm", "https"),
-        ({"ssl_check_hostname": True}, "ssl.endpoint.identification.algorithm", "https"),
-        (
-            {"ssl.endpoint.identification.algorithm": "none"},
-            "ssl.endpoint.identification.algorithm",
-            "",
-        ),
-        (
-            {"ssl.endpoint.identification.algorithm": "HTTPS"},
-            "ssl.endpoint.identification.algorithm",
-            "https",
-        ),
+        ({"ssl_check_hostname": False}, SAME_HOST, ""),
+        ({SAME_HOST: None}, SAME_HOST, "https"),
+        ({"ssl_check_hostname": None}, SAME_HOST, "https"),
+        ({"ssl_check_hostname": True}, SAME_HOST, "https"),
+        ({SAME_HOST: "none"}, SAME_HOST, ""),
+        ({SAME_HOST: "HTTPS"}, SAME_HOST, "https"),
         ({"ssl.cipher.suites": "A, B"}, "ssl.cipher.suites", ("A", "B")),
         ({"ssl_ciphers": "HIGH:!aNULL"}, "ssl.cipher.suites", "HIGH:!aNULL"),
         ({"ssl.truststore.type": "p12"}, "ssl.truststore.type", "PKCS12"),
@@ -108,7 +100,7 @@ def test_every_spelling_means_the_same(given: dict[str, Any], client: str) -> No
     ],
 )
 def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
-    assert config({"security.protocol": "SSL", **given})[name] == value
+    assert config({**SSL, **given})[name] == value
 
 
 @pytest.mark.parametrize(
@@ -202,15 +194,15 @@ def test_tls_options(given: dict[str, Any], name: str, value: Any) -> None:
                 "ssl.truststore.location": None,
             },
         ),
-        ({"security.protocol": "SASL_SSL"}, "GSSAPI", {"sasl.kerberos.service.name": "kafka"}),
+        (SASL, "GSSAPI", {"sasl.kerberos.service.name": "kafka"}),
         (
-            {"security.protocol": "SASL_SSL", "oauth_cb": len},
+            {**SASL, "oauth_cb": len},
             "OAUTHBEARER",
             {f"{OAUTH}.token.provider": len, f"{OAUTH}.method": "default"},
         ),
         (
             {
-                "security.protocol": "SASL_SSL",
+                **SASL,
                 "sasl.mechanisms": "OAUTHBEARER",
                 "enable.sasl.oauthbearer.unsecure.jwt": "true",
                 f"{OAUTH}.config": "principal=bob lifeSeconds=60 scope=a,b extension_x=y",
@@ -242,11 +234,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"security.protocol": "TLS"}, "security.protocol must be one of PLAINTEXT, SSL"),
     ({**SCRAM, "sasl.username": "u"}, "SCRAM-SHA-512 needs sasl.password"),
     ({**SCRAM, "sasl.password": PLANTED}, "SCRAM-SHA-512 needs sasl.username"),
-    (
-        {"security.protocol": "SASL_SSL", "sasl.username": "u", "sasl.password": PLANTED},
-        "sasl.mechanism is missing: PLAIN, SCRAM",
-    ),
-    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism must be"),
+    ({**SASL, **LOGIN}, "sasl.mechanism is missing: PLAIN, SCRAM"),
+    ({**SASL, "sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism must be"),
     ({**SCRAM, "sasl.mechanism": ["PLAIN", "GSSAPI"]}, "one mechanism, not 2"),
     (
         jaas(f"{MODULES}.scram.ScramLoginModule", f"username=u password={PLANTED}"),
@@ -262,57 +251,42 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (jaas("com.example.VaultLoginModule", f"password={PLANTED}"), f"{OAUTH}.token.provider=<a"),
     (
-        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+        {**SASL, "sasl.mechanism": "OAUTHBEARER"},
         f"OAUTHBEARER needs a source of tokens: {OAUTH}.token.provider",
     ),
     (
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "OAUTHBEARER",
-            f"{OAUTH}.method": "oidc",
-        },
+        {**SASL, "sasl.mechanism": "OAUTHBEARER", f"{OAUTH}.method": "oidc"},
         f"method=oidc needs {OAUTH}.token.endpoint.url",
     ),
     (
-        {
-            "security.protocol": "SSL",
-            "ssl.truststore.location": "/x",
-            "ssl.truststore.certificates": PEM,
-        },
+        {**SSL, "ssl.truststore.location": "/x", "ssl.truststore.certificates": PEM},
         "ssl.truststore.location and ssl.truststore.certificates can't be given together",
     ),
-    ({"security.protocol": "SSL", "ssl.keystore.key": KEY}, "ssl.keystore.key needs the cert"),
+    ({**SSL, "ssl.keystore.key": KEY}, "ssl.keystore.key needs the cert"),
     (
-        {"security.protocol": "SSL", "ssl.keystore.certificate.chain": PEM},
+        {**SSL, "ssl.keystore.certificate.chain": PEM},
         "ssl.keystore.certificate.chain needs the key",
     ),
     (
         {
-            "security.protocol": "SSL",
+            **SSL,
             "ssl.keystore.location": "/x",
             "ssl.key.location": "/k",
             "ssl.certificate.location": "/c",
         },
         "ssl.keystore.location and ssl.key.location and ssl.certificate.location can't",
     ),
-    ({"security.protocol": "SSL", "ssl.keystore.key": PLANTED}, "ssl.keystore.key holds no PEM"),
-    ({"security.protocol": "SSL", "ssl.ca.pem": "/ca.pem"}, "holds no PEM.*ssl.truststore.loc"),
+    ({**SSL, "ssl.keystore.key": PLANTED}, "ssl.keystore.key holds no PEM"),
+    ({**SSL, "ssl.ca.pem": "/ca.pem"}, "holds no PEM.*ssl.truststore.loc"),
     (
-        {
-            "security.protocol": "SSL",
-            "ssl_certfile": "/c",
-            "ssl.ca.pem": KEY.replace(PLANTED, "x") + PEM,
-        },
+        {**SSL, "ssl_certfile": "/c", "ssl.ca.pem": KEY.replace(PLANTED, "x") + PEM},
         "ssl.truststore.certificates holds a private key: that one goes to ssl.keystore.key",
     ),
-    ({"security.protocol": "SSL", "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
-    ({"security.protocol": "SSL", "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
-    ({"security.protocol": "SSL", "ssl.context": 1}, "must be an ssl.SSLContext, not int"),
-    ({"security.protocol": "SSL", "sasl.password": 1}, "sasl.password must be a text, not int"),
-    (
-        {"security.protocol": "SSL", "ssl_cadata": b"\x30\x82"},
-        "ssl.cadata must be PEM text; DER certificates",
-    ),
+    ({**SSL, "ssl.keystore.type": "JCEKS"}, "must be one of JKS, PKCS12"),
+    ({**SSL, "ssl.protocol": "SSLv3"}, "ssl.protocol must be one of TLS"),
+    ({**SSL, "ssl.context": 1}, "must be an ssl.SSLContext, not int"),
+    ({**SSL, "sasl.password": 1}, "sasl.password must be a text, not int"),
+    ({**SSL, "ssl_cadata": b"\x30\x82"}, "ssl.cadata must be PEM text; DER certificates"),
     (
         {"sasl.username": "a", "sasl.plain.username": "b"},
         "sasl.username is given twice, as sasl.plain.username as well",
@@ -350,8 +324,7 @@ def test_what_others_have_and_we_have_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.login.class"],
+    "name", ["ssl.engine.factory.class", "sasl.login.callback.handler.class", "sasl.login.class"]
 )
 def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=f"{name}: the Java class Mine.*use "):
@@ -363,36 +336,19 @@ def test_java_classes_of_the_user_are_refused_with_what_to_use_instead(name: str
     [
         ({"ssl.truststore.location": "/x"}, "no effect with security.protocol=PLAINTEXT; is SSL"),
         (
-            {"security.protocol": "SSL", "sasl.username": "u"},
+            {**SSL, "sasl.username": "u"},
             "sasl.username: no effect with security.protocol=SSL; is SASL_SSL meant",
         ),
+        ({**PLAINTEXT, "sasl.mechanism": "PLAIN"}, "sees the credentials; SASL_SSL hides them"),
         (
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": "u",
-                "sasl.password": PLANTED,
-            },
-            "sees the credentials; SASL_SSL hides them",
-        ),
-        (
-            {
-                **SCRAM,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.username": "u",
-                "sasl.password": PLANTED,
-                "bootstrap.servers": "localhost:1,broker:9092",
-            },
+            {**SCRAM, **PLAINTEXT, "bootstrap.servers": "localhost:1,broker:9092"},
             "SCRAM-SHA-512 to broker:9092: whoever sees the network's packets can try passwords",
         ),
         (
-            {"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"},
+            {**SSL, "enable.ssl.certificate.verification": "false"},
             "anybody can pass for the brokers of h:9092",
         ),
-        (
-            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
-            "host names of brokers aren't checked",
-        ),
+        ({**SSL, SAME_HOST: ""}, "host names of brokers aren't checked"),
         ({"ssl.provider": "SunJSSE"}, "ssl.provider has no effect: it chooses among parts"),
         (
             {**jaas("PlainLoginModule", f"usrname=u password={PLANTED}"), "sasl.username": "u"},
@@ -417,7 +373,7 @@ def test_what_is_warned_of(
 def test_urls_and_arguments_of_functions_are_shown_without_their_secrets() -> None:
     found = config(
         {
-            "security.protocol": "SASL_SSL",
+            **SASL,
             "oauth_cb": len,
             f"{OAUTH}.config": f"secret={PLANTED}",
             f"{OAUTH}.token.endpoint.url": f"https://me:{PLANTED}@x:1/token?key={PLANTED}",
@@ -433,7 +389,7 @@ def test_an_own_context_goes_alone() -> None:
         def wrap_socket(self) -> None: ...
 
     found = Context()
-    given = {"security.protocol": "SSL", "ssl_context": found}
+    given = {**SSL, "ssl_context": found}
     assert config(given)["ssl.context"] is found
     with pytest.raises(ConfigurationError, match="what ssl.truststore.location should do"):
         config({**given, "ssl_cafile": "/x"})
@@ -463,10 +419,8 @@ def test_plaintext_within_this_machine_is_no_reason_to_warn(
     config(
         {
             "bootstrap.servers": "localhost:1,127.0.0.2:1,[::1]:1",
-            "security.protocol": "SASL_PLAINTEXT",
+            **PLAINTEXT,
             "sasl.mechanism": mechanism,
-            "sasl.username": "u",
-            "sasl.password": PLANTED,
         }
     )
     assert caplog.records == []

@@ -112,8 +112,7 @@ def test_metadata_response_v1() -> None:
         controller_id=5,
         topics=[
             MetadataResponseTopic(
-                name="t",
-                partitions=[MetadataResponsePartition(5, 0, -1, replica_nodes=[5])],
+                name="t", partitions=[MetadataResponsePartition(5, 0, -1, replica_nodes=[5])]
             )
         ],
     )

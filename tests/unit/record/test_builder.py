@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.record.implementations import ENCODINGS, Encoding
+from tests.unit.record.implementations import Encoding
 
 from odradek.common.errors import IllegalStateError
 from odradek.record import decode, estimate_record_size, read_header
 from odradek.record.batch import CRC_START, crc32c
 
 TIME = 1_700_000_000_000
-
-
-@pytest.fixture(params=ENCODINGS, ids=lambda encoding: encoding.name)
-def use(request: pytest.FixtureRequest) -> Encoding:
-    found: Encoding = request.param
-    return found
 
 
 def filled(use: Encoding, count: int = 3, compression: str | None = None) -> Any:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gzip
 import sys
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import zstandard
+from tests.peak_memory import peak_below
 
 from odradek.common.errors import ConfigurationError, CorruptRecordError
 from odradek.record import BatchBuilder, decode
@@ -25,17 +23,6 @@ from odradek.record.compression import (
 from odradek.record.limits import DECOMPRESSED_LIMIT
 
 MB = 1 << 20
-
-
-@contextmanager
-def peak_below(limit: int) -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < limit
 
 
 def bomb(codec: str, megabytes: int) -> bytes:

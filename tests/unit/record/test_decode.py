@@ -272,6 +272,8 @@ def record(body: bytes, length: int | None = None) -> bytes:
         (record(b"\0\0\x02\x01\x01\0"), "offset delta 1 isn't in 0 to 0"),
         (record(b"\0\0\x01\x01\x01\0"), "offset delta -1 isn't"),
         (record(b"\0" + b"\xff" * 10 + b"\0\x01\x01\0"), "more than 64 bits"),
+        (record(b"\0" + b"\xff" * 9 + b"\3\0\x01\x01\0"), "more than 64 bits"),
+        (record(b"\0\0\0" + b"\xff" * 5 + b"\0\0"), "more than 32 bits"),
         (record(b"\0\0\0\x03\x01\0"), "claims -2 of"),
         (record(b"\0\0\0\x0e\x01\0"), "claims 7 of"),
         (record(b"\0\0\0\x01\x03\0"), "claims -2 of"),

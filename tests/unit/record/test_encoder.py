@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.record.implementations import ENCODINGS, Encoding
+from tests.unit.record.implementations import Encoding
 
 from odradek.common.errors import ConfigurationError, RecordTooLargeError
 from odradek.record import (
@@ -78,12 +78,6 @@ def columns(count: int, **changes: Any) -> SentColumns:
     values: list[bytes | None] = [b"value %d" % i for i in range(count)]
     keys: list[bytes | None] = [b"key %d" % i for i in range(count)]
     return replace(SentColumns(count, binary(values), binary(keys)), **changes)
-
-
-@pytest.fixture(params=ENCODINGS, ids=lambda encoding: encoding.name)
-def use(request: pytest.FixtureRequest) -> Encoding:
-    found: Encoding = request.param
-    return found
 
 
 def encoder(use: Encoding, sent: SentColumns, partitions: int = 4, limit: int = 1 << 20) -> Any:

@@ -133,11 +133,7 @@ def test_builder_writes_what_java_writes() -> None:
 @pytest.mark.parametrize(("name", "offset", "time"), [("abort", 1004, 100), ("commit", 1005, 200)])
 def test_reference_writes_javas_markers(name: str, offset: int, time: int) -> None:
     marker = encode_marker(
-        offset,
-        1700000000000 + time,
-        producer_id=77,
-        producer_epoch=3,
-        commit=name == "commit",
+        offset, 1700000000000 + time, producer_id=77, producer_epoch=3, commit=name == "commit"
     )
     java = JAVA[name]
     # Leader epoch, checksum and the coordinator epoch in the value are the broker's own.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pickle
 import sys
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from tests.peak_memory import peak_below
 
 from odradek.common.record_errors import RecordLimitError
 from odradek.record import decode, reference
@@ -28,17 +26,6 @@ PLAIN = b"\0\0%s\x01\x01"  # attributes, time, offset, null key, null value
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything here holds for the plain decoder and for the one that runs."""
     monkeypatch.setattr(sys.modules[__name__], "decode", request.param)
-
-
-@contextmanager
-def peak_below(limit: int) -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < limit
 
 
 def record(delta: int, headers: int) -> bytes:

@@ -21,7 +21,7 @@ from odradek.clients.explain.explain_producer import (
 )
 from odradek.clients.explain.explain_words import diagnosis, line, meaning
 from odradek.clients.missing_topics import like_it
-from odradek.common.outage import BOOTSTRAP, KNOWN
+from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
 from odradek.network.cluster_connection_states import AddressState
@@ -388,14 +388,14 @@ def _outage(engine: ClientEngine, now: float) -> OutageExplanation | None:
         total=current.total,
         in_a_row=outages.in_a_row,
         counted_for=max(0.0, now - outages.counts_since),
-        dials_of_known=counts.dials.get(KNOWN, 0),
-        dials_of_bootstrap=counts.dials.get(BOOTSTRAP, 0),
-        attempts_of_known=counts.attempts.get(KNOWN, 0),
-        attempts_of_bootstrap=counts.attempts.get(BOOTSTRAP, 0),
-        rounds=counts.rounds,
-        retries=counts.retries,
-        rebootstraps=counts.rebootstraps,
-        expired=counts.expired,
+        dials_of_known=counts.dials[KNOWN],
+        dials_of_bootstrap=counts.dials[BOOTSTRAP],
+        attempts_of_known=counts.attempts[KNOWN],
+        attempts_of_bootstrap=counts.attempts[BOOTSTRAP],
+        rounds=counts.others[ROUND],
+        retries=counts.others[RETRY],
+        rebootstraps=counts.others[REBOOTSTRAP],
+        expired=counts.others[EXPIRED],
     )
 
 

@@ -1,0 +1,25 @@
+"""Syntax trees of the package that is imported, and of other files, for tests that read code."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from functools import cache
+from pathlib import Path
+
+import odradek
+
+PACKAGE = Path(odradek.__file__).parent
+"""A broken copy, where `make broken-rules` runs the test."""
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Parse a file once, without the collector: it would walk over a million nodes again and again,
+    for three times as long as the parsing takes.
+    """
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(), str(path))
+    finally:
+        gc.enable()
