@@ -31,8 +31,11 @@ _running: list[SharedClusters] = []
 GROUPS = {
     "secured": ("secure_recovery",),
     "hurt": ("soak", "outages"),
-    "hurt too": ("local_cluster", "misled"),
-    "whole": ("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+    "hurt too": ("local_cluster", "misled", "written_once"),
+    "whole": (
+        *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+        *("slow_answers", "topics_command"),
+    ),
     "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "alone": ("demo_versus",),
     "errors": ("security_errors",),

@@ -68,7 +68,7 @@ def test_transactions_and_groups_survive(mortal_cluster: LocalCluster) -> None:
         seed=11,
         rate=60.0,
         partitions=4,
-        quiet=(1.0, 2.0),
+        quiet=(0.5, 1.0),
         disorder=15.0,
         reader_disorder=1e9,
         troubles=("kill", "move"),

@@ -26,6 +26,12 @@ from odradek.record import BatchBuilder
 from odradek.testing import LocalCluster
 
 
+@pytest.fixture
+def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
+    """The cluster of this group: another one beside it would cost more than these tests."""
+    return mortal_cluster
+
+
 def batches(cluster: LocalCluster, topic: str, partition: int) -> list[tuple[int, ...]]:
     """Epoch, first sequence and count of each batch in a log, as Kafka's own tool reads it."""
     log = cluster.directory / "broker-0" / "data" / f"{topic}-{partition}" / f"{0:020}.log"
