@@ -118,7 +118,7 @@ def compile_modules(names: list[str]) -> None:
 def environment() -> dict[str, str]:
     """Ours, but compiled modules are kept, whatever is set.
 
-    Else each process of a suite would compile all of ours anew, Spark's workers and the programs
+    Else each process of a suite would compile all of ours again, Spark's workers and the programs
     that tests start, too: for a process of pytest alone that is eight seconds of a processor.
     """
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -144,7 +144,7 @@ def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None
             command, cwd=ROOT, env=environment(), stdout=said, stderr=said, check=False
         )
         result = read_report(report, time.monotonic() - start)
-    # A crash of pytest or an empty suite leaves no failed test behind; it is one all the same.
+    # A crash of pytest or an empty suite leaves no failed test; it counts as one all the same.
     if done.returncode != 0 and result.failed == 0:
         print(f"{name}: pytest ended with exit status {done.returncode}", flush=True)
         result = replace(result, failed=1)

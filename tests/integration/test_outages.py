@@ -60,7 +60,7 @@ class Stream:
             self._failure = error
 
     def wait_for_more(self, count: int = 60) -> None:
-        """Until so many records more than now were sent, and those sent till now are there."""
+        """Until `count` records more than now were sent, and those sent till now are there."""
         before = len(self.futures)
         deadline = time.monotonic() + PATIENCE
         while len(self.futures) < before + count:
@@ -282,7 +282,7 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
 def test_records_that_an_unclean_election_took_away(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    """KIP-320: other records stand where the position is, and nobody takes them for the next."""
+    """KIP-320: other records are where the position is, and nobody takes them for the next."""
     first, second = sorted(mortal_cluster.running)[:2]
     config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     place_topic(mortal_cluster.librdkafka_config(), topic, [[first, second]], config)

@@ -354,5 +354,5 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Rep
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as it stands in JSON documents."""
+    """The report as it is in JSON documents."""
     return {"ok": report.ok, **asdict(report)}

@@ -236,6 +236,7 @@ TOO_FAR = (
 )
 
 
+@pytest.mark.slow
 def test_rooms_that_reach_too_far_break_the_build(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -259,6 +260,7 @@ HEAVY = {"pyarrow", "pyspark", "pandas", "numpy", "matplotlib", "polars", "typer
          "cryptography", "asyncio", "ssl", "multiprocessing", "unittest", "pydantic"}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code", ["import odradek", "from odradek import Admin, Consumer, Producer"]
 )

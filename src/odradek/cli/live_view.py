@@ -1,4 +1,4 @@
-"""What long commands show while they run: a picture that is drawn anew, or plain lines.
+"""What long commands show while they run: a picture that is drawn again and again, or plain lines.
 
 In: lines of what happened; a subclass draws them with whatever else it knows. Out: the picture
 where there is a terminal, else each line as it comes. Must not: know what a command does.

@@ -75,6 +75,7 @@ def test_it_still_is_for_the_own_key(mixed: Path) -> None:
         trusted(StoreSource("ssl.truststore.location", str(mixed), Secret("wrong")))
 
 
+@pytest.mark.slow
 def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
     alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:

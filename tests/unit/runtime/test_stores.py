@@ -179,6 +179,7 @@ def test_what_is_no_store(authority: Authority, tmp_path: Path) -> None:
         trusted(StoreSource("ssl.truststore.location", str(tmp_path)))
 
 
+@pytest.mark.slow
 def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
     """3DES, as keytool of Java 8 wrote it, is read; RC2 too, or refused with a cure."""
     path = tmp_path / "old.p12"

@@ -121,6 +121,7 @@ def test_a_line_that_is_gone_is_an_error() -> None:
         bounds.armed(SOURCE, {}, "gone()")
 
 
+@pytest.mark.slow
 def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
     tool = [sys.executable, str(ROOT / "tools/break_bounds.py")]
     listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout

@@ -65,6 +65,7 @@ def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (sources / "common/backoff.py").read_text() == before
 
 
+@pytest.mark.slow
 def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
     tool = [sys.executable, str(ROOT / "tools/break_rules.py")]
     listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout

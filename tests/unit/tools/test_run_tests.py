@@ -39,6 +39,7 @@ def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.splitlines()[-2:] == ["no test ran", "0 passed, 0 failed"]
 
 
+@pytest.mark.slow
 def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,7 +206,7 @@ class Simulated:
         self._exited = self.world.now
         self._say("the whole cluster goes away")
         self.cluster.move(after=AWAY)
-        # Planned behind the brokers' own start, so it happens after it.
+        # Planned after the brokers' own start, so that it happens after it.
         self.world.after(
             AWAY, lambda: self._say(f"the cluster starts again, at {self._addresses()}")
         )

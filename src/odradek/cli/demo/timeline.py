@@ -185,7 +185,7 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""A first acknowledgement or record is news again after so many seconds; it comes after each of the
+"""Seconds after which a first acknowledgement or record is news again; it comes after each of the
 small disturbances of a cluster that is just coming up."""
 
 

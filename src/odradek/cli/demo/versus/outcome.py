@@ -17,7 +17,7 @@ from typing import Any
 from odradek.cli.demo.picture import GREEN, GREY, RED, Band, Lane, Line, Panel, PanelPicture
 
 QUIET_S = 1.0
-"""A reader that gets nothing for so long is shown as not reading."""
+"""A reader that gets nothing for this many seconds is shown as not reading."""
 STEP_S = 0.25
 WIDTHS = (5.0, 3.6, 2.8, 1.1)
 """Of the curves: those that run together are seen all the same."""
