@@ -192,24 +192,31 @@ def test_a_paused_broker_may_end_while_it_is_stopped(
     assert not any(broker.running or broker.paused for broker in brokers.brokers)
 
 
-def test_a_foreign_cluster_behind_the_same_door(mortal_cluster: LocalCluster, topic: str) -> None:
-    mortal_cluster.create_topic(topic)
-    write(mortal_cluster, topic)
-    own_id, addresses = mortal_cluster.cluster_id, mortal_cluster.broker_addresses
+@pytest.fixture
+def lone_cluster() -> Iterator[LocalCluster]:
+    """One broker is enough for a cluster that is replaced."""
+    with LocalCluster(brokers=1) as running:
+        yield running
 
-    foreign_id = mortal_cluster.replace_with_foreign(same_addresses=True)
+
+def test_a_foreign_cluster_behind_the_same_door(lone_cluster: LocalCluster, topic: str) -> None:
+    lone_cluster.create_topic(topic)
+    write(lone_cluster, topic)
+    own_id, addresses = lone_cluster.cluster_id, lone_cluster.broker_addresses
+
+    foreign_id = lone_cluster.replace_with_foreign(same_addresses=True)
     try:
         assert foreign_id != own_id
-        assert mortal_cluster.cluster_id == foreign_id
-        assert mortal_cluster.broker_addresses == addresses
-        view = probe.ask(address(mortal_cluster.bootstrap_servers))
+        assert lone_cluster.cluster_id == foreign_id
+        assert lone_cluster.broker_addresses == addresses
+        view = probe.ask(address(lone_cluster.bootstrap_servers))
         assert view is not None
         assert view.topics == 0
     finally:
-        mortal_cluster.restore()
+        lone_cluster.restore()
 
-    assert mortal_cluster.cluster_id == own_id
-    assert read(mortal_cluster, topic) == sorted(LINES)
+    assert lone_cluster.cluster_id == own_id
+    assert read(lone_cluster, topic) == sorted(LINES)
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:

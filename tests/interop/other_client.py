@@ -46,7 +46,8 @@ def place_topic(
 ) -> None:
     """Create a topic whose partition n has its replicas on the brokers `replicas[n]`."""
     made = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
-    AdminClient(settings(servers)).create_topics([made])[topic].result(30)
+    admin = AdminClient(settings(servers))  # ends its calls when it is forgotten
+    admin.create_topics([made])[topic].result(30)
 
 
 def read_all(

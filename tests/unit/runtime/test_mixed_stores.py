@@ -17,6 +17,7 @@ from odradek.runtime.tls.stores import StoreSource, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 from odradek.testing.java import java_home
 
+pytestmark = pytest.mark.slow  # keytool is a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 
@@ -75,7 +76,6 @@ def test_it_still_is_for_the_own_key(mixed: Path) -> None:
         trusted(StoreSource("ssl.truststore.location", str(mixed), Secret("wrong")))
 
 
-@pytest.mark.slow
 def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
     alice: KeyAndCertificate, other: Authority, tmp_path: Path
 ) -> None:

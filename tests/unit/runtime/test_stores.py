@@ -30,6 +30,7 @@ from odradek.common.secret import Secret
 from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
+pytestmark = pytest.mark.slow  # keytool is a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 
@@ -179,7 +180,6 @@ def test_what_is_no_store(authority: Authority, tmp_path: Path) -> None:
         trusted(StoreSource("ssl.truststore.location", str(tmp_path)))
 
 
-@pytest.mark.slow
 def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
     """3DES, as keytool of Java 8 wrote it, is read; RC2 too, or refused with a cure."""
     path = tmp_path / "old.p12"
