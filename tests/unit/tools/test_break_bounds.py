@@ -104,6 +104,7 @@ def test_a_check_that_is_weaker_by_one() -> None:
         run(FOUND["read: sizes[at] > end (by one)"], 1, 30, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", break_bounds.KERNELS)
 def test_the_kernels_have_checks_and_can_be_armed(kernel: str) -> None:
     source = (ROOT / "src/odradek/record" / f"{kernel}.py").read_text()

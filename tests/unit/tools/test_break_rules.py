@@ -44,6 +44,7 @@ def test_a_text_that_is_gone_is_an_error() -> None:
         TOOL.patched("here", TOOL.Patch("a.py", "gone", ""))
 
 
+@pytest.mark.slow
 def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = tmp_path / "src" / "odradek"
     shutil.copytree(TOOL.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
