@@ -134,6 +134,7 @@ def references(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_module_is_dead() -> None:
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     used = set().union(*(references(path) - {module_name(path)} for path in sources))

@@ -11,6 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import odradek
 
 ROOT = Path(odradek.__file__).parent
@@ -120,6 +122,7 @@ def room_of(name: str) -> str:
     return "/".join(parts[:2]) if parts[0] == "clients" else parts[0]
 
 
+@pytest.mark.slow
 def test_only_its_owner_changes_a_thing() -> None:
     counts: Counter[str] = Counter()
     found: dict[str, list[str]] = defaultdict(list)

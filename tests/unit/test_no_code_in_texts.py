@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 RUNNERS = {"eval", "exec", "compile", "__import__", "import_module", "resolve_name"}
 RUNNERS |= {"run_module", "run_path", "system", "popen", "load_module"}
@@ -43,6 +45,7 @@ def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
     assert found == OWN_TABLES
 
 
+@pytest.mark.slow
 def test_no_object_is_read_from_bytes_that_could_hold_code() -> None:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -215,10 +215,8 @@ class Simulated:
         return ", ".join(str(broker.address) for broker in self.cluster.brokers.values())
 
     def _listen(self) -> None:
-        for event in self._reader.poll():
-            line = self._teller.tell(event)
-            if line is not None:
-                self._say(line, event.time)
+        for at, line in self._teller.lines(self._reader.poll()):
+            self._say(line, at)
 
     def _say(self, text: str, at: float | None = None) -> None:
         moment = self.world.now if at is None else at

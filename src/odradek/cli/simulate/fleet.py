@@ -169,7 +169,9 @@ def _take(plan: FleetPlan, workers: Workers, outputs: Outputs) -> None:
     simulated = max(1, sum(load.clients for load in book.loads) - before)
     book.finish()
     if outputs.events is not None:
-        _write_events(plan, outputs.events, outputs.sample)
+        from odradek.cli.simulate.fleet_events import write_events
+
+        write_events(plan, outputs.events, outputs.sample)
     _report(book.loads, seconds, 1000 * seconds / simulated, outputs)
 
 
@@ -226,13 +228,6 @@ def _here(plan: FleetPlan, todo: list[Slice], jobs: int) -> Done:
 def _run(task: tuple[FleetPlan, Slice]) -> tuple[Slice, Load]:
     plan, part = task
     return part, plan.run(part)
-
-
-def _write_events(plan: FleetPlan, folder: Path, size: int) -> None:
-    """Simulate some clients once more, listening: they do the same again."""
-    from odradek.cli.simulate.fleet_events import write_events
-
-    write_events(plan, folder, size)
 
 
 def _report(loads: list[Load], seconds: float, ms: float, outputs: Outputs) -> None:
