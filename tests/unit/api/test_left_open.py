@@ -20,6 +20,7 @@ from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.testing.loopback import LOOPBACK
 
+pytestmark = pytest.mark.slow  # most start a program
 TP = TopicPartition("t", 0)
 
 
@@ -50,7 +51,6 @@ def written(servers: str) -> int:
         return consumer.end_offsets([TP], PATIENCE)[TP]
 
 
-@pytest.mark.slow
 def test_a_program_that_ends_without_close_delivers_everything() -> None:
     with one_broker() as (_, servers):
         done = program(SENDS, servers)
@@ -58,7 +58,6 @@ def test_a_program_that_ends_without_close_delivers_everything() -> None:
         assert written(servers) == 1000
 
 
-@pytest.mark.slow
 def test_a_program_that_ends_amid_delivery_callbacks_lets_them_end() -> None:
     amid = """
 import sys, threading, time
@@ -80,7 +79,6 @@ begun.wait(60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "all\n", "")
 
 
-@pytest.mark.slow
 def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time() -> None:
     gone = """
 from odradek.simulation import SimulatedCluster
@@ -144,7 +142,6 @@ for number in range(5):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("which", "told"), [([], "5 records"), ([0, 3], "2 records")])
 def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
     which: list[int], told: str
@@ -157,7 +154,6 @@ def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
     assert "INVALID_RECORD" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["acknowledged", "held"])
 def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) -> None:
     with one_broker() as (_, servers):
@@ -170,7 +166,6 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted_and_named(how: str) ->
         assert last_stable == written(servers), "the transaction is open"
 
 
-@pytest.mark.slow
 def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinator() -> None:
     with one_broker() as (_, servers):
         done = program(OPEN_TRANSACTION, servers, "acknowledged", "{'close_timeout_ms': 0}")
@@ -179,7 +174,6 @@ def test_a_transaction_that_can_not_be_aborted_in_time_is_left_to_its_coordinato
         assert "60 s after its begin (transaction.timeout.ms)" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("raised", ["SystemExit(4)", "KeyboardInterrupt()"])
 def test_what_a_callback_means_for_the_program_at_its_end_is_said(raised: str) -> None:
     sends = f"""
@@ -201,7 +195,6 @@ for number in range(1000):
         assert written(servers) == 1001
 
 
-@pytest.mark.slow
 def test_a_forked_child_that_ends_does_nothing() -> None:
     with one_broker() as (_, servers):
         child = SENDS + "\nimport os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n"
@@ -267,7 +260,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["fork", "forkserver", "spawn", "executor", "pool", "made early", "thread", "parent"]
 )
@@ -302,7 +294,6 @@ if sys.argv[2] == "logging":
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["atexit", "logging"])
 def test_what_later_exit_handlers_send_is_delivered(how: str) -> None:
     with one_broker() as (_, servers):
@@ -330,7 +321,6 @@ producer.send("t", b"there").result(20)
 """
 
 
-@pytest.mark.slow
 def test_what_later_exit_handlers_lose_is_said_on_stderr() -> None:
     done = program(CRASHES_AT_EXIT)
     assert done.returncode == 0
@@ -338,7 +328,6 @@ def test_what_later_exit_handlers_lose_is_said_on_stderr() -> None:
     assert "close.timeout.ms (0.5 s)" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_producer_that_has_lost_records_at_the_end_takes_no_more() -> None:
     late = """
 server.call(lambda: cluster.crash(1))
@@ -349,7 +338,6 @@ producer.send("t", b"lost")
     assert "takes no more records: the program ends" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_finaliser_behind_the_end_of_the_program_is_told_that_it_comes_too_late() -> None:
     late = """
 class Late:

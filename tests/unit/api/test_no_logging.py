@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
 PROGRAM = """
 import odradek
 from odradek.api.base import on_host
@@ -36,20 +37,17 @@ def said(setup: str = "") -> str:
     return done.stderr
 
 
-@pytest.mark.slow
 def test_a_program_without_logging_sees_the_warning() -> None:
     (line,) = said().splitlines()
     assert "topic flihgts isn't there" in line
     assert "names like it: flights" in line
 
 
-@pytest.mark.slow
 def test_one_with_logging_has_it_there_and_nowhere_else() -> None:
     setup = "import logging; logging.basicConfig(format='mine: %(message)s')"
     (line,) = said(setup).splitlines()
     assert line.startswith("mine: ")
 
 
-@pytest.mark.slow
 def test_who_wants_none_says_so() -> None:
     assert said("import logging; logging.getLogger('odradek').setLevel('ERROR')") == ""
