@@ -89,6 +89,7 @@ def lines(docs: Path, start: str) -> list[str]:
     return [line for line in page if line.startswith(start)]
 
 
+@pytest.mark.slow
 def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = docs.parent / "results"
     several = [
