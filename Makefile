@@ -20,7 +20,7 @@ demo: setup ## flights through a dying cluster: real Kafka, real Spark
 test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-side on four processors)
 	@$(BIN)/python tools/run_tests.py $(SUITES)
 
-quick: ## unit tests, spec cases and house rules: for the loop of an edit (two minutes)
+quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
 	@$(BIN)/python tools/run_tests.py quick
 
 check: setup ## format, lint, types, rooms and house rules

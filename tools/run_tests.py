@@ -6,7 +6,8 @@ each other. On two processors tests with time limits would fail at times (load 2
 
 The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
 suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
-to pytest. `quick` is the suite for the loop of an edit (`make quick`), and no part of the others.
+to pytest. `quick` is for the loop of an edit (`make quick`): of the suite `unit` what isn't marked
+`slow`.
 """
 
 import argparse
@@ -38,6 +39,8 @@ class Suite:
     brokers: bool = False
     """Whether it starts brokers; fetching Kafka's jars is set-up and no part of its time."""
     niceness: int = 0
+    chosen: str = ""
+    """Which tests of the folders, as pytest's `-m` has it; all of them where it is empty."""
 
 
 # Suites that compute give way to those that have brokers with time limits of their own.
@@ -51,7 +54,8 @@ SUITES = {
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
 LANES = (("integration", "interop"), ("spark",), ("unit", "simulation", "fuzz"))
-QUICK = Suite(("unit", "spec"), 2, "worksteal")
+# Tests that start processes, compile, or take over a second are no part of an edit's loop.
+QUICK = Suite(("unit", "spec"), 2, "worksteal", chosen="not slow")
 SLOWEST = 10
 REPORT_EVERY_S = 60.0
 
@@ -114,7 +118,7 @@ def compile_modules(names: list[str]) -> None:
 def environment() -> dict[str, str]:
     """Ours, but compiled modules are kept, whatever is set.
 
-    Else each process of a suite would compile all of ours anew, Spark's workers and the programs
+    Else each process of a suite would compile all of ours again, Spark's workers and the programs
     that tests start, too: for a process of pytest alone that is eight seconds of a processor.
     """
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -133,13 +137,14 @@ def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None
         command += [sys.executable, "-m", "pytest", "-q", "--continue-on-collection-errors"]
         if suite.processes > 1:
             command += ["-n", str(suite.processes), "--dist", suite.spread]
-        command += [f"--junitxml={report}", *arguments]
+        command += [f"--junitxml={report}", *(["-m", suite.chosen] if suite.chosen else [])]
+        command += arguments
         command += [str(folder.relative_to(ROOT)) for folder in folders]
         done = subprocess.run(
             command, cwd=ROOT, env=environment(), stdout=said, stderr=said, check=False
         )
         result = read_report(report, time.monotonic() - start)
-    # A crash of pytest or an empty suite leaves no failed test behind; it is one all the same.
+    # A crash of pytest or an empty suite leaves no failed test; it counts as one all the same.
     if done.returncode != 0 and result.failed == 0:
         print(f"{name}: pytest ended with exit status {done.returncode}", flush=True)
         result = replace(result, failed=1)

@@ -31,8 +31,11 @@ _running: list[SharedClusters] = []
 GROUPS = {
     "secured": ("secure_recovery",),
     "hurt": ("soak", "outages"),
-    "hurt too": ("local_cluster", "misled"),
-    "whole": ("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+    "hurt too": ("local_cluster", "misled", "written_once"),
+    "whole": (
+        *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+        *("slow_answers", "topics_command"),
+    ),
     "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "alone": ("demo_versus",),
     "errors": ("security_errors",),
@@ -56,7 +59,7 @@ def group(name: str) -> str:
 
 
 def rank(item: pytest.Item) -> tuple[int, str, bool]:
-    """Where a test stands in the order; groups stay together."""
+    """The place of a test in the order; groups stay together."""
     if item.path.parent != HERE:
         return len(GROUPS) + 1, "", False
     place, name = _PLACES.get(item.path.name, (len(GROUPS), item.path.name))
@@ -85,7 +88,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """The order comes behind that of chance."""
+    """The groups are ordered after the random order was made."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.integration)

@@ -1,4 +1,4 @@
-"""`events.topic` with real brokers: what a listener hears stands in the topic, in order."""
+"""`events.topic` with real brokers: what a listener hears is in the topic, in order."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from odradek.testing.detached import start_time
 from odradek.testing.process import Child, Keeper
 
 LINES = [f"line {number}" for number in range(50)]
-TEXT = "\n".join(LINES).encode()
 
 
 def address(text: str) -> Address:
@@ -29,8 +28,13 @@ def address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def read(cluster: LocalCluster, topic: str) -> list[str]:
-    return sorted(cluster.console_consumer(topic, max_messages=len(LINES)).splitlines())
+def write(cluster: LocalCluster, topic: str) -> None:
+    write_all(cluster.bootstrap_servers, topic, [Row(None, line.encode()) for line in LINES])
+
+
+def read(cluster: LocalCluster, topic: str, partitions: int = 1) -> list[str]:
+    rows = read_all(cluster.bootstrap_servers, topic, partitions).values()
+    return sorted((row.value or b"").decode() for part in rows for row in part)
 
 
 def events(cluster: LocalCluster, since: int) -> list[tuple[str, int | None]]:
@@ -41,8 +45,9 @@ def test_what_kafkas_own_producer_writes_its_consumer_reads(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
     mortal_cluster.create_topic(topic, partitions=3)
-    mortal_cluster.console_producer(topic, TEXT)
-    assert read(mortal_cluster, topic) == sorted(LINES)
+    mortal_cluster.console_producer(topic, "\n".join(LINES).encode())
+    found = mortal_cluster.console_consumer(topic, max_messages=len(LINES))
+    assert sorted(found.splitlines()) == sorted(LINES)
 
 
 def test_the_front_door_leads_to_the_brokers(mortal_cluster: LocalCluster) -> None:
@@ -67,7 +72,7 @@ def test_move_keeps_data_and_id_and_changes_every_address(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
     mortal_cluster.create_topic(topic, partitions=3)
-    mortal_cluster.console_producer(topic, TEXT)
+    write(mortal_cluster, topic)
     door, old_id = mortal_cluster.bootstrap_servers, mortal_cluster.cluster_id
     old = {address(one).host for one in mortal_cluster.broker_addresses}
     since = len(mortal_cluster.timeline)
@@ -81,7 +86,7 @@ def test_move_keeps_data_and_id_and_changes_every_address(
     assert view is not None
     assert {str(one) for one in view.brokers.values()} == set(mortal_cluster.broker_addresses)
     assert view.leaderless == 0
-    assert read(mortal_cluster, topic) == sorted(LINES)
+    assert read(mortal_cluster, topic, 3) == sorted(LINES)
     told = events(mortal_cluster, since)
     assert told[0] == ("move_started", None)
     assert {("broker_exited", i) for i in range(3)} <= set(told[1:4])
@@ -90,7 +95,7 @@ def test_move_keeps_data_and_id_and_changes_every_address(
 
 def test_a_graceful_move_keeps_data_too(mortal_cluster: LocalCluster, topic: str) -> None:
     mortal_cluster.create_topic(topic)
-    mortal_cluster.console_producer(topic, TEXT)
+    write(mortal_cluster, topic)
     mortal_cluster.move(graceful=True)
     assert read(mortal_cluster, topic) == sorted(LINES)
 
@@ -187,24 +192,31 @@ def test_a_paused_broker_may_end_while_it_is_stopped(
     assert not any(broker.running or broker.paused for broker in brokers.brokers)
 
 
-def test_a_foreign_cluster_behind_the_same_door(mortal_cluster: LocalCluster, topic: str) -> None:
-    mortal_cluster.create_topic(topic)
-    mortal_cluster.console_producer(topic, TEXT)
-    own_id, addresses = mortal_cluster.cluster_id, mortal_cluster.broker_addresses
+@pytest.fixture
+def lone_cluster() -> Iterator[LocalCluster]:
+    """One broker is enough for a cluster that is replaced."""
+    with LocalCluster(brokers=1) as running:
+        yield running
 
-    foreign_id = mortal_cluster.replace_with_foreign(same_addresses=True)
+
+def test_a_foreign_cluster_behind_the_same_door(lone_cluster: LocalCluster, topic: str) -> None:
+    lone_cluster.create_topic(topic)
+    write(lone_cluster, topic)
+    own_id, addresses = lone_cluster.cluster_id, lone_cluster.broker_addresses
+
+    foreign_id = lone_cluster.replace_with_foreign(same_addresses=True)
     try:
         assert foreign_id != own_id
-        assert mortal_cluster.cluster_id == foreign_id
-        assert mortal_cluster.broker_addresses == addresses
-        view = probe.ask(address(mortal_cluster.bootstrap_servers))
+        assert lone_cluster.cluster_id == foreign_id
+        assert lone_cluster.broker_addresses == addresses
+        view = probe.ask(address(lone_cluster.bootstrap_servers))
         assert view is not None
         assert view.topics == 0
     finally:
-        mortal_cluster.restore()
+        lone_cluster.restore()
 
-    assert mortal_cluster.cluster_id == own_id
-    assert read(mortal_cluster, topic) == sorted(LINES)
+    assert lone_cluster.cluster_id == own_id
+    assert read(lone_cluster, topic) == sorted(LINES)
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
@@ -222,7 +234,7 @@ def test_an_older_kafka_and_data_that_stays(tmp_path: Path, topic: str) -> None:
         assert cluster.version.startswith("4.1.")
         first_id = cluster.cluster_id
         cluster.create_topic(topic)
-        cluster.console_producer(topic, TEXT)
+        write(cluster, topic)
         cluster.create_topic(f"{topic}-old")
         old = [Row(None, b"of 2001", (), 1_000_000_000_000)]
         write_all(cluster.bootstrap_servers, f"{topic}-old", old)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.interop.other_client import read_all
+from tests.interop.other_client import place_topic, read_all
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -44,11 +44,7 @@ def led_astray(cluster: LocalCluster, i: int, foreign: LocalCluster) -> Iterator
 
 def made(cluster: LocalCluster, topic: str) -> None:
     """A topic whose partitions have one replica each: what broker i leads, nobody else can."""
-    cluster.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", cluster.inner_servers, "--create", "--topic", topic,
-         "--replica-assignment", "0,1,2"],
-    )  # fmt: skip
+    place_topic(cluster.librdkafka_config(), topic, [[0], [1], [2]])
 
 
 class Traffic:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.interop.other_client import read_all
+from tests.interop.other_client import place_topic, read_all
 from tests.own_time import ends_at
 
 from odradek.api.consumer import Consumer
@@ -60,7 +60,7 @@ class Stream:
             self._failure = error
 
     def wait_for_more(self, count: int = 60) -> None:
-        """Until so many records more than now were sent, and those sent till now are there."""
+        """Until `count` records more than now were sent, and those sent till now are there."""
         before = len(self.futures)
         deadline = time.monotonic() + PATIENCE
         while len(self.futures) < before + count:
@@ -282,14 +282,10 @@ def all_dead(cluster: LocalCluster, producer: Producer, topic: str) -> RecordFut
 def test_records_that_an_unclean_election_took_away(
     mortal_cluster: LocalCluster, topic: str
 ) -> None:
-    """KIP-320: other records stand where the position is, and nobody takes them for the next."""
+    """KIP-320: other records are where the position is, and nobody takes them for the next."""
     first, second = sorted(mortal_cluster.running)[:2]
-    mortal_cluster.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", mortal_cluster.inner_servers, "--create", "--topic", topic,
-         "--replica-assignment", f"{first}:{second}",
-         "--config", "unclean.leader.election.enable=true", "--config", "min.insync.replicas=1"],
-    )  # fmt: skip
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    place_topic(mortal_cluster.librdkafka_config(), topic, [[first, second]], config)
     tp = TopicPartition(topic, 0)
     settings = mortal_cluster.client_config()
     with (
@@ -340,11 +336,7 @@ def test_brokers_that_swap_addresses_say_so_and_are_found_again(
     Without it a Fetch at the wrong broker says so only by NOT_LEADER; what can't (a heartbeat, a
     Produce of older versions) would be somebody else's.
     """
-    mortal_cluster.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", mortal_cluster.inner_servers, "--create", "--topic", topic,
-         "--replica-assignment", "0,1,2"],
-    )  # fmt: skip
+    place_topic(mortal_cluster.librdkafka_config(), topic, [[0], [1], [2]])
     partitions = [TopicPartition(topic, n) for n in range(3)]
     events: list[Event] = []
     with (

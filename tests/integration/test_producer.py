@@ -12,7 +12,7 @@ import pandas
 import polars
 import pyarrow as pa
 import pytest
-from tests.interop.other_client import Row, read_all
+from tests.interop.other_client import Row, place_topic, read_all
 from tests.own_time import ends_at
 
 from odradek.api.producer import Producer
@@ -234,11 +234,8 @@ def test_batches_above_the_limit_of_their_topic_are_split(
     cluster: LocalCluster, topic: str
 ) -> None:
     """KIP-126; a record that is too large alone fails, and no other one with it."""
-    cluster.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        ["--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic", topic,
-         "--partitions", "2", "--config", "max.message.bytes=2000"],
-    )  # fmt: skip
+    limit = {"max.message.bytes": "2000"}
+    place_topic(cluster.bootstrap_servers, topic, [[0, 1, 2], [1, 2, 0]], limit)
     texts: list[list[bytes]] = [[], []]
     for codec in ("none", "gzip", "zstd", "lz4", "snappy"):
         config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}

@@ -100,7 +100,7 @@ def test_records_by_a_servers_tokens(cluster: LocalCluster, server: TokenServer)
 def test_javas_file_is_ours_as_it_is(
     cluster: LocalCluster, server: TokenServer, tmp_path: Path
 ) -> None:
-    """KIP-768 as it stands in a Java client's file, read by Java and by us."""
+    """KIP-768 as it is in a Java client's file, read by Java and by us."""
     modules = "org.apache.kafka.common.security.oauthbearer"
     file = tmp_path / "client.properties"
     file.write_text(f"""

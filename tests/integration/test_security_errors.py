@@ -1,7 +1,7 @@
 """What is wrong with the security of a client, said at once and in words: the table of the docs.
 
 A broker that wants everything (TLS, a client's certificate, a password or token, rights) and a few
-small servers that a broker can't be made into. `ODRADEK_WRITE_DOCS=1` writes the table anew.
+small servers that a broker can't be made into. `ODRADEK_WRITE_DOCS=1` writes the table again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ Made = tuple[Settings, FrontDoor | Server | Behind]
 
 @dataclass
 class Scene:
-    """The broker, what stands beside it, and the settings that fit the broker."""
+    """The broker, what is beside it, and the settings that fit the broker."""
 
     cluster: LocalCluster
     stack: ExitStack

@@ -35,8 +35,8 @@ def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -
         rate=80.0,
         partitions=8,
         readers=4,
-        pause=20.0,
-        quiet=(1.0, 2.0),
+        pause=12.0,  # longer than the session of any member
+        quiet=(0.5, 1.0),
         disorder=10.0,
         reader_disorder=FOREVER,
         troubles=("kill", "pause", "move", "roll"),

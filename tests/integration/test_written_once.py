@@ -26,6 +26,12 @@ from odradek.record import BatchBuilder
 from odradek.testing import LocalCluster
 
 
+@pytest.fixture
+def cluster(mortal_cluster: LocalCluster) -> LocalCluster:
+    """The cluster of this group: another one beside it would cost more than these tests."""
+    return mortal_cluster
+
+
 def batches(cluster: LocalCluster, topic: str, partition: int) -> list[tuple[int, ...]]:
     """Epoch, first sequence and count of each batch in a log, as Kafka's own tool reads it."""
     log = cluster.directory / "broker-0" / "data" / f"{topic}-{partition}" / f"{0:020}.log"
@@ -35,7 +41,7 @@ def batches(cluster: LocalCluster, topic: str, partition: int) -> list[tuple[int
 
 
 def alter(producer: Producer, sequence: int, code: int, times: int) -> list[int]:
-    """Let so many answers to the batch with this sequence say something else; note what came."""
+    """Let `times` answers to the batch with this sequence say something else; note what came."""
     settling = producer._engine.sender.settling
     settle = settling.settle
     seen: list[int] = []
@@ -55,7 +61,7 @@ def alter(producer: Producer, sequence: int, code: int, times: int) -> list[int]
 
 @pytest.mark.parametrize("code", [7, 20])
 def test_two_answers_altered_on_the_way(cluster: LocalCluster, topic: str, code: int) -> None:
-    """It used to be written twice: the third repetition stood behind more than five others."""
+    """It used to be written twice: the third repetition came after more than five others."""
     cluster.create_topic(topic, partitions=1)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=100) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=20)
@@ -115,7 +121,7 @@ def test_an_epoch_that_nobody_was_asked_for(cluster: LocalCluster, topic: str) -
         engine = producer._engine
         identity = engine.sender.identity.current
         numbering = engine.sender._partitions.get(TopicPartition(topic, 0)).numbering
-        numbering.ended = numbering.lost = True  # as behind a batch that expired in doubt
+        numbering.ended = numbering.lost = True  # as after a batch that expired in doubt
         for n in range(3):
             futures = [producer.send(topic, b"%d" % n, partition=p) for p in (0, 1)]
             assert [f.result(timeout=20).offset for f in futures] == [n + 1, n + 1]

@@ -76,7 +76,7 @@ class Observed:
         return every == list(range(partitions)) and max(sizes) - min(sizes) <= 1
 
     def complete(self, counts: dict[int, int]) -> bool:
-        """Whether so many records of each partition were read, by whomever."""
+        """Whether `counts` records of each partition were read, by whomever."""
         return Counter(p for _, p, _ in self.read) == counts
 
 

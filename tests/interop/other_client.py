@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 Headers = tuple[tuple[str, bytes | None], ...]
 Servers = str | Mapping[str, str]
@@ -37,6 +39,15 @@ def settings(servers: Servers, **more: Any) -> dict[str, Any]:
         "broker.address.family": "v4",
         **more,
     }
+
+
+def place_topic(
+    servers: Servers, topic: str, replicas: list[list[int]], config: dict[str, str] | None = None
+) -> None:
+    """Create a topic whose partition n has its replicas on the brokers `replicas[n]`."""
+    made = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
+    admin = AdminClient(settings(servers))  # ends its calls when it is forgotten
+    admin.create_topics([made])[topic].result(30)
 
 
 def read_all(

@@ -33,7 +33,7 @@ def ours(servers: str, transactional_id: str) -> Producer:
 
 
 def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
-    """What our consumer reads; a moment longer than it takes to read so many."""
+    """What our consumer reads; a moment longer than it takes to read `count` of them."""
     found: list[bytes | None] = []
     with Consumer(
         bootstrap_servers=servers,

@@ -44,7 +44,7 @@ class Judge:
         self._logs: dict[str, set[tuple[TopicPartition, int]]] = {}
 
     def not_worked_off(self, groups: Iterable[str]) -> str:
-        """Where groups are behind the end of what they work on."""
+        """Where groups have not reached the end of what they work on."""
         found = []
         for group in groups:
             try:

@@ -271,7 +271,7 @@ class Soak:
         self.source.join()
         end = time.monotonic() + self.plan.drain
         while (left := self._left()) and self._may_go_on(end):
-            time.sleep(1.0)
+            time.sleep(0.2)
         if left:
             self.report.failures.append(f"not worked off: {left}")
         for member in self.members:
@@ -280,7 +280,7 @@ class Soak:
             member.join()
         self._judge.read()
         while (unread := self._unread()) and self._may_go_on(end):
-            time.sleep(1.0)
+            time.sleep(0.1)
         self.report.failures += [f"no reader of its group has read {u}" for u in unread[:20]]
 
     def _left(self) -> str:
@@ -354,5 +354,5 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Rep
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as it stands in JSON documents."""
+    """The report as it is in JSON documents."""
     return {"ok": report.ok, **asdict(report)}

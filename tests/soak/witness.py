@@ -29,7 +29,7 @@ REFUSED = re.compile(
     r"(?:java\.lang\.RuntimeException: Replaying record .*\n(?:\t.*\n)*Caused by: )?"
     r"(java\.lang\.IllegalStateException.*)"
 )
-"""What a broker logs, stack trace and all, whose coordinator takes what stands in its log for
+"""What a broker logs, stack trace and all, whose coordinator takes what is in its log for
 impossible: every other broker reads the same log. Some releases tell first which record it was."""
 T = TypeVar("T")
 

@@ -135,6 +135,7 @@ def references(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_module_is_dead() -> None:
     sources = [path for path in python_files() if path.is_relative_to(SOURCE)]
     used = set().union(*(references(path) - {module_name(path)} for path in sources))
@@ -237,6 +238,7 @@ TOO_FAR = (
 )
 
 
+@pytest.mark.slow
 def test_rooms_that_reach_too_far_break_the_build(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -260,6 +262,7 @@ HEAVY = {"pyarrow", "pyspark", "pandas", "numpy", "matplotlib", "polars", "typer
          "cryptography", "asyncio", "ssl", "multiprocessing", "unittest", "pydantic"}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code", ["import odradek", "from odradek import Admin, Consumer, Producer"]
 )

@@ -10,6 +10,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+import pytest
 from tests.source_trees import PACKAGE as ROOT
 from tests.source_trees import parsed
 
@@ -119,6 +120,7 @@ def room_of(name: str) -> str:
     return "/".join(parts[:2]) if parts[0] == "clients" else parts[0]
 
 
+@pytest.mark.slow
 def test_only_its_owner_changes_a_thing() -> None:
     counts: Counter[str] = Counter()
     found: dict[str, list[str]] = defaultdict(list)

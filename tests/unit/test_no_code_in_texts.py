@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import pytest
 from tests.source_trees import PACKAGE, parsed
 
 SOURCE = PACKAGE.parent
@@ -44,6 +45,7 @@ def test_only_constants_and_our_own_tables_name_what_is_imported() -> None:
     assert found == OWN_TABLES
 
 
+@pytest.mark.slow
 def test_no_object_is_read_from_bytes_that_could_hold_code() -> None:
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(parsed(path)):

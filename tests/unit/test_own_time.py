@@ -31,6 +31,7 @@ def test_a_late_call_and_an_early_one_are_noticed() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COUNTED, reason="only Linux counts how long a thread waits for its turn")
 def test_waiting_for_a_processor_and_collecting_are_taken_off() -> None:
     hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]

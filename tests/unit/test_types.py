@@ -136,6 +136,7 @@ def by_pyright(folder: Path) -> dict[str, Found]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [by_mypy, by_pyright])
 def test_right_programs_pass_and_each_mistake_is_found(
     programs: Path, check: Callable[[Path], dict[str, Found]]

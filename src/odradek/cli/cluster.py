@@ -54,6 +54,11 @@ Simulated = Annotated[
 Topics = Annotated[str, typer.Option(help="Topics of simulated brokers, as name,name:partitions …")]
 OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
 """The options that simulated brokers have as well."""
+PUBLIC = (
+    *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
+    *("client_properties", "pid"),
+)
+"""What `--json` tells of the state."""
 NOTHING = "no cluster runs"
 STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
 _STOP_TIMEOUT_S = 60.0
@@ -261,25 +266,11 @@ def _lives(process: dict[str, Any]) -> bool:
 
 
 def _public(state: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "running": True,
-        "bootstrap_servers": state["bootstrap_servers"],
-        "cluster_id": state["cluster_id"],
-        "version": state["version"],
-        "directory": state["directory"],
-        "security": state["security"],
-        "client_properties": state["client_properties"],
-        "pid": state["pid"],
-        "brokers": [
-            {
-                "id": one["id"],
-                "address": one["address"],
-                "pid": one["pid"],
-                "running": _lives(one),
-            }
-            for one in state["brokers"]
-        ],
-    }
+    brokers = [
+        {**{name: one[name] for name in ("id", "address", "pid")}, "running": _lives(one)}
+        for one in state["brokers"]
+    ]
+    return {"running": True, **{name: state[name] for name in PUBLIC}, "brokers": brokers}
 
 
 def _show(state: dict[str, Any]) -> None:

@@ -213,33 +213,16 @@ def _watch(
 
 @contextmanager
 def _screen(*, json: bool) -> Iterator[Any]:
+    """Gives what shows a picture, what was found, the error and the seconds since the start."""
     if json:
-
-        def echo(
-            picture: Explanation,
-            found: Reachability | None,
-            error: KafkaError | None,
-            elapsed: float,
-        ) -> None:
-            typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed)))
-
-        yield echo
+        yield lambda *shown: typer.echo(jsonlib.dumps(as_dict(*shown)))
         return
     from rich.console import Console
     from rich.live import Live
 
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
-
-        def draw(
-            picture: Explanation,
-            found: Reachability | None,
-            error: KafkaError | None,
-            elapsed: float,
-        ) -> None:
-            live.update(_drawn(picture, found), refresh=True)
-
-        yield draw
+        yield lambda picture, found, *_: live.update(_drawn(picture, found), refresh=True)
 
 
 # Drawing

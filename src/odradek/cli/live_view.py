@@ -1,4 +1,4 @@
-"""What long commands show while they run: a picture that is drawn anew, or plain lines.
+"""What long commands show while they run: a picture that is drawn again and again, or plain lines.
 
 In: lines of what happened; a subclass draws them with whatever else it knows. Out: the picture
 where there is a terminal, else each line as it comes. Must not: know what a command does.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -34,17 +33,12 @@ class LiveView(ABC):
     def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self._draw)
-            self._live.__enter__()
+            self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live is not None:
-            self._live.__exit__(kind, error, trace)  # which draws it once more
+            self._live.stop()  # which draws it once more
             self._live = None
 
     @abstractmethod

@@ -238,7 +238,7 @@ class JavaSetup:
     def hidden(self, command: Sequence[str], file: Path) -> list[str]:
         """The same command with its arguments in a file of this user's: `ps` shows a name only.
 
-        Passwords stand in some arguments of Kafka's tools, and everybody may look at `ps`.
+        Passwords are in some arguments of Kafka's tools, and everybody may look at `ps`.
         """
         quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in command[1:])
         text = "".join(f'"{word}"\n' for word in quoted)

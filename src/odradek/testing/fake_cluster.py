@@ -259,7 +259,7 @@ class FakeCluster:
         self._call(inject)
 
     def delay(self, api: str, seconds: float, *, broker: int | None = None) -> None:
-        """Let answers of an API be late by so many seconds, from one broker or all; 0 ends it."""
+        """Let answers of an API be late by `seconds` seconds, from one broker or all; 0 ends it."""
         handshake = api == ApiVersionsRequest.API_NAME
         if api not in DELAYED and not handshake:
             known = sorted([*DELAYED, ApiVersionsRequest.API_NAME])

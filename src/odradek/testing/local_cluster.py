@@ -399,7 +399,7 @@ class LocalCluster:
     def change_password(self, user: str, password: str) -> None:
         """Give a user another password; connections that are there stay until they log in again.
 
-        PLAIN's passwords stand in the brokers' files: with it each broker is restarted in turn.
+        PLAIN's passwords are in the brokers' files: with it each broker is restarted in turn.
         """
         for change in self._security.change_password(user, password):
             self.run_tool(

@@ -25,8 +25,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import CorruptMessageError
@@ -307,25 +308,20 @@ class LoopbackServer:
 
     def call(self, action: Callable[[], T]) -> T:
         """Run something in the server's thread and return what it returns."""
-        done = threading.Event()
-        outcome: list[Any] = []
+        outcome: Future[T] = Future()
 
         def order() -> None:
             try:
-                outcome.append((action(), None))
+                outcome.set_result(action())
             except Exception as error:
-                outcome.append((None, error))
-            done.set()
+                outcome.set_exception(error)
 
         self._orders.append(order)
         with suppress(OSError):  # the thread was awake, and the order was its last one
             self._waker.send(b"!")
-        if not done.wait(10.0):
+        if not wait([outcome], 10.0).done:
             raise TimeoutError("the loopback server doesn't answer")
-        result, error = outcome[0]
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]  # what `action` returned
+        return outcome.result()
 
     @property
     def connections(self) -> int:

@@ -100,7 +100,7 @@ def kafka_cluster(
 ) -> Iterator[LocalCluster]:
     """Real Kafka brokers on loopback, shared by all tests of the run that don't ask for their own.
 
-    A test may hurt them: what it killed, paused or replaced is put right behind it. Topics and
+    A test may hurt them: what it killed, paused or replaced is put right after it. Topics and
     records of other tests are there, so use names of your own (`kafka_topic`).
     """
     from odradek.testing.errors import ClusterStartError

@@ -4,7 +4,7 @@ In: the security options of a `LocalCluster`. Out: lines for the brokers' proper
 for the format tool, and the same access in the words of our clients, Java's and librdkafka's.
 What brokers say to each other goes through plaintext listeners of their own, which Kafka's tools
 use, too; with `acls` these ask for a password that is made for each start, because whoever comes in
-there may do everything. Must not: let a secret stand where `ps` shows it.
+there may do everything. Must not: let a secret be where `ps` shows it.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Security:
         password: str | None = None,
         stores: Kind = "PEM",
     ) -> dict[str, str]:
-        """A client's settings in Kafka's own words, as they stand in a Java client's file."""
+        """A client's settings in Kafka's own words, as they are in a Java client's file."""
         if not self.secured:
             return {}
         name, mechanism = self._who(user, mechanism)

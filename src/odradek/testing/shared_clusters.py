@@ -39,7 +39,7 @@ class SharedClusters:
         self.close()
 
     def close(self) -> None:
-        """Close all; what is asked for later is started anew."""
+        """Close all; what is asked for later is started again."""
         self._running.clear()
         self._brokers.clear()
         self._ids.clear()

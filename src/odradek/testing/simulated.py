@@ -2,7 +2,8 @@
 
 In: what a test does to the cluster, clients of the test and of the code under test. Out: whatever
 they would see of a real cluster, in virtual seconds, and a `Violation` if Odradek itself broke one
-of its rules meanwhile. Must not: open a socket, or let a client of the test open one unasked.
+of its rules meanwhile. Must not: open a socket, or let a client of the test open one without being
+asked.
 
 One thread does everything: a call that waits (`poll`, `result`, `flush`) lets virtual time go on
 until it ends, and all clients and brokers with it. Code under test that waits in threads of its own
@@ -226,7 +227,7 @@ class KafkaSimulation:
         return [row[4] for p in partitions for row in self.cluster.records(topic, p)]
 
     def poll_for(self, consumer: Consumer, seconds: float) -> list[ConsumerRecord]:
-        """All records that a consumer hands out in so many seconds."""
+        """All records that a consumer hands out in `seconds` seconds."""
         end, records = self.now + seconds, list[ConsumerRecord]()
         while self.now < end:
             records += consumer.poll(end - self.now)
@@ -266,7 +267,7 @@ class KafkaSimulation:
         return lambda: ended.append(True)
 
     def run_while(self, condition: Callable[[], bool], limit: float = 60.0) -> bool:
-        """Let time go on while the condition holds, at most so long; say whether it ended."""
+        """Let time go on while the condition holds, at most `limit` s; say whether it ended."""
         return self.world.run_while(condition, limit)
 
     # What it says about itself

@@ -20,6 +20,7 @@ from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.testing.loopback import LOOPBACK
 
+pytestmark = pytest.mark.slow  # most start a program
 TP = TopicPartition("t", 0)
 
 

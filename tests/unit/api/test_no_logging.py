@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
 PROGRAM = """
 import odradek
 from odradek.api.base import on_host

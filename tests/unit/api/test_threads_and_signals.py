@@ -302,6 +302,7 @@ producer.close()
 """
 
 
+@pytest.mark.slow
 def test_a_producer_without_descriptors_at_its_first_call_works_at_the_next() -> None:
     with one_broker() as (_, servers):
         command = [sys.executable, "-c", LIMITED, servers]

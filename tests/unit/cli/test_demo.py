@@ -28,6 +28,7 @@ def flights() -> Flights:
     return Flights()
 
 
+@pytest.mark.slow
 def test_the_data_set_is_whole_and_keyed_by_tail_number(flights: Flights) -> None:
     assert flights.rows == 336_776
     records = list(flights.records(0, 1000))
@@ -40,6 +41,7 @@ def test_the_data_set_is_whole_and_keyed_by_tail_number(flights: Flights) -> Non
     assert [json.loads(v)["row"] for _, v in flights.records(336_500, 337_000)][-1] == 336_775
 
 
+@pytest.mark.slow
 def test_the_reference_counts_every_flight(flights: Flights) -> None:
     reference = flights.reference()
     assert sum(a.flights for a in reference) == 336_776
@@ -72,6 +74,7 @@ def build(flights: Flights, **changes: object) -> report.DemoResult:
     return report.build(**{**given, **changes})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_only_every_row_once_in_both_outputs_is_well(flights: Flights) -> None:
     assert build(flights).ok
     reference = flights.reference()
@@ -148,6 +151,7 @@ def test_files_of_processes_that_are_gone_are_read_and_cleared(
     assert EventReader(tmp_path / "none").poll() == []
 
 
+@pytest.mark.slow
 def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
     sample = FlightSample()
     assert sample.rows == -(-flights.rows // EVERY)
@@ -160,6 +164,7 @@ def test_the_sample_is_every_fiftieth_row(flights: Flights) -> None:
     assert json.loads(sample.record(sample.rows + 3)[1])["row"] == sample.rows + 3
 
 
+@pytest.mark.slow
 def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
     table = Table()
     for _, value in flights.records(0, 40_000):
@@ -167,6 +172,7 @@ def test_the_plain_table_equals_that_of_pandas(flights: Flights) -> None:
     assert report.same(table.rows(), Flights(40_000).reference())
 
 
+@pytest.mark.slow
 def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
     more = FlightSample(10_000)
     assert more.rows == 10_000

@@ -16,6 +16,7 @@ from odradek.cli.console.consume import _Stdout
 RUN = "from odradek.cli import main; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["version"], ["--help"], ["simulate", "explore", "--seeds", "1"]]
 )
@@ -30,6 +31,7 @@ def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
     assert line.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status"),
     [
@@ -79,6 +81,7 @@ def test_an_output_that_would_not_wait_gets_every_byte_once(
     assert b"".join(taken) == given
 
 
+@pytest.mark.slow
 def test_a_command_without_stdout_is_no_failure() -> None:
     """As `odradek version >&-` is."""
     without = f"import sys; sys.stdout = None\n{RUN}"

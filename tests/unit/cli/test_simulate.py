@@ -41,6 +41,7 @@ def test_one_distribution_as_json() -> None:
     assert one["metadata_requests"]["p50"] >= 1
 
 
+@pytest.mark.slow
 def test_several_at_once_as_a_table() -> None:
     words = ("--brokers", "1,2", "--fault", "refused,dns-moved", "--strategy", "odradek,java")
     text = said("recovery", *words, "--runs", "2")
@@ -90,6 +91,7 @@ def test_a_fleet_as_json_and_picture(tmp_path: Path) -> None:
     assert file.read_text().startswith("<svg")
 
 
+@pytest.mark.slow
 def test_a_fleet_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first slice mustn't be half of the fleet, or the first minute is silent."""
     monkeypatch.setattr(sys.modules["odradek.cli.simulate.fleet"], "SHOWN_EVERY", 0.0)
@@ -109,6 +111,7 @@ def test_a_fleet_as_text() -> None:
 FEW = ("--clients", "6", "--outage", "2", "--brokers", "2", "--slice", "2")
 
 
+@pytest.mark.slow
 def test_a_fleet_that_was_stopped_goes_on_and_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

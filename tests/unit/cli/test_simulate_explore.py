@@ -66,6 +66,7 @@ def test_where_failures_go_is_settled_before_there_are_any(tmp_path: Path) -> No
     assert (tmp_path / "new" / "folder").is_dir()
 
 
+@pytest.mark.slow
 def test_a_failure_is_shrunk_and_can_be_replayed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_the_verbs_are_listed() -> None:
     assert "partition: cut one client off from one broker\n    i: a broker's id" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["groups", "read-process-write"])
 def test_groups_are_explored_shrunk_and_replayed(
     family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -71,6 +71,7 @@ def test_each_kind_reaches_log_counter_listener_file_and_trace(
     assert json.loads(line)["kind"] == kind
 
 
+@pytest.mark.slow
 def test_every_kind_is_emitted_somewhere_with_the_fields_that_are_promised() -> None:
     emitted: dict[str, set[str]] = {}
     for path in SOURCE.rglob("*.py"):

@@ -102,6 +102,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return where
 
 
+@pytest.mark.slow
 def test_an_interrupted_import_leaves_no_lock_held(folder: Path) -> None:
     assert left_held(folder, loaded) == []
 

@@ -75,6 +75,7 @@ def test_a_handshake_with_changed_bytes(client: ssl.SSLContext, flight: bytes) -
     check()
 
 
+@pytest.mark.slow
 @given(
     data=st.binary(max_size=200), record=st.sampled_from((b"", b"\x16\x03\x03", b"\x15\x03\x03"))
 )

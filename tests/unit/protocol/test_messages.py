@@ -43,6 +43,7 @@ ID = bytes(7) + b"\x01" + bytes(7) + b"\x02"
 """Java's `new Uuid(1, 2)`."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["odradek.protocol.registry", "odradek.protocol.headers", "odradek.protocol.message"]
 )

@@ -132,6 +132,7 @@ def test_names() -> None:
     assert tuple(arrow_schema(True).names) == COLUMN_NAMES
 
 
+@pytest.mark.slow
 def test_a_batch_does_not_import_pandas() -> None:
     """It would cost a third of a second at the first batch of every process."""
     code = """

@@ -104,6 +104,7 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
         decode(plain, start_offset=0, limits=Limits(decompressed=15_999))
 
 
+@pytest.mark.slow
 def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
     """Each of its records is within the limit of headers; all of them aren't within memory's."""
     records = b"".join(record(n, 10_000) for n in range(1000))

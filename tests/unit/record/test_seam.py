@@ -39,6 +39,7 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel_warning() is None
 
 
+@pytest.mark.slow
 def test_python_by_choice_is_silent_and_by_default_says_so_once() -> None:
     program = (
         "import logging\n"
@@ -82,6 +83,7 @@ def test_a_binary_whose_sources_changed_counts_as_not_built(
     assert not isinstance(kernel_sources.load(name), str)
 
 
+@pytest.mark.slow
 def test_records_need_no_arrow_and_no_codec() -> None:
     program = (
         "import sys\n"

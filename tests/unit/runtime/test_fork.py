@@ -105,6 +105,7 @@ def held_by_another(lock: Any) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_the_lock_is_never_waited_for_in_a_child() -> None:
     tp = TopicPartition("t", 0)
     consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
@@ -174,6 +175,7 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         producer._calls.host = world.hosts["producer"]
 
 
+@pytest.mark.slow
 def test_a_member_of_a_group_stays_its_parents() -> None:
     consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
     consumer.subscribe(["t"])

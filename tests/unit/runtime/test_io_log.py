@@ -263,6 +263,7 @@ assert host.run(done, host.now() + 20)
 """
 
 
+@pytest.mark.slow
 def test_what_was_logged_before_the_programs_end_is_there() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False

@@ -17,6 +17,7 @@ from odradek.runtime.tls.stores import StoreSource, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 from odradek.testing.java import java_home
 
+pytestmark = pytest.mark.slow  # keytool is a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 

@@ -58,6 +58,7 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_role(sts: Sts) -> None:
     options = {
         **GIVEN,
@@ -82,6 +83,7 @@ def test_a_role(sts: Sts) -> None:
     assert len(sts.forms) == 3
 
 
+@pytest.mark.slow
 def test_a_role_that_is_refused(sts: Sts) -> None:
     def refuse(handler: BaseHTTPRequestHandler) -> None:
         body = (

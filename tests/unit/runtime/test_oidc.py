@@ -126,6 +126,7 @@ def test_troubles_of_the_server_are_waited_out(server: TokenServer) -> None:
     assert [pytest.approx(base, rel=0.21) for base in (0.1, 0.2, 0.4)] == clock.pauses
 
 
+@pytest.mark.slow
 def test_a_trouble_that_lasts_is_told_within_the_budget(server: TokenServer) -> None:
     server.faults += [(503, b"")] * 50
     clock = VirtualClock()
@@ -143,6 +144,7 @@ def test_nobody_listens() -> None:
     assert isinstance(error.__cause__, ConnectionRefusedError)
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
@@ -216,6 +218,7 @@ def test_a_server_that_drips_the_reasons_of_its_refusal(
     assert len(server.forms) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("state", ["200 OK", "401 No", "503 Busy"])
 def test_what_drips_leaves_no_thread_and_no_socket(scheme: str, state: str) -> None:
@@ -254,6 +257,7 @@ def hung_up(peer: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_name_server_that_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 

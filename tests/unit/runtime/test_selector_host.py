@@ -89,6 +89,7 @@ def test_a_request_that_cannot_be_encoded_is_given_back_and_the_connection_stand
         run(host, engine.expect(connection, 5))
 
 
+@pytest.mark.slow
 def test_fifty_megabytes_out_in_order_with_the_high_water_mark(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
         assert engine.written[2].done
 
 
+@pytest.mark.slow
 def test_much_in_without_starving_the_other_connection(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:

@@ -30,6 +30,7 @@ from odradek.common.secret import Secret
 from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
 from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 
+pytestmark = pytest.mark.slow  # keytool is a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 

@@ -204,6 +204,7 @@ print("over")
 """
 
 
+@pytest.mark.slow
 def test_the_interpreter_ends_while_the_thread_runs() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False

@@ -90,6 +90,7 @@ def test_echo(
         assert engine.received_bytes[connection] == b"before after"
 
 
+@pytest.mark.slow
 def test_large_both_ways_at_once(
     tls_host: SelectorHost, engine: ScriptedEngine, contexts: Contexts
 ) -> None:

@@ -49,6 +49,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_importing_the_room_imports_neither_spark_nor_arrow() -> None:
     code = """
         import sys, odradek.spark
@@ -57,6 +58,7 @@ def test_importing_the_room_imports_neither_spark_nor_arrow() -> None:
     assert run(code) == "[]"
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_said_when_the_source_is_used() -> None:
     code = """
         import sys
@@ -70,6 +72,7 @@ def test_what_is_missing_is_said_when_the_source_is_used() -> None:
     assert "pip install 'odradek[spark]'" in run(code)
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_source_does_not_break_other_formats() -> None:
     code = """
         import sys
@@ -86,6 +89,7 @@ def test_a_fault_in_the_source_does_not_break_other_formats() -> None:
     assert "can't be used" in found
 
 
+@pytest.mark.slow
 def test_without_spark_there_is_nothing_to_find() -> None:
     code = """
         import sys
@@ -96,6 +100,7 @@ def test_without_spark_there_is_nothing_to_find() -> None:
     assert run(code) == "False"
 
 
+@pytest.mark.slow
 def test_discovery_finds_the_source() -> None:
     found = importlib.import_module("pyspark_odradek")
     assert found.DefaultSource is odradek.spark.KafkaDataSource

@@ -49,6 +49,7 @@ def delays(worker: socket.socket) -> bool:
     return not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
 
 
+@pytest.mark.slow
 @LINUX
 def test_after_each_collection_the_next_task_is_acknowledged_at_once(pair: Pair) -> None:
     worker, jvm = pair

@@ -102,6 +102,7 @@ def test_keys_are_for_their_owner_alone(authority: Authority) -> None:
         context.load_cert_chain(alice.certificate, private[2], "another")
 
 
+@pytest.mark.slow
 def test_java_reads_every_store(authority: Authority) -> None:
     """Its PKCS12 needs a mark to take a certificate for a trusted one. JKS is written by Java."""
     alice = authority.issue("alice")

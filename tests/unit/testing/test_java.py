@@ -70,6 +70,7 @@ def test_a_link_on_path_leads_to_the_real_home(
     assert java_home() == good
 
 
+@pytest.mark.slow
 def test_the_wheel_is_the_last_resort_and_loses_the_option_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def test_the_plugin_is_found_by_its_entry_point(pytester: pytest.Pytester) -> No
     done.stdout.fnmatch_lines(["*--kafka-seed=N*"])
 
 
+@pytest.mark.slow
 def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -50,6 +51,7 @@ def test_it_is_light_where_it_is_not_used(pytester: pytest.Pytester) -> None:
     assert names == light | {"odradek.testing", "odradek.testing.plugin"}
 
 
+@pytest.mark.slow
 def test_the_names_of_the_room_are_there() -> None:
     code = (
         "import odradek.testing, sys;"

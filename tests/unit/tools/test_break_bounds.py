@@ -104,6 +104,7 @@ def test_a_check_that_is_weaker_by_one() -> None:
         run(FOUND["read: sizes[at] > end (by one)"], 1, 30, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", break_bounds.KERNELS)
 def test_the_kernels_have_checks_and_can_be_armed(kernel: str) -> None:
     source = (ROOT / "src/odradek/record" / f"{kernel}.py").read_text()
@@ -121,6 +122,7 @@ def test_a_line_that_is_gone_is_an_error() -> None:
         bounds.armed(SOURCE, {}, "gone()")
 
 
+@pytest.mark.slow
 def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
     tool = [sys.executable, str(ROOT / "tools/break_bounds.py")]
     listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout

@@ -44,6 +44,7 @@ def test_a_text_that_is_gone_is_an_error() -> None:
         TOOL.patched("here", TOOL.Patch("a.py", "gone", ""))
 
 
+@pytest.mark.slow
 def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = tmp_path / "src" / "odradek"
     shutil.copytree(TOOL.SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
@@ -65,6 +66,7 @@ def test_what_survives_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (sources / "common/backoff.py").read_text() == before
 
 
+@pytest.mark.slow
 def test_the_list_is_printed_and_unknown_words_are_refused() -> None:
     tool = [sys.executable, str(ROOT / "tools/break_rules.py")]
     listed = subprocess.run([*tool, "--list"], capture_output=True, text=True, check=True).stdout

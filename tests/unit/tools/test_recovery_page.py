@@ -89,6 +89,7 @@ def lines(docs: Path, start: str) -> list[str]:
     return [line for line in page if line.startswith(start)]
 
 
+@pytest.mark.slow
 def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = docs.parent / "results"
     several = [
@@ -121,6 +122,7 @@ def test_tables_stand_between_the_marks(docs: Path, capsys: pytest.CaptureFixtur
     assert "missed: dns-moved, 1000 brokers: contact p99 2.50 s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_it_is_made_again_from_what_it_wrote(docs: Path) -> None:
     put(
         docs.parent / "results", "a.json", {"settings": SETTINGS, **cell("silent", "java", 5, 9)}, 1
@@ -134,6 +136,7 @@ def test_it_is_made_again_from_what_it_wrote(docs: Path) -> None:
     assert [(docs / name).read_text() for name in names] == first
 
 
+@pytest.mark.slow
 def test_more_runs_stay_and_of_equals_the_later(docs: Path) -> None:
     results = docs.parent / "results"
     for name, at, runs, p99 in (("z", 1, 100, 1.0), ("y", 2, 100, 2.0), ("x", 3, 99, 3.0)):

@@ -12,6 +12,16 @@ from tools.run_tests import Result, Run, Suite, read_report, tell
 REPORT = """<testsuites><testsuite errors="1" failures="2" skipped="3" tests="10">
 <testcase classname="tests.a" name="slow" time="12.5"/><testcase classname="tests.a" name="quick"/>
 </testsuite></testsuites>"""
+GOOD = """
+import pytest
+
+def test_it():
+    pass
+
+@pytest.mark.slow
+def test_slowly():
+    raise AssertionError
+"""
 
 
 def test_a_report_is_counted_and_its_tests_have_times(tmp_path: Path) -> None:
@@ -39,14 +49,16 @@ def test_the_slowest_of_all_suites_and_the_totals(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.splitlines()[-2:] == ["no test ran", "0 passed, 0 failed"]
 
 
+@pytest.mark.slow
 def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name, text in (("good", "def test_it():\n    pass\n"), ("broken", "1 / 0\n")):
+    for name, text in (("good", GOOD), ("broken", "1 / 0\n")):
         (tmp_path / "tests" / name).mkdir(parents=True)
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
-    suites = {name: Suite((name,), niceness=1) for name in ("good", "broken", "absent")}
+    names = ("good", "broken", "absent")
+    suites = {name: Suite((name,), niceness=1, chosen="not slow") for name in names}
     monkeypatch.setattr(run_tests, "SUITES", suites)
     run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"])
     run.all([["good", "absent"], ["broken"]])

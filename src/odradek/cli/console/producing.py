@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from odradek.api.producer import Producer
@@ -39,9 +39,9 @@ class Lost:
 class Written:
     """What was acknowledged in one partition."""
 
+    records: int
     first_offset: int
     last_offset: int
-    records: int = 1
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class ProducedLines:
         self.acknowledged += 1
         found = self.partitions.get(partition)
         if found is None:
-            self.partitions[partition] = Written(offset, offset)
+            self.partitions[partition] = Written(1, offset, offset)
             return
         found.records += 1
         found.last_offset = max(found.last_offset, offset)
@@ -86,15 +86,8 @@ class ProducedLines:
             "acknowledged": self.acknowledged,
             "stopped": self.stopped,
             "lost_lines": self.lost_lines,
-            "lost": [{"first": o.first, "last": o.last, "error": o.error} for o in self.lost],
-            "partitions": {
-                str(number): {
-                    "records": w.records,
-                    "first_offset": w.first_offset,
-                    "last_offset": w.last_offset,
-                }
-                for number, w in sorted(self.partitions.items())
-            },
+            "lost": [asdict(one) for one in self.lost],
+            "partitions": {str(n): asdict(one) for n, one in sorted(self.partitions.items())},
         }
 
     def describe(self) -> Iterator[str]:
@@ -104,10 +97,8 @@ class ProducedLines:
         if self.lost_lines:
             yield f"{self.lost_lines} of {self.lines} lines were not acknowledged:"
         for one in self.lost:
-            which = (
-                f"line {one.first}" if one.first == one.last else f"lines {one.first}-{one.last}"
-            )
-            yield f"  {which}: {one.error}"
+            lines = f" {one.first}" if one.first == one.last else f"s {one.first}-{one.last}"
+            yield f"  line{lines}: {one.error}"
         left = self.lost_lines - sum(o.last - o.first + 1 for o in self.lost)
         if left:
             yield f"  … and {left} lines more"

@@ -111,7 +111,7 @@ class PanelPicture:
 
 
 def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
-    """How high the name of each line stands beside its end, as a share of the panel (0 to 1).
+    """The height of each line's name beside its end, as a share of the panel (0 to 1).
 
     Lines that end together have their names below each other, `apart` from each other.
     """

@@ -192,10 +192,8 @@ class Demo:
         }
         self._samples.append(report.Moment(at, rows))
         self._display.progress(time.time() - self._begin, rows)
-        for event in self._reader.poll():
-            line = self._teller.tell(event)
-            if line is not None:
-                self._display.tell(event.time - self._begin, line)
+        for at, line in self._teller.lines(self._reader.poll()):
+            self._display.tell(at - self._begin, line)
 
     def _finish(
         self, cluster: LocalCluster, pipeline: DemoPipeline, sent: int, start: float

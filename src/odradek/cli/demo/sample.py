@@ -66,7 +66,7 @@ class FlightSample:
         self.rows = len(self._flights)
 
     def record(self, row: int) -> tuple[bytes | None, bytes]:
-        """Key and JSON value of a row; behind the last one they begin again, with new numbers."""
+        """Key and JSON value of a row; after the last one they begin again, with new numbers."""
         flight = self._flights[row % self.rows]
         tail = flight["tailnum"]
         value = json.dumps({"row": row, **flight}).encode()

@@ -206,7 +206,7 @@ class Simulated:
         self._exited = self.world.now
         self._say("the whole cluster goes away")
         self.cluster.move(after=AWAY)
-        # Planned behind the brokers' own start, so it happens after it.
+        # Planned after the brokers' own start, so that it happens after it.
         self.world.after(
             AWAY, lambda: self._say(f"the cluster starts again, at {self._addresses()}")
         )
@@ -215,10 +215,8 @@ class Simulated:
         return ", ".join(str(broker.address) for broker in self.cluster.brokers.values())
 
     def _listen(self) -> None:
-        for event in self._reader.poll():
-            line = self._teller.tell(event)
-            if line is not None:
-                self._say(line, event.time)
+        for at, line in self._teller.lines(self._reader.poll()):
+            self._say(line, at)
 
     def _say(self, text: str, at: float | None = None) -> None:
         moment = self.world.now if at is None else at

@@ -38,7 +38,7 @@ class Scale:
 
 
 def ticks(high: float, most: int) -> list[float]:
-    """Round numbers from 0 to `high`, at most so many steps."""
+    """Round numbers from 0 to `high`, in at most `most` steps."""
     if high <= 0:
         return [0.0]
     magnitude = 10.0 ** math.floor(math.log10(high / most))

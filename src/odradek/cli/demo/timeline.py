@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,7 +185,7 @@ WORTH_TELLING = {
 
 
 REPEATED_S = 5.0
-"""A first acknowledgement or record is news again after so many seconds; it comes after each of the
+"""Seconds after which a first acknowledgement or record is news again; it comes after each of the
 small disturbances of a cluster that is just coming up."""
 
 
@@ -194,6 +194,13 @@ class Teller:
 
     def __init__(self) -> None:
         self._told: dict[tuple[int | None, str, str], float] = {}
+
+    def lines(self, events: Iterable[Noticed]) -> Iterator[tuple[float, str]]:
+        """The lines of those events that are worth one, with their times."""
+        for event in events:
+            line = self.tell(event)
+            if line is not None:
+                yield event.time, line
 
     def tell(self, event: Noticed) -> str | None:
         """One line for the timeline, or None for what isn't worth one."""

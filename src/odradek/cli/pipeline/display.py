@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from rich.console import Group
@@ -32,12 +31,7 @@ class Display(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def say(self, event: str, text: str, **fields: Any) -> None:
         """Something happened: a kind, a sentence, and its parts for machines."""
@@ -57,12 +51,7 @@ class JsonLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         pass
 
     def say(self, event: str, text: str, **fields: Any) -> None:

@@ -1,10 +1,10 @@
-"""YAML with the lines that everything stands on, and variables filled in.
+"""YAML with the line of everything in it, and variables filled in.
 
 In: the path of a SPEC and the environment. Out: a tree of `Node`s, whose scalars are texts exactly
-as they stand in the file (`true` stays `true`: Spark's options are texts). All that is wrong is
+as they are in the file (`true` stays `true`: Spark's options are texts). All that is wrong is
 gathered with its line in `Problems` and raised at once as one `SpecError`.
-Must not: know what may stand in a SPEC (`spec` does), show what a variable holds (a secret?), or
-follow aliases: with them a hundred bytes stand for a billion texts (R-IN-4).
+Must not: know what a SPEC may hold (`spec` does), show what a variable holds (a secret?), or
+follow aliases: with them a hundred bytes expand to a billion texts (R-IN-4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from odradek.common.errors import ConfigurationError
 
 DEEPEST = 50
-"""How deep lists and maps may stand in each other; a SPEC needs six."""
+"""How deep lists and maps may be nested; a SPEC needs six."""
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -49,14 +49,14 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A text, a list or a map, and where it stands."""
+    """A text, a list or a map, and where it is."""
 
     line: int
     value: str | list[Node] | dict[str, Node]
     text_line: int = 0
     """Of a text: the line of its first character (a block's text begins below its `|`)."""
     key_line: int = 0
-    """Where the key of this value stands; `line` for what has none."""
+    """The line of this value's key; `line` for what has none."""
 
     @property
     def kind(self) -> str:

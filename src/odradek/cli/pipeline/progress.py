@@ -23,7 +23,7 @@ class Batch:
     """Rows that were read."""
     seconds: float
     lag: Mapping[str, int] = field(default_factory=dict)
-    """Records that wait behind this batch, by partition (`topic-0`), where the source says so."""
+    """Records that wait after this batch, by partition (`topic-0`), where the source says so."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
     written: int | None = None

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from odradek.cli.demo.timeline import EventReader
@@ -90,12 +90,7 @@ class Stop:
         if len(self.signals) > 1:
             raise KeyboardInterrupt
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             if handler is not None:
                 signal.signal(number, handler)

@@ -1,7 +1,7 @@
 """What a SPEC says, checked before anything starts; every problem has its line.
 
 In: a `Document`. Out: a `Pipeline` of plain values: sources (streams), lookups (read once), views
-(SQL over what stands above them) and sinks, each of which becomes one streaming query.
+(SQL over what is above them) and sinks, each of which becomes one streaming query.
 Must not: start Spark or ask a cluster; what only those can tell is `graph`'s and `planning`'s.
 
     name: flights
@@ -55,7 +55,7 @@ _UNITS = {"m": "minutes", "s": "seconds", "h": "hours", "ms": "milliseconds"}
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Settings of clients, and the lines they stand on."""
+    """Settings of clients, and the lines they are on."""
 
     name: str
     line: int
@@ -89,7 +89,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Source(Place):
-    """A stream, or (a lookup) something that is read anew by each batch."""
+    """A stream, or (a lookup) something that each batch reads again."""
 
     schema: str | None
     schema_line: int

@@ -4,7 +4,7 @@ In: how many clients, how long, which policies and settings, and who simulates: 
 several, or Spark. Out: dials and metadata requests per second at each broker before, during and
 after, and how clients come back, as text, JSON, pictures and Parquet tables. Exit statuses: 0 done,
 1 what ships misses a goal, 2 wrong use, 130 stopped by Ctrl-C. Must not: judge other policies and
-settings by our goals; they stand for comparison.
+settings by our goals; they are there for comparison.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Done = Iterator[tuple[list["Slice"], list["Load"]]]
 SHOWN_EVERY = 2.0
 SLICES, LARGEST_SLICE = 100, 500
-"""A fleet's clients are divided into so many slices or more, so that progress shows soon."""
+"""A fleet's clients are divided into at least `SLICES` slices, so that progress shows soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,9 @@ def _take(plan: FleetPlan, workers: Workers, outputs: Outputs) -> None:
     simulated = max(1, sum(load.clients for load in book.loads) - before)
     book.finish()
     if outputs.events is not None:
-        _write_events(plan, outputs.events, outputs.sample)
+        from odradek.cli.simulate.fleet_events import write_events
+
+        write_events(plan, outputs.events, outputs.sample)
     _report(book.loads, seconds, 1000 * seconds / simulated, outputs)
 
 
@@ -226,13 +228,6 @@ def _here(plan: FleetPlan, todo: list[Slice], jobs: int) -> Done:
 def _run(task: tuple[FleetPlan, Slice]) -> tuple[Slice, Load]:
     plan, part = task
     return part, plan.run(part)
-
-
-def _write_events(plan: FleetPlan, folder: Path, size: int) -> None:
-    """Simulate some clients once more, listening: they do the same again."""
-    from odradek.cli.simulate.fleet_events import write_events
-
-    write_events(plan, folder, size)
 
 
 def _report(loads: list[Load], seconds: float, ms: float, outputs: Outputs) -> None:

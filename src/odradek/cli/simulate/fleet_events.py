@@ -20,7 +20,7 @@ HOST = "simulated"
 
 
 def write_events(plan: FleetPlan, folder: Path, size: int) -> list[Path]:
-    """Write the events of so many clients of each case."""
+    """Write the events of `size` clients of each case."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for index, case in enumerate(plan.cases):

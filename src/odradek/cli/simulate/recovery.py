@@ -12,7 +12,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -165,12 +165,7 @@ def _measure(
                 flush=True,
             )
     return [
-        {
-            "brokers": cell.brokers,
-            "fault": cell.fault,
-            "strategy": cell.strategy,
-            **figures(RecoveryFault(cell.fault), some),
-        }
+        {**asdict(cell), **figures(RecoveryFault(cell.fault), some)}
         for cell, some in collected.items()
     ]
 

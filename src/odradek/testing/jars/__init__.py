@@ -142,7 +142,7 @@ def find_ivy_jar() -> Path:
 
 
 def settings_xml(*, descriptors: bool) -> str:
-    """Return Ivy settings that name no host: Ivy's own default for Maven repositories stands."""
+    """Return Ivy settings that name no host: Ivy's own default for Maven repositories holds."""
     # Without descriptors no POM is fetched: the list says all there is to know, and 1 request for
     # a jar instead of 10 is the difference between 10 and 40 seconds.
     poms = str(descriptors).lower()

@@ -17,23 +17,17 @@ def read(
     failed: Callable[[str], None],
 ) -> None:
     """Read for ever."""
-    asyncio.run(_read(bootstrap, topic, partitions, got, failed))
 
+    async def run() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(topic, n) for n in partitions])
+        await consumer.start()
+        while True:
+            try:
+                async for record in consumer:
+                    got(record.value or b"")
+            except KafkaError as error:
+                failed(str(error))
+                await asyncio.sleep(0.1)  # it may raise the same again at once
 
-async def _read(
-    bootstrap: str,
-    topic: str,
-    partitions: list[int],
-    got: Callable[[bytes], None],
-    failed: Callable[[str], None],
-) -> None:
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    consumer.assign([TopicPartition(topic, n) for n in partitions])
-    await consumer.start()
-    while True:
-        try:
-            async for record in consumer:
-                got(record.value or b"")
-        except KafkaError as error:
-            failed(str(error))
-            await asyncio.sleep(0.1)  # it may raise the same again at once
+    asyncio.run(run())

@@ -11,13 +11,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from odradek.cli.demo.picture import GREEN, GREY, RED, Band, Lane, Line, Panel, PanelPicture
 
 QUIET_S = 1.0
-"""A reader that gets nothing for so long is shown as not reading."""
+"""A reader that gets nothing for this many seconds is shown as not reading."""
 STEP_S = 0.25
 WIDTHS = (5.0, 3.6, 2.8, 1.1)
 """Of the curves: those that run together are seen all the same."""
@@ -72,6 +72,12 @@ class VersusReader:
     last_error: str | None
     ended: str | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, seconds to the millisecond."""
+        plain = {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(self).items()}
+        del plain["waited_s"]
+        return {"client": plain["client"], "came_back": self.back_after_s is not None, **plain}
+
     def __str__(self) -> str:
         if self.back_after_s is not None:
             return f"back {self.back_after_s:.1f} s after the cluster"
@@ -122,27 +128,10 @@ class VersusOutcome:
             "duplicated": ours.twice,
             "outage_s": round(self.outage_s, 3),
             "observed_s": round(self.observed_s, 3),
-            "readers": [
-                {
-                    "client": one.client,
-                    "came_back": one.back_after_s is not None,
-                    "back_after_s": _rounded(one.back_after_s),
-                    "silent_s": _rounded(one.silent_s),
-                    "rows_read": one.rows_read,
-                    "missing": one.missing,
-                    "twice": one.twice,
-                    "last_error": one.last_error,
-                    "ended": one.ended,
-                }
-                for one in self.readers
-            ],
+            "readers": [one.to_dict() for one in self.readers],
             "not_installed": self.not_installed,
             "timeline": [{"at": round(at, 3), "what": what} for at, what in self.timeline],
         }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
 
 
 def judge(heard: ReaderReport, course: Course) -> VersusReader:

@@ -211,10 +211,8 @@ class Versus:
             time.sleep(POLL_S)
             for child in children:
                 child.look()
-            for event in self._reader.poll():
-                line = self._teller.tell(event)
-                if line is not None:
-                    self._say(line, event.time)
+            for at, line in self._teller.lines(self._reader.poll()):
+                self._say(line, at)
 
     def _outcome(self, course: Course, children: list[ReaderProcess]) -> VersusOutcome:
         everybody = [child.heard for child in children]
