@@ -1,4 +1,4 @@
-"""The breakages of the house's own rules: its front door, its pages, its facades."""
+"""The breakages of the house's own rules: front door, pages, facades, simulated brokers' limits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ PAGES = "tests/unit/test_pages.py"
 FRONT = "tests/unit/test_public_names.py"
 HELP = "tests/unit/test_help.py"
 FACADES = "tests/unit/test_house_of_facades.py"
+SURVIVES = "tests/integration/test_fake_cluster.py::test_it_survives"
 
 HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     # The front door
@@ -116,5 +117,30 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
         "        now = yield START\n        deadline: float | None = None",
         "        now = self.host.now()\n        yield START\n        deadline: float | None = None",
         f"{FACADES}::test_callers_halves_know_neither_clocks_nor_threads",
+    ),
+    # A simulated cluster on sockets, and hostile bytes
+    broken(
+        "simulated brokers keep all that is unfinished",
+        "testing",
+        "testing/loopback.py",
+        "        while total > HELD_BYTES:",
+        "        while total > HELD_BYTES << 10:",
+        f"{SURVIVES}[half_frames]",
+    ),
+    broken(
+        "a simulated cluster makes as many partitions as anybody asks for",
+        "testing",
+        "testing/memory_limits.py",
+        "        return present + wanted <= MOST_PARTITIONS",
+        "        return True",
+        f"{SURVIVES}[many_topics]",
+    ),
+    broken(
+        "a simulated cluster keeps all records",
+        "testing",
+        "testing/memory_limits.py",
+        "        while total > self.retention_bytes:",
+        "        while total > self.retention_bytes << 10:",
+        "tests/unit/testing/test_fake_cluster.py::test_the_oldest_records_go",
     ),
 )
