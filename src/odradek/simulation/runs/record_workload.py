@@ -33,6 +33,9 @@ from odradek.simulation.runs.workload import TOPIC, Driver
 
 F = TypeVar("F")
 
+POLL_AGAIN = 0.05
+"""Seconds after a poll that failed."""
+
 
 class WritingDriver(Driver):
     """Has a producer."""
@@ -216,7 +219,8 @@ class ConsumerDriver(ReadingDriver):
         def failed(error: Exception) -> None:
             if not isinstance(error, KafkaError):
                 self.judged(error, "poll")
-            self.take([], then)  # an error of a partition goes to the caller; it may poll again
+            # An error of a partition goes to the caller, who may poll again, after a moment.
+            self.world.after(POLL_AGAIN, lambda: self.take([], then))
 
         flow = self.consumer.poll(timeout, self.rng.randrange(1, 30))
         self.caller.begin(
