@@ -1,4 +1,4 @@
-"""The breakages of the house's own rules: its front door, its pages, its facades."""
+"""The breakages of the house's own rules: front door, pages, facades, simulated brokers' limits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ HOUSE = "tests/unit/test_house.py"
 COMPLETED = "clients/consumer/fetching/completed_fetch.py"
 OWNERS = "tests/unit/test_house_owners.py"
 IN_TEXTS = "tests/unit/common/test_option_texts.py"
+SURVIVES = "tests/integration/test_fake_cluster.py::test_it_survives"
 
 HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     # The front door
@@ -270,5 +271,30 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
         'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"',
         'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.0.9"',
         f"{PAGES}::test_the_version_is_the_same_everywhere",
+    ),
+    # A simulated cluster on sockets, and hostile bytes
+    broken(
+        "simulated brokers keep all that is unfinished",
+        "testing",
+        "testing/loopback.py",
+        "        while total > HELD_BYTES:",
+        "        while total > HELD_BYTES << 10:",
+        f"{SURVIVES}[half_frames]",
+    ),
+    broken(
+        "a simulated cluster makes as many partitions as anybody asks for",
+        "testing",
+        "testing/memory_limits.py",
+        "        return present + wanted <= MOST_PARTITIONS",
+        "        return True",
+        f"{SURVIVES}[many_topics]",
+    ),
+    broken(
+        "a simulated cluster keeps all records",
+        "testing",
+        "testing/memory_limits.py",
+        "        while total > self.retention_bytes:",
+        "        while total > self.retention_bytes << 10:",
+        "tests/unit/testing/test_fake_cluster.py::test_the_oldest_records_go",
     ),
 )

@@ -31,7 +31,7 @@ LEFT = {
     "clients/producer": 11,
     "common": 5,
     "runtime": 21,
-    "simulation": 133,
+    "simulation": 126,
     "spark": 2,
     "testing": 20,
 }

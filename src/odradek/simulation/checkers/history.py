@@ -61,6 +61,10 @@ class Transaction:
         """A record of a reader's goes into it."""
         self.inputs.append((partition, offset))
 
+    def settled(self, outcome: TransactionOutcome) -> None:
+        """The client was told of its end, or asked for it."""
+        self.outcome = outcome
+
 
 @dataclass(slots=True)
 class Observation:

@@ -1,18 +1,18 @@
 """Carries out a caller's half (`clients/calls`) in virtual time: each wait is an event there.
 
-In: a flow that runs in the caller. Out: its result or its error, to functions that go on with it;
-each wait to the checkers of deadlines. So several applications live in one world, where a facade
-would let all of them wait for its own call. Must not: decide anything, or wait longer than the
-engine does: in virtual time no flow of it is late.
+In: a flow that runs in the caller: one call, or an application that makes many. Out: its result or
+its error, to functions that go on with it; each wait to the checkers of deadlines. So several
+applications live in one world, where a facade would let all of them wait for its own call.
+Must not: decide anything, or wait longer than the engine does: in virtual time no flow is late.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
-from odradek.network.flow import Completion, Wait
+from odradek.network.flow import START, Completion, Wait
 from odradek.simulation.checkers.call_checkers import CallsEnd
 
 if TYPE_CHECKING:
@@ -21,13 +21,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class InVirtualTime:
+    """What the calls ask of a process: nobody wakes it up, and it doesn't fork."""
+
+    woken = False
+    here = True
+
+    def wake(self) -> None:
+        """It would end a poll."""
+
+
+def pause(seconds: float) -> CallerFlow[None]:
+    """Let an application do nothing for so long."""
+    yield Wait((), (yield START) + seconds)
+
+
 class Caller:
     """One application's calls; it may be gone (`gone`), and then goes on with nothing."""
 
-    def __init__(self, world: World, calls: CallsEnd, gone: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        world: World,
+        calls: CallsEnd,
+        gone: Callable[[], bool],
+        after: Callable[[float, Callable[[], None]], object] | None = None,
+    ) -> None:
+        """`after` has the application go on some seconds later; without, it is always ready to."""
+        self.running: CallerFlow[Any] | None = None
+        """Which of its flows runs just now."""
         self._world = world
         self._calls = calls
         self._gone = gone
+        self._after = world.after if after is None else after
 
     def begin(
         self,
@@ -37,49 +62,50 @@ class Caller:
         failed: Callable[[Exception], None],
     ) -> None:
         """Carry a call out from now on; `what` names it for the checkers."""
+        self._go_on(_Call(what, flow, then, failed), None)
 
-        def go_on(resume: Callable[[], Wait | Do]) -> None:
-            while not self._gone():
+    def _go_on(self, call: _Call[Any], told: Any) -> None:
+        flow, world = call.flow, self._world
+        broken: Exception | None = None
+        while not self._gone():
+            self.running = flow
+            try:
+                wanted = flow.send(told) if broken is None else flow.throw(broken)
+            except StopIteration as end:
+                call.then(end.value)
+                return
+            except Exception as error:
+                call.failed(error)
+                return
+            told, broken = world.now, None
+            if isinstance(wanted, Do):
                 try:
-                    wanted = resume()
-                except StopIteration as end:
-                    then(end.value)
-                    return
+                    wanted.action()
                 except Exception as error:
-                    failed(error)
-                    return
-                resume = self._told(flow)
-                if isinstance(wanted, Do):
-                    try:
-                        wanted.action()
-                    except Exception as error:
-                        resume = _thrown(flow, error)
-                elif wanted.on:
-                    self._wait(what, wanted, lambda: go_on(self._told(flow)))
-                    return
-                elif wanted.deadline is not None:
-                    self._world.after(0.0, lambda: go_on(self._told(flow)))
-                    return
-            flow.close()
+                    broken = error
+            elif wanted.on:
+                self._wait(call, wanted)
+                return
+            elif wanted.deadline is not None:
+                self._later(call, max(0.0, wanted.deadline - told))
+                return
+        flow.close()
 
-        go_on(lambda: next(flow))
+    def _later(self, call: _Call[Any], seconds: float) -> None:
+        self._after(seconds, lambda: self._go_on(call, self._world.now))
 
-    def _told(self, flow: CallerFlow[Any]) -> Callable[[], Wait | Do]:
-        return lambda: flow.send(self._world.now)
-
-    def _wait(self, what: str, wanted: Wait, go_on: Callable[[], None]) -> None:
+    def _wait(self, call: _Call[Any], wanted: Wait) -> None:
         """What the caller does isn't part of the step that ends its wait."""
         (awaited,) = wanted.on
         if not isinstance(awaited, Completion):
-            raise TypeError(f"{what} waits for {awaited!r}, which may never end")
+            raise TypeError(f"{call.what} waits for {awaited!r}, which may never end")
         deadline = self._world.now if wanted.deadline is None else wanted.deadline
-        self._calls.begin(awaited, what, deadline)
-
-        def ended(_: Completion[Any]) -> None:
-            self._world.after(0.0, go_on)
-
-        awaited.when_done(ended)
+        self._calls.begin(awaited, call.what, deadline)
+        awaited.when_done(lambda _: self._later(call, 0.0))
 
 
-def _thrown(flow: CallerFlow[Any], error: Exception) -> Callable[[], Wait | Do]:
-    return lambda: flow.throw(error)
+class _Call(NamedTuple, Generic[T]):
+    what: str
+    flow: CallerFlow[T]
+    then: Callable[[T], None]
+    failed: Callable[[Exception], None]

@@ -10,11 +10,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from weakref import ref
 
-from odradek.clients.calls.consumer_calls import ConsumerCalls
-from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
@@ -22,10 +19,10 @@ from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
-from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.habits import Habits
+from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
-from odradek.simulation.runs.workload import TOPIC, Driver
+from odradek.simulation.runs.workload import TOPIC
 from odradek.simulation.world.link import Mode
 
 LEAVE_TIMEOUT, COMMIT_TIMEOUT = 10.0, 3.0
@@ -35,19 +32,8 @@ class ApplicationError(Exception):
     """What a callback raises."""
 
 
-class NobodyWakes:
-    """Nobody calls `wakeup()` here."""
-
-    woken = False
-
-    def wake(self) -> None:
-        """It would end a poll."""
-
-
-class MemberDriver(Driver):
+class MemberDriver(ReadingDriver):
     """One member. It polls until it leaves or dies."""
-
-    engine: ConsumerEngine
 
     def __init__(
         self,
@@ -66,8 +52,6 @@ class MemberDriver(Driver):
         self.violations: list[Violation] = []
         self.errors: list[Exception] = []
         """What polls and commits raised."""
-        self.over = False
-        """It has left or died."""
         self._polling = False
         self._leaving = False
         self._frozen = False
@@ -77,22 +61,6 @@ class MemberDriver(Driver):
         """The highest that a callback was told in."""
         self._idle_until = 0.0
         super().__init__(stage, client, mode, checkers)
-
-    @property
-    def caller(self) -> Caller:
-        """Makes its calls, while it lives."""
-        return Caller(self.world, self.calls, lambda: self.over)
-
-    def build(self, config: Config) -> ConsumerEngine:
-        """The consumer's engine, and the caller's half of it."""
-        self.consumer = ConsumerCalls(
-            self.name,
-            config,
-            self.host,
-            lambda host: ConsumerEngine(config, host.rng(), wall_clock=host.wall_clock),
-            NobodyWakes(),
-        )
-        return self.consumer.engine
 
     @property
     def group(self) -> ConsumerGroup:

@@ -12,24 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
+from typing import TypeVar
 
+from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.common.errors import AbortableTransactionError, KafkaError
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion, Flow
-from odradek.record import estimate_record_size
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome, Write
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.runs.caller import Caller, pause
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import GROUP_ID, TOPIC, ScheduledClient
 from odradek.simulation.runs.transaction_workload import CALL, PAUSE, TransactionalDriver
 from odradek.simulation.runs.workload import Driver
 from odradek.simulation.world.link import Mode
 
+T = TypeVar("T")
 Acknowledged = tuple[Write, ProducerBatch, int]
 
 
@@ -42,14 +43,16 @@ class Writer(TransactionalDriver):
         self.owner = owner
         super().__init__(owner.stage, client, mode, checkers)
 
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """The application goes on so much later, unless its process is stopped."""
-        self.owner.soon(seconds, action)
+    def application(self) -> Caller:
+        """Its owner is one; whose process is stopped, or dead, makes no calls."""
+        return Caller(self.world, self.calls, lambda: self.owner.over, self.owner.soon)
 
-    def given_up(self) -> None:
-        """Another one is needed."""
-        if self.owner.writer is self:
-            self.owner.replace_writer()
+    def close(self, *, died: bool = False) -> None:
+        """It is of no use any more, or its process has ended."""
+        self.died = died
+        if not died:
+            self.engine.shut()
+        self.host.close(self.world.now)
 
     def look(self) -> None:
         """Check what can be checked at any time."""
@@ -108,67 +111,67 @@ class ProcessorDriver(MemberDriver):
 
     def poll(self) -> None:
         """Poll, unless there is something to be done before."""
-        if self.over or self._polling or self._leaving or self.engine.ended is not None:
+        done = self._ready and not self._back_to_committed
+        if done or self.over or self._polling or self._leaving or self.engine.ended is not None:
             super().poll()
-        elif self.writer is None or not self._ready:
-            self._polling = True
+            return
+        self._polling = True
+        if not self._ready:
             self._initialise()
-        elif self._back_to_committed:
-            self._polling = True
-            self._look_up()
-        else:
-            super().poll()
+            return
+        application = Caller(self.world, self.calls, lambda: self.over, self.soon)
+        application.begin(f"{self.name}: committed", self._look_up(), self._go_on, self._failed)
 
     def _initialise(self) -> None:
         if self.writer is None:
             self.writer = Writer(self, self.client.writer, self._mode, self._checkers)
             self._enlist(self.writer)
 
-        def ready() -> None:
-            self._ready = True
-            self.incarnation = self._incarnations(self.name)
+        def ended(ready: bool) -> None:
+            if ready:
+                self._ready = True
+                self.incarnation = self._incarnations(self.name)
             self._go_on()
 
-        manager = self.writer.manager
-        self.writer.do("init", manager.initialize, ready, lambda _: self._go_on(PAUSE))
+        self._have(self.writer, "init", self.writer.initialised(), ended)
 
-    def replace_writer(self) -> None:
-        """The producer is of no use any more."""
-        writer, self.writer = self.writer, None
-        self._ready, self._back_to_committed = False, True
-        if writer is not None:
-            writer.engine.shut()
-            writer.host.close(self.world.now)
-        self._go_on(PAUSE)
+    def _have(
+        self, writer: Writer, what: str, flow: CallerFlow[T], then: Callable[[T], None]
+    ) -> None:
+        """Let the producer do something; where it can't go on another one is needed."""
 
-    def _look_up(self) -> None:
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError):
+                writer.judged(error, what)
+            self.writer, self._ready, self._back_to_committed = None, False, True
+            writer.close()
+            self._go_on(PAUSE)
+
+        writer.caller.begin(f"{writer.name}: {what}", flow, then, failed)
+
+    def _look_up(self) -> CallerFlow[float]:
         """Go back to the group's offsets.
 
         Whoever lost its partitions and got them back meanwhile has newer positions than the answer:
         an application that seeks has to see to that itself.
         """
+        before, stored = self.identity, self.group.commits.stored
         partitions = list(self.engine.subscription.partitions)
-        before, deadline = self.identity, self.world.now + CALL
-        fetching: Completion[Any] = self.engine.start(
-            self.group.commits.stored.fetch(partitions, deadline)
-        )
-        self.calls.begin(fetching, f"{self.name}: committed", deadline)
-        fetching.when_done(lambda _: self.soon(0.0, looked_up))
-        self.host.wake()
-
-        def looked_up() -> None:
-            if self.engine.ended is not None:
-                return
-            if fetching.error is not None:
-                if isinstance(fetching.error, KafkaError):
-                    self.errors.append(fetching.error)
-            elif self.identity == before:
-                self._back_to_committed = False
-                for partition, found in fetching.result().items():
-                    with suppress(KafkaError):  # it was lost
-                        self.engine.subscription.seek(partition, found.offset if found else 0)
-                        self.ledger.sought(self, partition)
-            self._go_on(PAUSE if self._back_to_committed else 0.0)
+        try:
+            committed = yield from self.consumer.call(
+                lambda d: stored.fetch(partitions, d), CALL, "committed offsets"
+            )
+        except KafkaError as error:
+            self.errors.append(error)
+            return PAUSE
+        if self.identity != before:
+            return PAUSE
+        self._back_to_committed = False
+        for partition, found in committed.items():
+            with suppress(KafkaError):  # it was lost
+                self.consumer.seek(partition, found.offset if found else 0)
+                self.ledger.sought(self, partition)
+        return 0.0
 
     # One transaction
 
@@ -179,107 +182,61 @@ class ProcessorDriver(MemberDriver):
             self._later(self.rng.uniform(0.0, self.habits.work))
             return
         self._polling = True
+        self._have(writer, "a transaction", self._process(writer, records), self._go_on)
+
+    def _process(self, writer: Writer, records: list[ConsumerRecord]) -> CallerFlow[float]:
+        """Gives how long the application works before it polls again."""
         made = self.history.begin(self.name, self.incarnation, group=GROUP_ID)
-        made.outcome = TransactionOutcome.ABORTED  # until its commit is asked for
+        made.settled(TransactionOutcome.ABORTED)  # until its commit is asked for
         for record in records:
             made.consumed(TopicPartition(record.topic, record.partition), record.offset)
+        yield from self._works()
+        try:
+            sent = yield from self._write(writer, made, records)
+            yield from self._works()
+            regrets = self.rng.random() < self.habits.regrets
+        except KafkaError as error:
+            yield from writer.bear(error, "a transaction")
+            regrets = True
+        if not regrets:
+            made.settled(TransactionOutcome.UNKNOWN)
+            failed = yield from writer.commit()
+            if failed is None:
+                made.settled(TransactionOutcome.COMMITTED)
+                for write, batch, index in sent:
+                    offset = batch.metadata(index, 0).offset
+                    write.offset = offset if offset >= 0 else None
+                return self.rng.uniform(0.0, self.habits.work)
+            if not isinstance(failed, AbortableTransactionError):
+                raise failed
+        failed = yield from writer.abort()
+        if failed is not None:
+            raise failed
+        made.settled(TransactionOutcome.ABORTED)
+        self._back_to_committed = True
+        return 0.0
 
-        def begin() -> None:
-            writer.do(
-                "begin",
-                lambda _: writer.manager.begin(),
-                lambda: self._fill(writer, made, records),
-                lambda _: self._abort(writer, made),
-            )
+    def _works(self) -> CallerFlow[None]:
+        return pause(self.rng.uniform(0.0, self.habits.work))
 
-        self.soon(self.rng.uniform(0.0, self.habits.work), begin)
-
-    def _fill(self, writer: Writer, made: Transaction, records: list[ConsumerRecord]) -> None:
-        def know(deadline: float) -> Flow[None]:
-            yield from writer.engine.topic(TOPIC, deadline)
-
-        writer.do(
-            "metadata",
-            know,
-            lambda: self._write(writer, made, records),
-            lambda _: self._abort(writer, made),
-        )
-
-    def _write(self, writer: Writer, made: Transaction, records: list[ConsumerRecord]) -> None:
-        snapshot = writer.engine.metadata.snapshot
-        topic = snapshot.topic(TOPIC) if snapshot is not None else None
-        if topic is None or not topic.partitions:
-            self._abort(writer, made)
-            return
-        sent: list[Acknowledged] = []
-        accumulator = writer.engine.accumulator
+    def _write(
+        self, writer: Writer, made: Transaction, records: list[ConsumerRecord]
+    ) -> CallerFlow[list[Acknowledged]]:
+        """All of a transaction but its end."""
+        producer, sent = writer.producer, []
+        yield from producer.begin_transaction()
+        count = len((yield from producer.partitions_for(TOPIC, CALL)))
         for record in records:
-            target = TopicPartition(TOPIC, record.partition % len(topic.partitions))
+            target = TopicPartition(TOPIC, record.partition % count)
             source = f"{record.topic}/{record.partition}/{record.offset}"
-            value = f"{source} by {self.name}.{self.incarnation}/{writer.serial}"
-            data, now = value.encode(), int(self.world.wall_clock() * 1000)
-            size = estimate_record_size(None, data, ())
-            try:
-                place = accumulator.append(target, (None, data, (), now), size, self.world.now)
-            except KafkaError:
-                place = None
-            if place is None:
-                self._abort(writer, made)
-                return
-            writer.serial += 1
-            sent.append((made.wrote(target, value), place.batch, place.index))
-        writer.host.wake()
-        self._offsets(writer, made, sent)
-
-    def _offsets(self, writer: Writer, made: Transaction, sent: list[Acknowledged]) -> None:
+            value = writer.value(f"{source} by {self.name}.{self.incarnation}")
+            batch, index = yield from writer.send(
+                target.partition, value, lambda batch, index, _: (batch, index)
+            )
+            sent.append((made.wrote(target, value.decode()), batch, index))
         ends = {partition: OffsetAndMetadata(offset + 1) for partition, offset in made.inputs}
-        writer.do(
-            "offsets",
-            lambda d: writer.manager.send_offsets(ends, self.group.metadata(), d),
-            lambda: self.soon(
-                self.rng.uniform(0.0, self.habits.work), lambda: self._end_of(writer, made, sent)
-            ),
-            lambda _: self._abort(writer, made),
-        )
-
-    def _end_of(self, writer: Writer, made: Transaction, sent: list[Acknowledged]) -> None:
-        if self.rng.random() < self.habits.regrets:
-            self._abort(writer, made)
-        else:
-            self._commit_of(writer, made, sent)
-
-    def _commit_of(self, writer: Writer, made: Transaction, sent: list[Acknowledged]) -> None:
-        def committed() -> None:
-            made.outcome = TransactionOutcome.COMMITTED
-            for write, batch, index in sent:
-                offset = batch.metadata(index, 0).offset
-                write.offset = offset if offset >= 0 else None
-            self._go_on(self.rng.uniform(0.0, self.habits.work))
-
-        def failed(error: KafkaError) -> None:
-            if isinstance(error, AbortableTransactionError):
-                self._abort(writer, made)
-            elif writer.manager.open or writer.manager.pending is not None:
-                self._commit_of(writer, made, sent)  # it goes on: this waits for its end
-            else:
-                self.replace_writer()
-
-        made.outcome = TransactionOutcome.UNKNOWN
-        writer.do("commit", writer.manager.commit, committed, failed)
-
-    def _abort(self, writer: Writer, made: Transaction) -> None:
-        def aborted() -> None:
-            made.outcome = TransactionOutcome.ABORTED
-            self._back_to_committed = True
-            self._go_on()
-
-        def failed(_: KafkaError) -> None:
-            if writer.manager.open or writer.manager.pending is not None:
-                self._abort(writer, made)
-            else:
-                self.replace_writer()
-
-        writer.do("abort", writer.manager.abort, aborted, failed)
+        yield from producer.send_offsets(ends, self.group.metadata(), CALL)
+        return sent
 
     # Its process
 
@@ -298,8 +255,5 @@ class ProcessorDriver(MemberDriver):
 
     def _end(self) -> None:
         if self.writer is not None:
-            self.writer.died = self.died
-            if not self.died:
-                self.writer.engine.shut()
-            self.writer.host.close(self.world.now)
+            self.writer.close(died=self.died)
         super()._end()

@@ -1,22 +1,25 @@
 """Clients of a schedule that write and read records, and the books that they keep.
 
-In: a client of a schedule, a stage. Out: calls on producer and consumer engines as the facades make
-them; at the end what was acknowledged and what was read, held against the logs. Must not: cause
-faults.
+In: a client of a schedule, a stage. Out: a producer's or a consumer's calls; at the end what was
+acknowledged and what was read, held against the logs. Must not: cause faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
+from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.consumer_calls import ConsumerCalls
+from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.records import ConsumerRecord
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.record import estimate_record_size
+from odradek.network.flow import START
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, size
 from odradek.simulation.checkers.call_checkers import check_limits
@@ -26,104 +29,96 @@ from odradek.simulation.checkers.invariants import (
     RecordsOnce,
     Violation,
 )
+from odradek.simulation.runs.caller import InVirtualTime
 from odradek.simulation.runs.workload import TOPIC, Driver
 
+F = TypeVar("F")
 
-class ProducerDriver(Driver):
-    """Sends records with values that are never the same, and keeps the ledger."""
+POLL_AGAIN = 0.05
+"""Seconds after a poll that failed."""
+
+
+class WritingDriver(Driver):
+    """Has a producer."""
 
     engine: ProducerEngine
 
-    def build(self, config: Config) -> ProducerEngine:
-        """The producer's engine."""
-        self.ledger = RecordLedger()
+    def build(self, config: Config) -> ProducerCalls:
+        """The producer."""
         self.serial = 0
+        self.producer = ProducerCalls(
+            self.name,
+            config,
+            self.host,
+            lambda host: ProducerEngine(config, host.rng(), host.lock),
+            InVirtualTime(),
+            lambda: self.caller.running,
+        )
+        return self.producer
+
+    def value(self, text: str) -> bytes:
+        """What no other record has."""
+        self.serial += 1
+        return f"{text}/{self.serial - 1}".encode()
+
+    def send(
+        self, partition: int, value: bytes, made: Callable[[ProducerBatch, int, int], F]
+    ) -> CallerFlow[F]:
+        """Send a record as a facade does; `made` has its batch and its place there."""
+        lane = self.producer.lanes.get(TOPIC)
+        if lane is None or lane.snapshot is not self.engine.metadata.snapshot:
+            lane = self.producer.lane(TOPIC)
+        record = (None, value, (), int(self.world.wall_clock() * 1000))
+        now = yield START
+        found = self.producer.append(TOPIC, lane, record, partition, made, now)
+        return (yield from found) if isinstance(found, Generator) else found
+
+
+class ProducerDriver(WritingDriver):
+    """Sends records with values that are never the same, and keeps the ledger."""
+
+    def build(self, config: Config) -> ProducerCalls:
+        """The producer, and the books."""
+        self.ledger = RecordLedger()
         self.unsettled: set[bytes] = set()
         self.reached: dict[TopicPartition, None] = {}
         """Partitions that took a record after the faults."""
-        return ProducerEngine(config, self.host.rng(), self.host.lock)
+        return super().build(config)
 
     def operate(self) -> None:
         """Send one or some records."""
         volume = self.client.volume
         for _ in range(self.rng.choice((1, volume // 2, volume) if volume else (1, 1, 2, 5, 12))):
-            self.send(self.rng.randrange(1 << 16))
+            there = self.cluster.topics.get(TOPIC)
+            count = len(there.partitions) if there else 1
+            self.put(self.rng.randrange(1 << 16) % count)
         if self.rng.random() < 0.2:
-            self.call(self.engine.flush, self.rng.uniform(0.0, 5.0), "flush")
+            self.call("flush", self.producer.flush(self.seconds(self.rng.uniform(0.0, 5.0))))
 
-    def send(self, number: int) -> None:
-        """To one of the topic's partitions."""
-        there = self.cluster.topics.get(TOPIC)
-        self.put(TopicPartition(TOPIC, number % (len(there.partitions) if there else 1)))
+    def put(self, partition: int) -> None:
+        """Send one record; several may wait for room."""
+        value = self.value(self.name)
 
-    def put(self, partition: TopicPartition) -> None:
-        """As `Producer.send` does: into a batch, or to those that wait for their topic."""
-        found = self.engine.early.topic(TOPIC)
-        if found is not None and partition.partition < len(found.partitions):
-            self.append(partition)
-        elif self.engine.ended is None:
-            self.early(partition)
+        def made(batch: ProducerBatch, index: int, _: int) -> None:
+            self.ledger.sent(TopicPartition(TOPIC, partition), value)
+            self.unsettled.add(value)
+            self.await_outcome(batch, batch, index, value)
+            check_limits(self.engine, len(self.calls))
 
-    def early(self, partition: TopicPartition) -> None:
-        """To those that wait for metadata, unless `buffer.memory` is full."""
-        value, size, at = self.made()
-        patience = self.config["max.block.ms"]
-        record = EarlyRecord(
-            TOPIC, (None, value, (), at), partition.partition, size, self.world.now, patience
-        )
-        taken = self.engine.early.add(record, turn=False)
-        if taken:
-            self.note(partition, record, 0, value)
-            self.host.wake()
-        elif taken is False:  # it has just become known
-            self.engine.early.withdraw(record)
-            self.append(partition)
+        self.call("room in buffer.memory", self.send(partition, value, made))
 
-    def made(self) -> tuple[bytes, int, int]:
-        """A value that no other record has, the size of its record, and its time."""
-        value = b"%s/%d" % (self.name.encode(), self.serial)
-        size = estimate_record_size(None, value, ())
-        return value, size, int(self.world.wall_clock() * 1000)
-
-    def note(
-        self, partition: TopicPartition, batch: ProducerBatch, index: int, value: bytes
+    def await_outcome(
+        self, batch: ProducerBatch, first: ProducerBatch, index: int, value: bytes
     ) -> None:
-        """A record was taken: its outcome has to come in time."""
-        self.serial += 1
-        self.ledger.sent(partition, value)
-        self.unsettled.add(value)
-        self.calls.begin(batch.done, f"{self.name}: batch of {partition}", batch.deadline)
-        batch.done.when_done(lambda _: self.settled(batch, index, value))
-        check_limits(self.engine, len(self.calls))
+        """It must come in time."""
+        self.calls.begin(batch.done, f"{self.name}: batch of {batch.partition}", batch.deadline)
+        batch.done.when_done(lambda _: self.settled(first, index, value))
 
-    def append(self, partition: TopicPartition, owner: object = None) -> None:
-        """Into the partition's open batch, once there is room."""
-        engine = self.engine
-        if engine.ended is not None:
-            return
-        value, size, at = self.made()
-        place = engine.accumulator.append(
-            partition, (None, value, (), at), size, self.world.now, owner
-        )
-        if place is None:
-            owner = object()
-            self.call(
-                lambda d: engine.line.room(owner, size, d),
-                self.config["max.block.ms"],
-                "room in buffer.memory",
-                lambda room: self.append(partition, owner) if room else None,
-            )
-            return
-        self.note(partition, place.batch, place.index, value)
-        if place.wake:
-            self.host.wake()
-
-    def settled(self, batch: ProducerBatch, index: int, value: bytes) -> None:
-        """The record's future has its outcome, unless its batch was split: then a part's is it."""
-        first, batch = batch, batch.find(index)[0]
+    def settled(self, first: ProducerBatch, index: int, value: bytes) -> None:
+        """Note the outcome of a record; where its batch was split a part has it."""
+        batch = first.find(index)[0]
         if not batch.done.done:
-            self.calls.begin(batch.done, f"{self.name}: batch of {batch.partition}", batch.deadline)
-            batch.done.when_done(lambda _: self.settled(first, index, value))
+            self.await_outcome(batch, first, index, value)
             return
         self.unsettled.remove(value)
         if batch.done.error is None:
@@ -140,7 +135,7 @@ class ProducerDriver(Driver):
     def probe(self) -> None:
         """One record for each partition, once those before have their outcomes."""
         for partition in range(len(self.cluster.topics[TOPIC].partitions)):
-            self.put(TopicPartition(TOPIC, partition))
+            self.put(partition)
 
     def finished(self) -> bool:
         """All have an outcome, and every partition took one since the faults ended."""
@@ -165,24 +160,39 @@ class ProducerDriver(Driver):
                     raise Violation(f"{cluster.cluster_id} holds {row[4]!r} of {self.name}")
 
 
-class ConsumerDriver(Driver):
-    """Reads all partitions from the beginning; each record must be the next one."""
+class ReadingDriver(Driver):
+    """Has a consumer."""
 
     engine: ConsumerEngine
 
-    def build(self, config: Config) -> ConsumerEngine:
-        """The consumer's engine."""
+    def build(self, config: Config) -> ConsumerCalls:
+        """The consumer."""
+        self.consumer = ConsumerCalls(
+            self.name,
+            config,
+            self.host,
+            lambda host: ConsumerEngine(config, host.rng(), wall_clock=host.wall_clock),
+            InVirtualTime(),
+        )
+        return self.consumer
+
+
+class ConsumerDriver(ReadingDriver):
+    """Reads all partitions from the beginning; each record must be the next one."""
+
+    def build(self, config: Config) -> ConsumerCalls:
+        """The consumer, and the books."""
         self.once = RecordsOnce()
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
         self.polling = False
-        return ConsumerEngine(config, self.host.rng(), wall_clock=self.host.wall_clock)
+        return super().build(config)
 
     def begin(self) -> None:
         """Assign every partition of the topic."""
         count = size(self.cluster, TOPIC)
         self.partitions = [TopicPartition(TOPIC, p) for p in range(count)]
-        self.engine.assign(self.partitions, None)
+        self.consumer.assign(self.partitions, None)
 
     def operate(self) -> None:
         """Poll, or seek back a little."""
@@ -199,36 +209,33 @@ class ConsumerDriver(Driver):
         position = self.engine.subscription.get(partition).position
         if position:
             offset = self.rng.randrange(position + 1)
-            self.engine.subscription.seek(partition, offset)
+            self.consumer.seek(partition, offset)
             self.once.sought(partition, offset)
             self.forward.sought(partition, offset)
 
     def poll(self, timeout: float, then: Callable[[], None] | None = None) -> None:
         """One poll, unless one is under way."""
-        if not self.polling:
-            self.polling = True
-            deadline = self.world.now + timeout
-            completion = self.engine.start(self.engine.data(deadline))
-            self.calls.begin(completion, f"{self.name}: poll", deadline)
-            completion.when_done(lambda _: self._taken_later(then))
-            self.host.wake()
+        if self.polling:
+            return
+        self.polling = True
 
-    def _taken_later(self, then: Callable[[], None] | None) -> None:
-        self.world.after(0.0, lambda: self.take(then))
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError):
+                self.judged(error, "poll")
+            # An error of a partition goes to the caller, who may poll again, after a moment.
+            self.world.after(POLL_AGAIN, lambda: self.take([], then))
 
-    def take(self, then: Callable[[], None] | None) -> None:
+        flow = self.consumer.poll(timeout, self.rng.randrange(1, 30))
+        self.caller.begin(
+            f"{self.name}: poll", flow, lambda records: self.take(records or [], then), failed
+        )
+
+    def take(self, records: list[ConsumerRecord], then: Callable[[], None] | None) -> None:
         """What the caller of `poll` gets."""
         self.polling = False
         if self.engine.ended is not None:
             return
-        records = []
-        if self.engine.delivery.ready:
-            try:
-                records = self.engine.delivery.records(self.rng.randrange(1, 30), self.world.now)
-            except KafkaError:  # an error of a partition goes to the caller; it may poll again
-                self.engine.delivery.take_back()
-                records = []
-            self.engine.delivery.handed_over()
+        self.engine.delivery.handed_over()
         hidden = {p: self._hidden(p) for p in self.partitions} if records else {}
         for record in records:
             partition = TopicPartition(record.topic, record.partition)

@@ -1,30 +1,30 @@
 """Clients of a schedule that write in transactions, with offsets of a group, and their books.
 
-In: a client of a schedule, a stage. Out: calls on a transactional producer's engine as the facade
-makes them, one after the other; at the end what was committed, aborted or left in doubt, held
-against what readers with read_committed see, and against the group's offsets (so each transaction
-with offsets is one step of a read-process-write chain). Must not: cause faults.
+In: a client of a schedule, a stage. Out: a transactional producer's calls, one after the other; at
+the end what was committed, aborted or left in doubt, held against what readers with read_committed
+see, and against the group's offsets (so each transaction with offsets is one step of a
+read-process-write chain). Must not: cause faults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
+from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
-from odradek.clients.producer.producer_engine import ProducerEngine
-from odradek.clients.producer.transaction_manager import TransactionManager
 from odradek.common.config import Config
 from odradek.common.errors import AbortableTransactionError, KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.network.flow import Completion, Flow
-from odradek.record import estimate_record_size
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.checkers.invariants import Violation
-from odradek.simulation.runs.workload import TOPIC, Driver
+from odradek.simulation.runs.caller import pause
+from odradek.simulation.runs.record_workload import WritingDriver
+from odradek.simulation.runs.workload import TOPIC
 
 CALL = 5.0
 """Seconds of a call; one that ends a transaction goes on, and is made again."""
@@ -54,81 +54,68 @@ class Made:
     fate: Fate = Fate.UNKNOWN
 
 
-class TransactionalDriver(Driver):
+class TransactionalDriver(WritingDriver):
     """One transaction after the other, each as an operation."""
 
-    engine: ProducerEngine
-
-    def build(self, config: Config) -> ProducerEngine:
-        """The producer's engine."""
-        self.serial = 0
+    def build(self, config: Config) -> ProducerCalls:
+        """The producer, and the books."""
         self.made: list[Made] = []
         self.wanted: list[Made] = []
         self.busy = False
         self.ready = False
-        self.over = False
-        """It was told that it can't go on."""
         self.group = f"group of {self.name}"
-        return ProducerEngine(config, self.host.rng(), self.host.lock)
-
-    @property
-    def manager(self) -> TransactionManager:
-        """The engine's transactions."""
-        found = self.engine.transactions
-        if found is None:
-            raise AssertionError(f"{self.name} has no transactional.id")
-        return found
+        return super().build(config)
 
     # Calls, one after the other
-
-    def do(
-        self,
-        what: str,
-        flow: Callable[[float], Flow[None]],
-        then: Callable[[], None],
-        failed: Callable[[KafkaError], None],
-    ) -> None:
-        deadline = self.world.now + self.patience
-        completion: Completion[Any] = self.engine.start(flow(deadline))
-        self.calls.begin(completion, f"{self.name}: {what}", deadline)
-
-        def ended(_: Completion[Any]) -> None:
-            self.after(0.0, go_on)
-
-        def go_on() -> None:
-            error = completion.error
-            if self.engine.ended is not None or self.over:
-                self.busy = False
-                self.given_up()
-                return
-            if error is None:
-                then()
-                return
-            self.judged(error, what)
-            if not isinstance(error, KafkaError):
-                return
-            retriable = isinstance(error, KafkaTimeoutError | AbortableTransactionError)
-            if not retriable and self.manager.error is not None:
-                self.over = True
-                self.busy = False
-                self.given_up()
-            else:
-                self.after(PAUSE, lambda: failed(error))
-
-        completion.when_done(ended)
-        self.host.wake()
-
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """The application goes on so much later."""
-        self.world.after(seconds, action)
-
-    def given_up(self) -> None:
-        """This producer can't go on."""
 
     @property
     def patience(self) -> float:
         """Seconds of a call."""
-        return 60.0 if self.patient else CALL
+        return self.seconds(CALL)
+
+    def bear(self, error: KafkaError, what: str) -> CallerFlow[None]:
+        """Wait after an error; raises it where the producer can't go on."""
+        self.judged(error, what)
+        again = isinstance(error, KafkaTimeoutError | AbortableTransactionError)
+        refused = not again and self.producer.transactions.error is not None
+        if refused or self.engine.ended is not None:
+            raise error
+        yield from pause(PAUSE)
+
+    def initialised(self) -> CallerFlow[bool]:
+        """Whether `init_transactions` went well."""
+        try:
+            yield from self.producer.init_transactions(self.patience)
+        except KafkaError as error:
+            yield from self.bear(error, "init")
+            return False
+        return True
+
+    def commit(self) -> CallerFlow[KafkaError | None]:
+        """Commit; gives the error after which nobody knows more, or only an abort is left."""
+        return self._end("commit", self.producer.commit_transaction, AbortableTransactionError)
+
+    def abort(self) -> CallerFlow[KafkaError | None]:
+        """Abort; gives the error after which nobody knows more."""
+        return self._end("abort", self.producer.abort_transaction)
+
+    def _end(
+        self,
+        what: str,
+        call: Callable[[float], CallerFlow[None]],
+        *final: type[KafkaError],
+    ) -> CallerFlow[KafkaError | None]:
+        manager = self.producer.transactions
+        while True:
+            try:
+                yield from call(self.patience)
+            except KafkaError as error:
+                yield from self.bear(error, what)
+                goes_on = manager.open or manager.pending is not None
+                if isinstance(error, final) or not goes_on:
+                    return error
+            else:
+                return None
 
     def operate(self) -> None:
         """Make one transaction more."""
@@ -138,106 +125,68 @@ class TransactionalDriver(Driver):
         self.wanted.append(Made(commits))
         if not self.busy and not self.over:
             self.busy = True
-            self._next()
-
-    def _next(self) -> None:
-        if self.over or self.engine.ended is not None or not self.wanted:
-            self.busy = False
-        elif not self.ready:
-            self.do("init", self.manager.initialize, self._initialised, lambda _: self._next())
-        else:
-            made = self.wanted.pop(0)
-            self.made.append(made)
-            self.do(
-                "begin", lambda _: self.manager.begin(), lambda: self._fill(made), self._impossible
+            self.caller.begin(
+                f"{self.name}: a transaction", self._work(), self._rest, self._given_up
             )
 
-    def _initialised(self) -> None:
-        self.ready = True
-        self._next()
+    def _rest(self, _: None) -> None:
+        self.busy = False
 
-    def _impossible(self, error: KafkaError) -> None:
-        self.wrong.append(Violation(f"{self.world.now}: {self.name} can't begin: {error!r}"))
+    def _given_up(self, error: Exception) -> None:
+        self.busy, self.over = False, True
+        if not isinstance(error, KafkaError):
+            self.judged(error, "a transaction")
 
-    def _fill(self, made: Made) -> None:
-        self.do(
-            "metadata",
-            lambda d: self._know(d),
-            lambda: self._write(made),
-            lambda _: self._abort(made),
-        )
+    def _work(self) -> CallerFlow[None]:
+        while self.wanted and self.engine.ended is None:
+            if self.ready:
+                made = self.wanted.pop(0)
+                self.made.append(made)
+                yield from self._make(made)
+            else:
+                self.ready = yield from self.initialised()
 
-    def _know(self, deadline: float) -> Flow[None]:
-        yield from self.engine.topic(TOPIC, deadline)
+    def _make(self, made: Made) -> CallerFlow[None]:
+        try:
+            yield from self.producer.begin_transaction()
+        except KafkaError as error:
+            self.wrong.append(Violation(f"{self.world.now}: {self.name} can't begin: {error!r}"))
+            raise
+        commits = made.commits
+        try:
+            yield from self._fill(made)
+        except KafkaError as error:
+            yield from self.bear(error, "metadata or offsets")
+            commits = False
+        if commits:
+            made.ending = True
+            failed = yield from self.commit()
+            if failed is None:
+                made.fate = Fate.COMMITTED
+            if not isinstance(failed, AbortableTransactionError):
+                return
+        if (yield from self.abort()) is None:
+            made.fate = Fate.ABORTED
 
-    def _write(self, made: Made) -> None:
-        snapshot = self.engine.metadata.snapshot
-        topic = snapshot.topic(TOPIC) if snapshot is not None else None
-        count = len(topic.partitions) if topic is not None else 0
+    def _fill(self, made: Made) -> CallerFlow[None]:
+        there = yield from self.producer.partitions_for(TOPIC, self.patience)
         few = max(self.client.volume, 3)
-        for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
-            partition = TopicPartition(TOPIC, self.rng.randrange(count)) if count else INPUT
-            value = b"%s/%d" % (self.name.encode(), self.serial)
-            size = estimate_record_size(None, value, ())
-            now = int(self.world.wall_clock() * 1000)
-            accumulator = self.engine.accumulator
-            try:
-                if accumulator.ended is not None:
-                    break
-                place = accumulator.append(partition, (None, value, (), now), size, self.world.now)
-            except KafkaError:
-                break
-            if place is None:
-                break
-            self.serial += 1
-            made.writes.append((partition, value))
-        self.host.wake()
+        with suppress(KafkaError):  # its commit says so, too
+            for _ in range(self.rng.randint(0, few) if self.probed_at is None else 1):
+                partition = self.rng.choice(there)
+                wrote = (partition, self.value(self.name))
+                yield from self.send(
+                    partition.partition, wrote[1], lambda *_, wrote=wrote: made.writes.append(wrote)
+                )
         if self.rng.random() < 0.5:
-            self._offsets(made)
+            made.offset = len(self.made)
+            yield from self.producer.send_offsets(
+                {INPUT: OffsetAndMetadata(made.offset)},
+                ConsumerGroupMetadata(self.group),
+                self.patience,
+            )
         else:
-            self.world.after(self.rng.uniform(0.0, 0.2), lambda: self._end(made))
-
-    def _offsets(self, made: Made) -> None:
-        made.offset = len(self.made)
-        self.do(
-            "offsets",
-            lambda d: self.manager.send_offsets(
-                {INPUT: OffsetAndMetadata(len(self.made))}, ConsumerGroupMetadata(self.group), d
-            ),
-            lambda: self._end(made),
-            lambda _: self._abort(made),
-        )
-
-    def _end(self, made: Made) -> None:
-        if made.commits:
-            self._commit(made)
-        else:
-            self._abort(made)
-
-    def _commit(self, made: Made) -> None:
-        def failed(error: KafkaError) -> None:
-            if isinstance(error, AbortableTransactionError):
-                self._abort(made)
-            elif self.manager.open or self.manager.pending is not None:
-                self._commit(made)  # it goes on: this waits for its end
-            else:
-                self._settled(made, Fate.UNKNOWN)
-
-        made.ending = True
-        self.do("commit", self.manager.commit, lambda: self._settled(made, Fate.COMMITTED), failed)
-
-    def _abort(self, made: Made) -> None:
-        def failed(error: KafkaError) -> None:
-            if self.manager.open or self.manager.pending is not None:
-                self._abort(made)
-            else:
-                self._settled(made, Fate.UNKNOWN)
-
-        self.do("abort", self.manager.abort, lambda: self._settled(made, Fate.ABORTED), failed)
-
-    def _settled(self, made: Made, fate: Fate) -> None:
-        made.fate = fate
-        self._next()
+            yield from pause(self.rng.uniform(0.0, 0.2))
 
     # After the faults
 

@@ -1,33 +1,37 @@
 """What the clients of a schedule do, in virtual time: calls at the times that the seed gives.
 
-In: a client of a schedule, a stage. Out: calls on the engines that ship, and violations of what
-their callers are promised. After the faults each `Driver` is asked to `probe`: it must reach the
-brokers that live and finish its work. Facades block, so several clients of one world are driven
-through their engines, as the facades do. Here are those that only ask; `record_workload` has
-producers and consumers. Must not: cause faults.
+In: a client of a schedule, a stage. Out: calls as the facades make them (`clients/calls`), and
+violations of what their callers are promised. After the faults each `Driver` is asked to `probe`:
+it must reach the brokers that live and finish its work. Here are those that only ask;
+`record_workload` has producers and consumers. Must not: cause faults.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.calls.caller_flow import CallerFlow
+from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.common.errors import BrokerError, ClusterIdMismatchError, KafkaError
-from odradek.network.flow import Completion, Flow
+from odradek.network.flow import Flow
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.call_checkers import CallsEnd, check_limits, check_sound
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.sasl_runs import mechanism
 from odradek.simulation.runs.schedule import PATIENCE, ScheduledClient, settings
 from odradek.simulation.runs.schedule import TOPIC as TOPIC
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import Mode
+
+T = TypeVar("T")
 
 PROBE_AGAIN = 0.25
 """Seconds between two looks of a probe whose calls came to nothing."""
@@ -39,6 +43,8 @@ class Driver(ABC):
 
     died = False
     """Its process is gone, as by SIGKILL: its calls have no end."""
+    over = False
+    """It makes no calls any more."""
 
     def __init__(
         self,
@@ -61,10 +67,12 @@ class Driver(ABC):
         self.host.step_limit = STEPS_IN_A_SECOND
         self.host.timed_step_limit = TIMED_STEPS_IN_A_SECOND
         self.config = settings(client)
-        self.engine = self.build(self.config)
+        half = self.build(self.config)
+        self.engine: ClientEngine = half.engine
         if stage.cluster.sasl is not None:
-            self.engine.network.mechanism = mechanism()
+            half.use(mechanism())
         self.calls = CallsEnd(stage.world.time)
+        self.caller = self.application()
         self.wire = Wire(stage.world.time, self.config, self.calls.__len__)
         self.wire.patient = patient
         self.host.watcher = self.wire
@@ -81,8 +89,12 @@ class Driver(ABC):
     # What kinds of clients differ in
 
     @abstractmethod
-    def build(self, config: Config) -> ClientEngine:
-        """Make the engine."""
+    def build(self, config: Config) -> ClientCalls[Any]:
+        """Make the caller's half, and with it the engine."""
+
+    def application(self) -> Caller:
+        """Who makes the calls."""
+        return Caller(self.world, self.calls, lambda: self.over)
 
     def begin(self) -> None:
         """The client's first words; most kinds have none."""
@@ -118,21 +130,17 @@ class Driver(ABC):
             self.host.wake()
             self.done += 1
 
+    def seconds(self, timeout: float) -> float:
+        """How long a call may take."""
+        return PATIENCE if self.patient else timeout
+
     def call(
-        self,
-        flow: Callable[[float], Flow[Any]],
-        timeout: float,
-        what: str,
-        then: Callable[[Any], None] | None = None,
+        self, what: str, flow: CallerFlow[T], then: Callable[[T], None] = lambda _: None
     ) -> None:
-        """Start a call as a facade does; `then` gets its result, outside the step."""
-        deadline = self.world.now + (PATIENCE if self.patient else timeout)
-        completion: Completion[Any] = self.engine.start(flow(deadline))
-        self.calls.begin(completion, f"{self.name}: {what}", deadline)
-        completion.when_done(lambda ended: self.judged(ended.error, what))
-        if then is not None:
-            completion.when_done(lambda ended: self._after(ended, then))
-        self.host.wake()
+        """Make a call; `then` gets its result."""
+        self.caller.begin(
+            f"{self.name}: {what}", flow, then, lambda error: self.judged(error, what)
+        )
 
     def judged(self, error: BaseException | None, what: str) -> None:
         """A call may fail, by an error that its caller can know; where all are slow it mayn't."""
@@ -143,10 +151,6 @@ class Driver(ABC):
         elif self.patient and self.probed_at is None:
             text = f"{what} failed on a cluster that is only slow: {type(error).__name__}: {error}"
             self.wrong.append(Violation(f"{self.world.now}: {self.name}: {text}"))
-
-    def _after(self, ended: Completion[Any], then: Callable[[Any], None]) -> None:
-        if ended.error is None:
-            self.world.after(0.0, lambda: then(ended.result()))
 
     def look(self) -> None:
         """Check what can be checked at any time."""
@@ -222,12 +226,31 @@ class Driver(ABC):
         )
 
 
-class MetadataDriver(Driver):
-    """Only follows the cluster."""
+class AskingDriver(Driver):
+    """Only asks."""
 
-    def build(self, config: Config) -> ClientEngine:
-        """The bare client."""
-        return ClientEngine(config, self.host.rng())
+    def build(self, config: Config) -> ClientCalls[Any]:
+        """The bare client, or an admin client."""
+        self.asks: ClientCalls[Any] = ClientCalls(self.name, config, self.host, self.make)
+        return self.asks
+
+    def make(self, host: Any) -> ClientEngine:
+        """Its engine."""
+        return ClientEngine(self.config, host.rng())
+
+    def ask(
+        self,
+        what: str,
+        flow: Callable[[float], Flow[T]],
+        timeout: float,
+        then: Callable[[T], None] = lambda _: None,
+    ) -> None:
+        """Have the engine carry out a flow."""
+        self.call(what, self.asks.call(flow, self.seconds(timeout), what), then)
+
+
+class MetadataDriver(AskingDriver):
+    """Only follows the cluster."""
 
     def begin(self) -> None:
         """Be interested in the topic."""
@@ -238,7 +261,7 @@ class MetadataDriver(Driver):
         timeout = self.rng.uniform(0.05, 3.0)
         if self.rng.random() < 0.5:
             self.engine.metadata.request("a caller asks")
-        self.call(lambda d: self.engine.topic(TOPIC, d), timeout, "metadata of the topic")
+        self.ask("metadata of the topic", lambda d: self.engine.topic(TOPIC, d), timeout)
 
     def probe(self) -> None:
         """Nothing more than the refresh that every probe asks for."""
@@ -248,38 +271,38 @@ class MetadataDriver(Driver):
         return True
 
 
-class AdminDriver(Driver):
+class AdminDriver(AskingDriver):
     """Makes, lists and describes."""
 
     engine: AdminEngine
     _described: bool = False
 
-    def build(self, config: Config) -> AdminEngine:
+    def make(self, host: Any) -> AdminEngine:
         """The admin client's engine."""
-        return AdminEngine(config, self.host.rng())
+        return AdminEngine(self.config, host.rng())
 
     def operate(self) -> None:
         """One of admin's calls."""
         engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
         which = self.rng.randrange(5) % (4 if self.patient else 5)  # (what isn't there can't go)
         if which == 0:
-            self.call(engine.describe_cluster, timeout, "description of the cluster")
+            self.ask("description of the cluster", engine.describe_cluster, timeout)
         elif which == 1:
-            self.call(lambda d: engine.list_topics(d, internal=False), timeout, "list of topics")
+            self.ask("list of topics", lambda d: engine.list_topics(d, internal=False), timeout)
         elif which == 2:
-            self.call(lambda d: engine.describe_topics([TOPIC], d), timeout, "description of t")
+            self.ask("description of t", lambda d: engine.describe_topics([TOPIC], d), timeout)
         elif which == 3:
             new = [NewTopic(f"{self.name}.{self.done}", 1, -1)]
-            self.call(
-                lambda d: engine.create_topics(new, d, validate_only=False), timeout, "creation"
+            self.ask(
+                "creation", lambda d: engine.create_topics(new, d, validate_only=False), timeout
             )
         else:
             name = f"{self.name}.{max(0, self.done - 1)}"
-            self.call(lambda d: engine.delete_topics([name], d), timeout, "deletion")
+            self.ask("deletion", lambda d: engine.delete_topics([name], d), timeout)
 
     def probe(self) -> None:
         """Describe the cluster."""
-        self.call(self.engine.describe_cluster, 10.0, "the probe's description", self._found)
+        self.ask("the probe's description", self.engine.describe_cluster, 10.0, self._found)
 
     def _found(self, result: Any) -> None:
         living = {b.id for b in self.cluster.brokers.values() if b.registered}

@@ -64,7 +64,7 @@ class SimulatedHost:
         self._traced = traced
         self.steps = 0
         self.timed_steps = 0
-        """Steps without any input: a deadline alone asked for them."""
+        """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
         self.events: EventLog | None = None
@@ -76,7 +76,7 @@ class SimulatedHost:
         self._link_rng = world.rng(f"links/{name}")
         self._piece_rng = world.rng(f"pieces/{name}")
         self._engine: EngineInputs | None = None
-        self._stepping = False
+        self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
         self._in_call = 0
         self._deadline: float | None = None
@@ -165,6 +165,7 @@ class SimulatedHost:
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
         if not self._stepping and self.background:
+            self._woken = True
             self._plan(self._time.now)
 
     def defer(self, action: Callable[[], None]) -> None:
@@ -221,7 +222,8 @@ class SimulatedHost:
             while True:
                 while self._deferred:
                     self._deferred.popleft()()
-                self._count(now, timed=not engine.has_inputs)
+                self._count(now, timed=not (engine.has_inputs or self._woken))
+                self._woken = False
                 deadline = engine.step(now)
                 if engine.effects:
                     self._carry_out()
