@@ -27,7 +27,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
-from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values.avro_values import AvroDecoder, AvroFormat
 from odradek.spark.values.decoding import TOGETHER, ValueDecodeError, parse_value_format
 from odradek.spark.values.schema import arrow_schema, full_schema
@@ -347,9 +347,8 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     schema = full_schema(False, options.value_type())
     assert schema["value"].dataType.simpleString() == "struct<a:int,b:string>"
     target = arrow_schema(schema)
-    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
     reader = RangeReader(
-        cluster.connect({}), KafkaOffsetRange(TopicPartition("t", 0), 7, 9), None, limits, clock
+        cluster.connect({}), KafkaOffsetRange(TopicPartition("t", 0), 7, 9), None, options, clock
     )
     made = options.value_format.decoder(target.field("value").type)
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*no zero and"):

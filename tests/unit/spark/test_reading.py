@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from tests.unit.spark.conftest import options
 
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -20,7 +21,7 @@ from odradek.spark.problems import (
     TimestampRangeError,
 )
 from odradek.spark.tasks import reading
-from odradek.spark.tasks.reading import Gatherer, RangeReader, ReadLimits
+from odradek.spark.tasks.reading import Gatherer, RangeReader
 from odradek.spark.values.schema import arrow_schema, check_schema, full_schema
 
 TP = TopicPartition("t", 0)
@@ -37,11 +38,13 @@ def read(
     columns: Sequence[str] = ("offset",),
     lose: bool = True,
     topic_id: str = ID_1,
-    null_timestamps: bool = False,
+    **more: str,
 ) -> list[pa.RecordBatch]:
-    limits = ReadLimits(120.0, 300.0, lose, null_timestamps)
+    given = {"failOnDataLoss": str(lose), "outageTolerance": "300s", **more}
     consumer = cluster.connect({})
-    reader = RangeReader(consumer, KafkaOffsetRange(TP, start, until), topic_id, limits, clock)
+    reader = RangeReader(
+        consumer, KafkaOffsetRange(TP, start, until), topic_id, options(**given), clock
+    )
     full = arrow_schema(SCHEMA)
     target = pa.schema([full.field(name) for name in columns])
     return list(reader.batches(columns, target))
@@ -386,5 +389,7 @@ def test_the_place_is_named_where_the_record_can_not_be_read_again(
 
 def test_such_a_timestamp_is_null_where_that_is_wanted(cluster: Any, clock: Any) -> None:
     cluster.wild = {7: WILD}
-    [batch] = read(cluster, clock, 6, 9, columns=("timestamp", "offset"), null_timestamps=True)
+    [batch] = read(
+        cluster, clock, 6, 9, columns=("timestamp", "offset"), outOfRangeTimestamps="null"
+    )
     assert [t is None for t in batch.column("timestamp").to_pylist()] == [False, True, False]

@@ -113,7 +113,7 @@ def test_making_a_source_and_its_readers_connects_to_nothing(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a client was made")
 
-    monkeypatch.setattr("odradek.spark.tasks.worker_clients.ClientCache.checkout", forbidden)
+    monkeypatch.setattr("odradek.spark.tasks.worker_clients.ClientCache.connect", forbidden)
     schema = source().schema()
     source().reader(schema)
     reader = source().streamReader(schema)
@@ -222,7 +222,7 @@ def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
             told.append("closed")
 
     monkeypatch.setattr("odradek.api.consumer.Consumer", Consumer)
-    monkeypatch.setattr(stream_source, "PlanningClients", lambda: cluster)
+    monkeypatch.setattr(stream_source, "process_clients", lambda: cluster)
     options = {"kafka.group.id": "watched", "commitOffsets": "group"}
     reader = source(**options).streamReader(VALUE)
     start = {"v": 1, "cluster": "cluster-A", "o": {"t": {"0": 90, "1": 20}}, "id": {"t": ID_1}}
@@ -275,7 +275,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
     monkeypatch.setattr(warm, "bootstrap_hint", lambda: {"topics": topics})
 
     class Clients:
-        def checkout(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
+        def connect(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
             asked.append(fresh)
             assert config["cluster.id.expected"] == "cluster-A"
             return cluster.connect({}) if fresh else warm

@@ -13,7 +13,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
-from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values import decoding as values
 from odradek.spark.values.decoding import (
     TOGETHER,
@@ -251,9 +251,8 @@ def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     assert schema["value"].dataType.simpleString() == "struct<a:int>"
     columns = check_schema(schema, kind)
     target = arrow_schema(schema)
-    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
     tp = TopicPartition("t", 0)
-    reader = RangeReader(cluster.connect({}), KafkaOffsetRange(tp, 7, 9), None, limits, clock)
+    reader = RangeReader(cluster.connect({}), KafkaOffsetRange(tp, 7, 9), None, options, clock)
     made = JsonDecoder(target.field("value").type, fail_fast=True)
     assert columns[1] == "value"
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):

@@ -49,7 +49,7 @@ class Process:
             due[1]()
 
     def checkout(self, *args: Any, **kwargs: Any) -> Any:
-        return self.cache.checkout(*args, **kwargs)
+        return self.cache.connect(*args, **kwargs)
 
 
 @pytest.fixture
