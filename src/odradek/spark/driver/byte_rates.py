@@ -251,11 +251,8 @@ def _size(batch: pa.RecordBatch) -> int:
     """Count bytes of keys, values and headers, without what Arrow adds to each row."""
     import pyarrow.compute as pc
 
-    found: int = batch.column("headers").nbytes if _has_any(batch.column("headers")) else 0
+    headers = batch.column("headers")
+    found: int = headers.nbytes if headers.null_count < len(headers) else 0
     for name in ("key", "value"):
         found += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
     return found
-
-
-def _has_any(column: pa.Array) -> bool:
-    return int(column.null_count) < len(column)

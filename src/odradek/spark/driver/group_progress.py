@@ -62,9 +62,10 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-                self._first(self._client, news)
-            else:
-                self._client.commit_async(news)  # what fails later, the client logs
+                with suppress(KafkaTimeoutError):  # an outage, a slow coordinator
+                    self._client.commit(news, timeout=FIRST_WAIT_S)
+                    return
+            self._client.commit_async(news)  # what fails later, the client logs
         except KafkaError as error:
             self.close()
             self._all_at, self._refused_at = None, now
@@ -75,12 +76,6 @@ class GroupProgress:
                 ALL_EVERY_S,
                 error,
             )
-
-    def _first(self, client: Consumer, news: Positions) -> None:
-        try:
-            client.commit(news, timeout=FIRST_WAIT_S)
-        except KafkaTimeoutError:  # an outage, a slow coordinator: it goes on in the background
-            client.commit_async(news)
 
     def close(self) -> None:
         """Close the client; it gives what is under way a second."""

@@ -211,15 +211,13 @@ class OffsetTracker:
         ends = view.ends
         if not everything:
             # A query whose run ends with "nothing new" would leave behind what is held back.
-            if start is not None and not self._freezing and self._holds_back(begins, ends):
+            paced = start is not None and not self._freezing
+            if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
             ends = self._limited(begins, view)
         if start is not None and not joined and ends == start.positions:
             return None
         return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
-
-    def _holds_back(self, begins: Positions, ends: Positions) -> bool:
-        return self._pacing.holds_back(begins, ends, self._clock.now())
 
     def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""

@@ -192,11 +192,9 @@ class TransactionalTask:
                 sender.meet(topic)
             self._begin()
             sender.finish()
-            self._commit(topic, self._marker(sender.rows))
+            marker = Marker(self._batch, sender.rows, self._digest, self._task.run, self._writer)
+            self._commit(topic, marker)
         return self._message(sender.rows, found[0] if found else None, skipped=False)
-
-    def _marker(self, rows: int) -> Marker:
-        return Marker(self._batch, rows, self._digest, self._task.run, self._writer)
 
     def _begin(self) -> None:
         if self._begun is None:

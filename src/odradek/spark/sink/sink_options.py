@@ -23,6 +23,7 @@ from odradek.spark.options.kafka_settings import (
     suggestion,
 )
 from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
+from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
 from odradek.spark.options.option_values import boolean, seconds, whole
 from odradek.spark.options.topic_names import checked_name
 from odradek.spark.problems import OptionError
@@ -95,12 +96,7 @@ OPTIONS: dict[str, SparkOption] = {
             BATCHES,
             own=True,
         ),
-        SparkOption(
-            "eventsDir",
-            "–",
-            "Every process of the query appends its client's events to a file in this folder.",
-            own=True,
-        ),
+        SOURCE_OPTIONS["eventsdir"],
     )
 }
 
