@@ -6,7 +6,8 @@ tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 
 ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class JumpingClock:
@@ -32,6 +34,8 @@ class JumpingClock:
     def __init__(self) -> None:
         self.at = 1000.0
         self.pauses: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called after each pause."""
 
     def now(self) -> float:
         return self.at
@@ -42,6 +46,7 @@ class JumpingClock:
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.at += seconds
+        self.meanwhile()
 
 
 @dataclass
@@ -249,11 +254,6 @@ def options(query: str = STREAM, **given: str) -> SourceOptions:
 
 
 @pytest.fixture
-def make_options() -> Any:
-    return options
-
-
-@pytest.fixture
 def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
     """Make a tracker over the cluster: `tracker(option="value")`."""
 
@@ -261,3 +261,9 @@ def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
         return OffsetTracker(options(query, **given), cluster, clock)
 
     return make
+
+
+def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
+    """The next end, as text and back, which is what Spark does with it."""
+    found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
+    return found
