@@ -168,7 +168,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
         "a timestamp that Spark can't hold is null without a word",
         "R-RT-2",
         "spark/tasks/reading.py",
-        'return "timestamp" in columns and not self._limits.null_timestamps',
+        'return "timestamp" in columns and not self._options.null_timestamps',
         "return False",
         "tests/unit/spark/test_reading.py::test_a_timestamp_that_spark_can_not_hold_is_named",
     ),

@@ -10,9 +10,10 @@ import pytest
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import unclean_election
 from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.options.source_options import BATCH, parse_options
 from odradek.spark.problems import DataLossError
 from odradek.spark.tasks import reading
-from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values.schema import arrow_schema, full_schema
 from odradek.testing.simulated import KafkaSimulation
 
@@ -48,9 +49,10 @@ def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]
             "fetch.max.bytes": 2000,
         }
     )
-    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=fails)
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "outageTolerance": "300s"}
+    options = parse_options({**given, "failOnDataLoss": str(fails)}, BATCH)
     clock = Clock(simulation)
-    reader = RangeReader(consumer, KafkaOffsetRange(TP, 0, 50), None, limits, clock)
+    reader = RangeReader(consumer, KafkaOffsetRange(TP, 0, 50), None, options, clock)
     full = arrow_schema(full_schema(include_headers=False))
     target = pa.schema([full.field("offset"), full.field("value")])
     found: list[Any] = []

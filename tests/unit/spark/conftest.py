@@ -6,15 +6,18 @@ tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
-from odradek.clients.consumer.records import NoSuchOffsetError
+from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
+from odradek.clients.descriptions import PartitionDescription, TopicDescription
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -22,6 +25,7 @@ from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 
 ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class JumpingClock:
@@ -30,6 +34,8 @@ class JumpingClock:
     def __init__(self) -> None:
         self.at = 1000.0
         self.pauses: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called after each pause."""
 
     def now(self) -> float:
         return self.at
@@ -40,27 +46,7 @@ class JumpingClock:
     def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.at += seconds
-
-
-@dataclass(frozen=True)
-class DescribedPartition:
-    partition: int
-
-
-@dataclass(frozen=True)
-class DescribedTopic:
-    topic_id: str
-    partitions: tuple[DescribedPartition, ...]
-
-
-@dataclass(frozen=True)
-class FoundOffset:
-    offset: int
-
-
-@dataclass(frozen=True)
-class SingleRecord:
-    timestamp_ms: int
+        self.meanwhile()
 
 
 @dataclass
@@ -84,7 +70,7 @@ class MemoryCluster:
     """A question waits for the end of an outage, where that comes within its timeout."""
     per_poll: int = 100
 
-    def connect(self, config: Mapping[str, str]) -> MemoryConsumer:
+    def connect(self, config: Mapping[str, str]) -> Any:
         self.configs.append(dict(config))
         return MemoryConsumer(self)
 
@@ -93,6 +79,10 @@ class MemoryCluster:
 
     def bounds(self, tp: TopicPartition) -> tuple[int, int]:
         return self.topics[tp.topic][1][tp.partition]
+
+
+def described(partition: int) -> PartitionDescription:
+    return PartitionDescription(partition, 0, 0, (0,), (0,))
 
 
 class MemoryConsumer:
@@ -123,17 +113,15 @@ class MemoryConsumer:
 
     def describe(
         self, topics: Collection[str], timeout: float | None = None
-    ) -> dict[str, DescribedTopic]:
+    ) -> dict[str, TopicDescription]:
         self._ask("describe", timeout)
         for name in topics:
             if name not in self._cluster.topics:
                 raise UnknownTopicOrPartitionError(f"topic {name}")
         return {
-            name: DescribedTopic(
-                self._cluster.topics[name][0],
-                tuple(DescribedPartition(p) for p in self._cluster.topics[name][1]),
-            )
-            for name in topics
+            name: TopicDescription(name, topic_id, False, tuple(map(described, partitions)))
+            for name, (topic_id, partitions) in self._cluster.topics.items()
+            if name in topics
         }
 
     def list_topics(self, timeout: float | None = None) -> list[str]:
@@ -161,14 +149,14 @@ class MemoryConsumer:
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> dict[TopicPartition, FoundOffset | None]:
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Record n of every partition is of second n."""
         self._ask("times", timeout)
-        found: dict[TopicPartition, FoundOffset | None] = {}
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for tp, time_ms in times.items():
             begin, end = self._cluster.bounds(tp)
             offset = max(begin, -(-time_ms // 1000))
-            found[tp] = FoundOffset(offset) if offset < end else None
+            found[tp] = OffsetAndTimestamp(offset, time_ms) if offset < end else None
         return found
 
     def assign(
@@ -233,10 +221,10 @@ class MemoryConsumer:
         }
         return pa.RecordBatch.from_pydict({name: everything[name] for name in columns or ()})
 
-    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[SingleRecord]:
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         self._ask("poll", timeout)
         [(_, at)] = self._positions.items()
-        return [SingleRecord(self._cluster.wild.get(at, at * 1000))]
+        return [SimpleNamespace(timestamp_ms=self._cluster.wild.get(at, at * 1000))]
 
     def explain(self) -> str:
         return "the explanation of the client"
@@ -266,11 +254,6 @@ def options(query: str = STREAM, **given: str) -> SourceOptions:
 
 
 @pytest.fixture
-def make_options() -> Any:
-    return options
-
-
-@pytest.fixture
 def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
     """Make a tracker over the cluster: `tracker(option="value")`."""
 
@@ -278,3 +261,9 @@ def tracker(cluster: MemoryCluster, clock: JumpingClock) -> Any:
         return OffsetTracker(options(query, **given), cluster, clock)
 
     return make
+
+
+def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
+    """The next end, as text and back, which is what Spark does with it."""
+    found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
+    return found

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.unit.spark.avro_examples import logical
 
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_schema import avro_schema
@@ -17,10 +18,6 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 def record(*types: Any, name: str = "R", **more: Any) -> dict[str, Any]:
     fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(types)]
     return {"type": "record", "name": name, "fields": fields, **more}
-
-
-def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "logicalType": name, **more}
 
 
 def in_spark(*types: Any) -> str:

@@ -67,7 +67,7 @@ class Run:
         parsed = parse_options({**OPTIONS, **options}, STREAM)
         self.progress = GroupProgress(parsed, self._make, self.clock)
 
-    def _make(self, config: Mapping[str, Any]) -> FakeCommitter:
+    def _make(self, config: Mapping[str, Any]) -> Any:
         assert config["group.id"] == "lag"
         self.made.append(FakeCommitter(self._failures))
         return self.made[-1]

@@ -74,7 +74,7 @@ class TasksOfAMemoryCluster:
         monkeypatch.setattr(tasks, "_property", self.told.get)
         monkeypatch.setattr(tasks, "SystemClock", lambda: cluster.clock)
 
-    def checkout(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
+    def connect(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
         assert config["cluster.id.expected"] == "cluster-A"
         self.out += 1
         return self._cluster.connect(config)
@@ -214,7 +214,7 @@ def test_a_frame_that_is_read_long_after_its_plan_is_warned_of_once(
 
 
 def test_the_reader_notes_when_it_planned(monkeypatch: pytest.MonkeyPatch, cluster: Any) -> None:
-    monkeypatch.setattr("odradek.spark.driver.source.PlanningClients", lambda: cluster)
+    monkeypatch.setattr("odradek.spark.driver.source.process_clients", lambda: cluster)
     monkeypatch.setattr("odradek.spark.driver.source.SystemClock.date_ms", lambda _: PLANNED)
     source = KafkaDataSource(OPTIONS | TOPIC)
     found: list[InputPartition] = list(source.reader(source.schema()).partitions())

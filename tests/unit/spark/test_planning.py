@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from odradek.common.types import TopicPartition
 from odradek.spark.driver import loss, planning, sharing
 from odradek.spark.driver.bounds import OffsetSpec
-from odradek.spark.driver.offsets import EARLIEST, LATEST, StreamOffset
+from odradek.spark.driver.offsets import EARLIEST, LATEST, Positions, StreamOffset
 from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.problems import DataLossError, OptionError
 
@@ -22,19 +24,18 @@ lags = st.dictionaries(
 )
 
 
-def test_a_limit_is_shared_out_in_proportion_to_lag() -> None:
-    begins = {A: 0, B: 100, C: 7}
-    ends = sharing.proportional_ends(10, begins, {A: 900, B: 200, C: 7})
-    assert ends == {A: 9, B: 101, C: 7}
-
-
-def test_a_small_partition_beside_a_large_one_is_not_starved() -> None:
-    ends = sharing.proportional_ends(10, {A: 0, B: 0}, {A: 10**9, B: 3})
-    assert ends == {A: 9, B: 1}
-
-
-def test_no_limit_is_needed_where_all_fits() -> None:
-    assert sharing.proportional_ends(10, {A: 0, B: 5}, {A: 5, B: 10}) == {A: 5, B: 10}
+@pytest.mark.parametrize(
+    ("begins", "ends", "wanted"),
+    [
+        ({A: 0, B: 100, C: 7}, {A: 900, B: 200, C: 7}, {A: 9, B: 101, C: 7}),
+        ({A: 0, B: 0}, {A: 10**9, B: 3}, {A: 9, B: 1}),  # a small one isn't starved
+        ({A: 0, B: 5}, {A: 5, B: 10}, {A: 5, B: 10}),  # all fits
+    ],
+)
+def test_a_limit_is_shared_out_in_proportion_to_lag(
+    begins: Positions, ends: Positions, wanted: Positions
+) -> None:
+    assert sharing.proportional_ends(10, begins, ends) == wanted
 
 
 @given(lags, st.integers(1, 10**13))
@@ -80,25 +81,8 @@ def test_losses_are_told_apart_and_name_ids_and_offsets() -> None:
     assert losses.gone == (C,)
     assert losses.unasked == (TopicPartition("v", 0),)
     assert losses.shrunk == {B: (20, 19)}
-    text = str(DataLossError(losses.sentences()))
-    for words in (
-        "topic u",
-        "topic id 1",
-        "topic id 2",
-        "t-2 is gone",
-        "t-1",
-        "20",
-        "19",
-        "v-0 is in",
-    ):
-        assert words in text
-    assert "failOnDataLoss" in text
-
-
-def test_no_losses() -> None:
-    start = StreamOffset({A: 10}, "c", {"t": "x"})
-    now = TopicsSnapshot("c", {"t": "x"}, (A, B))
-    assert not loss.find_losses(start, now, {A: 10, B: 3}, lambda _: True)
+    words = "topic u .*topic id 1.*topic id 2.*t-2 is gone.*v-0 is in.*t-1: .* 20.* 19 .*failOnData"
+    assert re.search(words, str(DataLossError(losses.sentences())), re.DOTALL)
 
 
 def test_a_long_list_of_losses_is_cut() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from tests.unit.spark.conftest import ID_1, ID_3, P0, options
 
 from odradek.common.errors import AuthenticationError, KafkaTimeoutError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from odradek.common.types import TopicPartition
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import (
     DataLossError,
@@ -20,11 +19,9 @@ from odradek.spark.problems import (
     TimestampRangeError,
 )
 from odradek.spark.tasks import reading
-from odradek.spark.tasks.reading import Gatherer, RangeReader, ReadLimits
+from odradek.spark.tasks.reading import Gatherer, RangeReader
 from odradek.spark.values.schema import arrow_schema, check_schema, full_schema
 
-TP = TopicPartition("t", 0)
-ID_1, ID_3 = (str(UUID(int=n)) for n in (1, 3))
 SCHEMA = full_schema(include_headers=True)
 
 
@@ -37,14 +34,24 @@ def read(
     columns: Sequence[str] = ("offset",),
     lose: bool = True,
     topic_id: str = ID_1,
-    null_timestamps: bool = False,
+    **more: str,
 ) -> list[pa.RecordBatch]:
-    limits = ReadLimits(120.0, 300.0, lose, null_timestamps)
+    given = {"failOnDataLoss": str(lose), "outageTolerance": "300s", **more}
     consumer = cluster.connect({})
-    reader = RangeReader(consumer, KafkaOffsetRange(TP, start, until), topic_id, limits, clock)
+    reader = RangeReader(
+        consumer, KafkaOffsetRange(P0, start, until), topic_id, options(**given), clock
+    )
     full = arrow_schema(SCHEMA)
     target = pa.schema([full.field(name) for name in columns])
     return list(reader.batches(columns, target))
+
+
+@pytest.fixture
+def consumer(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The one client that all reads of a test use."""
+    found = cluster.connect({})
+    monkeypatch.setattr(cluster, "connect", lambda _: found)
+    return found
 
 
 def offsets(batches: list[pa.RecordBatch]) -> list[Any]:
@@ -68,15 +75,12 @@ def test_batches_have_exactly_the_schema_that_spark_compares(cluster: Any, clock
     assert (rows[1]["headers"], rows[1]["key"]) == (None, None)
 
 
-def test_records_that_compaction_took_are_not_waited_for(cluster: Any, clock: Any) -> None:
-    cluster.gaps[TP] = set(range(90, 100)) | {3, 4}
-    found = offsets(read(cluster, clock, 0, 100))
-    assert found == [o for o in range(90) if o not in (3, 4)]
-
-
-def test_a_range_without_any_record_ends(cluster: Any, clock: Any) -> None:
-    cluster.gaps[TP] = set(range(100))
-    assert read(cluster, clock, 0, 100) == []
+@pytest.mark.parametrize("gaps", [{3, 4, *range(90, 100)}, set(range(100))])
+def test_records_that_compaction_took_are_not_waited_for(
+    cluster: Any, clock: Any, gaps: set[int]
+) -> None:
+    cluster.gaps[P0] = gaps
+    assert offsets(read(cluster, clock, 0, 100)) == sorted(set(range(100)) - gaps)
 
 
 def test_an_outage_is_waited_out(cluster: Any, clock: Any) -> None:
@@ -128,6 +132,7 @@ def test_a_silent_partition_on_a_live_broker_fails(cluster: Any, clock: Any) -> 
 )
 def test_what_gives_nothing_is_looked_at_before_it_is_given_up(
     cluster: Any,
+    consumer: Any,
     clock: Any,
     caplog: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -138,9 +143,7 @@ def test_what_gives_nothing_is_looked_at_before_it_is_given_up(
     """The client may not have heard by then that another topic has the name, or a shorter log."""
     monkeypatch.setattr(reading, "known_topic_id", lambda *_: ID_1)
     silent = pa.RecordBatch.from_pydict({"offset": pa.array([], pa.int64())})
-    consumer = cluster.connect({})
     monkeypatch.setattr(consumer, "poll_arrow", lambda **given: clock.pause(1) or silent)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     cluster.topics["t"] = (topic_id, {0: log})
     wanted = NoProgressError if loss is None else DataLossError
     with pytest.raises(wanted, match=loss or "pollTimeoutMs"):
@@ -157,13 +160,16 @@ def test_records_that_aged_out(cluster: Any, clock: Any, caplog: Any) -> None:
     assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
     assert "t-0" in caplog.text
     assert read(cluster, clock, 5, 30, lose=False) == []
+    cluster.topics["t"][1][0] = (0, 50)  # a log that was cut
+    with pytest.raises(DataLossError, match="0 to 50"):
+        read(cluster, clock, 60, 70)
+    assert read(cluster, clock, 60, 70, lose=False) == []
 
 
 def test_where_the_log_begins_is_asked_again_after_an_outage(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.topics["t"][1][0] = (40, 100)
-    consumer = cluster.connect({})
     real, begun = consumer.beginning_offsets, clock.now()
 
     def falls(partitions: Any, timeout: float) -> Any:
@@ -172,15 +178,13 @@ def test_where_the_log_begins_is_asked_again_after_an_outage(
         return real(partitions, timeout)
 
     monkeypatch.setattr(consumer, "beginning_offsets", falls)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     assert offsets(read(cluster, clock, 5, 60, lose=False)) == list(range(40, 60))
     assert 200 <= clock.now() - begun < 220
 
 
 def test_a_leader_that_knows_too_little_is_not_asked_in_a_spin(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = cluster.connect({})
     real, begun = consumer.poll_arrow, clock.now()
 
     def late(**given: Any) -> Any:
@@ -189,21 +193,24 @@ def test_a_leader_that_knows_too_little_is_not_asked_in_a_spin(
         return real(**given)
 
     monkeypatch.setattr(consumer, "poll_arrow", late)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
     assert cluster.calls.count("end") <= 11
 
 
 @pytest.mark.parametrize("partitions", [None, {1: (10, 20)}])
 def test_a_partition_that_is_deleted_meanwhile(
-    cluster: Any, clock: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch, partitions: Any
+    cluster: Any,
+    consumer: Any,
+    clock: Any,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: Any,
 ) -> None:
-    consumer = cluster.connect({})
     cluster.per_poll = 30
     real = consumer.poll_arrow
 
     def gone(**given: Any) -> Any:
-        if consumer.position(TP) < 60:
+        if consumer.position(P0) < 60:
             return real(**given)
         cluster.topics = {} if partitions is None else {"t": (ID_1, partitions)}
         clock.at += given["timeout"]
@@ -215,7 +222,6 @@ def test_a_partition_that_is_deleted_meanwhile(
 
     monkeypatch.setattr(consumer, "poll_arrow", gone)
     monkeypatch.setattr(consumer, "end_offsets", unanswered)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     begun, topics = clock.now(), cluster.topics
     with pytest.raises(DataLossError, match=r"t-0 is gone .*UNKNOWN_TOPIC_OR_PARTITION"):
         read(cluster, clock, 0, 100)
@@ -226,9 +232,8 @@ def test_a_partition_that_is_deleted_meanwhile(
 
 
 def test_a_topic_that_is_missing_only_for_a_moment_is_read_on(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = cluster.connect({})
     real, looks = consumer.describe, iter([True, False, True, False])
 
     def describe(topics: Any, timeout: float) -> Any:
@@ -245,25 +250,14 @@ def test_a_topic_that_is_missing_only_for_a_moment_is_read_on(
     cluster.stuck = True
     monkeypatch.setattr(consumer, "describe", describe)
     monkeypatch.setattr(consumer, "end_offsets", unanswered)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     assert offsets(read(cluster, clock, 0, 50)) == list(range(50))
-
-
-def test_records_that_a_truncated_log_lost(cluster: Any, clock: Any) -> None:
-    cluster.topics["t"][1][0] = (0, 50)
-    with pytest.raises(DataLossError, match="0 to 50"):
-        read(cluster, clock, 60, 70)
-    assert read(cluster, clock, 60, 70, lose=False) == []
-
-
-def test_a_topic_made_anew_after_planning_is_noticed(cluster: Any, clock: Any) -> None:
-    with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
-        read(cluster, clock, 0, 50, topic_id=ID_3)
 
 
 def test_a_topic_made_anew_may_be_left_out_where_loss_is_allowed(
     cluster: Any, clock: Any, caplog: Any
 ) -> None:
+    with pytest.raises(DataLossError, match=rf"{ID_3}.*{ID_1}"):
+        read(cluster, clock, 0, 50, topic_id=ID_3)
     assert read(cluster, clock, 0, 50, topic_id=ID_3, lose=False) == []
     assert "poll" not in cluster.calls
     assert f"planned with topic id {ID_3}" in caplog.text
@@ -271,20 +265,18 @@ def test_a_topic_made_anew_may_be_left_out_where_loss_is_allowed(
 
 @pytest.mark.parametrize("rows", [0, 20])
 def test_a_topic_made_anew_while_it_is_read(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    consumer = cluster.connect({})
     real = consumer.poll_arrow
     cluster.per_poll = 20
 
     def anew(**given: Any) -> Any:
-        if consumer.position(TP) >= rows:
+        if consumer.position(P0) >= rows:
             cluster.topics["t"] = (ID_3, {0: (0, 3)})
             raise OffsetOutOfRangeError("t-0")
         return real(**given)
 
     monkeypatch.setattr(consumer, "poll_arrow", anew)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     if not rows:
         assert read(cluster, clock, 0, 50, lose=False) == []
         return
@@ -294,15 +286,13 @@ def test_a_topic_made_anew_while_it_is_read(
 
 
 def test_what_is_not_retriable_ends_the_task(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    consumer = cluster.connect({})
 
     def refuse(**_: object) -> None:
         raise AuthenticationError("no")
 
     monkeypatch.setattr(consumer, "poll_arrow", refuse)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     with pytest.raises(AuthenticationError):
         read(cluster, clock, 0, 50)
 
@@ -367,10 +357,9 @@ def test_a_timestamp_that_spark_can_not_hold_is_named(cluster: Any, clock: Any) 
 
 
 def test_the_place_is_named_where_the_record_can_not_be_read_again(
-    cluster: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, consumer: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.wild = {7: WILD}
-    consumer = cluster.connect({})
     real = consumer.poll_arrow
 
     def then_falls(**given: Any) -> Any:
@@ -379,12 +368,13 @@ def test_the_place_is_named_where_the_record_can_not_be_read_again(
         return found
 
     monkeypatch.setattr(consumer, "poll_arrow", then_falls)
-    monkeypatch.setattr(cluster, "connect", lambda _: consumer)
     with pytest.raises(TimestampRangeError, match="offset 7 .* of which only its place is known"):
         read(cluster, clock, 5, 20, columns=("timestamp",))
 
 
 def test_such_a_timestamp_is_null_where_that_is_wanted(cluster: Any, clock: Any) -> None:
     cluster.wild = {7: WILD}
-    [batch] = read(cluster, clock, 6, 9, columns=("timestamp", "offset"), null_timestamps=True)
+    [batch] = read(
+        cluster, clock, 6, 9, columns=("timestamp", "offset"), outOfRangeTimestamps="null"
+    )
     assert [t is None for t in batch.column("timestamp").to_pylist()] == [False, True, False]

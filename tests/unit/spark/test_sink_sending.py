@@ -46,7 +46,7 @@ class SlowProducer(MemoryProducer):
 
 def test_only_so_many_bytes_are_unacknowledged(clock: Any) -> None:
     log = MemoryLog(clock)
-    producer = SlowProducer(log)
+    producer: Any = SlowProducer(log)
     size = rows("x" * 100).nbytes
     patience = Patience(60, clock, producer.explain)
     sender = RowSender(producer, SinkColumns(("value",), "t"), patience, window=3 * size)
@@ -61,7 +61,7 @@ def test_only_so_many_bytes_are_unacknowledged(clock: Any) -> None:
 
 
 def test_rows_that_are_not_written_are_counted_and_the_first_is_named(clock: Any) -> None:
-    producer = SlowProducer(MemoryLog(clock))
+    producer: Any = SlowProducer(MemoryLog(clock))
     patience = Patience(60, clock, producer.explain)
     sender = RowSender(producer, SinkColumns(("value",), "t"), patience, window=1 << 20)
     sender.send(rows("a", "b"))
@@ -111,7 +111,7 @@ def test_a_process_keeps_a_producer_for_each_configuration(clock: Any) -> None:
 
 def test_a_name_that_no_topic_can_have_names_its_row(clock: Any) -> None:
     log = MemoryLog(clock)
-    producer = SlowProducer(log)
+    producer: Any = SlowProducer(log)
     patience = Patience(60, clock, producer.explain)
     sender = RowSender(producer, SinkColumns(("value",), None), patience, window=1 << 20)
     sender.send(pa.RecordBatch.from_pydict({"topic": ["t", "t"], "value": ["a", "b"]}))

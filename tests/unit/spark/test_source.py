@@ -8,17 +8,16 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructType
+from tests.unit.spark.conftest import ID_1, P0, P1
 
 import odradek.spark
-from odradek.common.errors import KafkaTimeoutError
-from odradek.common.types import TopicPartition
 from odradek.spark.driver import stream_source
 from odradek.spark.driver.offsets import SENTINEL, StreamOffset
 from odradek.spark.driver.planning import KafkaOffsetRange
@@ -28,7 +27,6 @@ from odradek.spark.options.option_values import LONG_MAX
 from odradek.spark.problems import OptionError
 from odradek.spark.tasks.task import KafkaInputPartition
 
-ID_1 = str(UUID(int=1))
 VALUE = StructType().add("value", BinaryType())
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 
@@ -113,7 +111,7 @@ def test_making_a_source_and_its_readers_connects_to_nothing(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a client was made")
 
-    monkeypatch.setattr("odradek.spark.tasks.worker_clients.ClientCache.checkout", forbidden)
+    monkeypatch.setattr("odradek.spark.tasks.worker_clients.ClientCache.connect", forbidden)
     schema = source().schema()
     source().reader(schema)
     reader = source().streamReader(schema)
@@ -175,7 +173,7 @@ def test_nothing_is_new_while_the_pause_file_is_there(
     path = tmp_path / "pause"
     for given in (str(path), f"file://{path}"):
         reader = source(pauseFile=given).streamReader(VALUE)
-        start = StreamOffset({TopicPartition("t", 0): 5}, "c").to_json()
+        start = StreamOffset({P0: 5}, "c").to_json()
         path.touch()
         for limit in (ReadMaxRows(7), ReadAllAvailable()):
             assert reader.latestOffset(start, limit) == start
@@ -191,7 +189,7 @@ def test_a_pause_file_that_nobody_can_look_for_is_an_error(
     monkeypatch.setattr(stream_source, "OffsetTracker", lambda *_: SomethingNew())
     path = tmp_path / "pause"
     path.symlink_to(path)  # a loop: `exists()` says no, and the query would go on
-    start = StreamOffset({TopicPartition("t", 0): 5}, "c").to_json()
+    start = StreamOffset({P0: 5}, "c").to_json()
     reader = source(pauseFile=str(path)).streamReader(VALUE)
     with pytest.raises(OptionError, match=r"pauseFile: nobody can tell whether .*pause is there"):
         reader.latestOffset(start, ReadMaxRows(7))
@@ -203,39 +201,28 @@ def test_finished_batches_are_told_to_a_group_and_the_start_of_a_run_too(
     monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
     told: list[Any] = []
-    p0, p1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    committer = SimpleNamespace(
+        commit=lambda offsets, timeout: told.append(offsets),
+        commit_async=told.append,
+        close=lambda timeout: told.append("closed"),
+    )
 
-    class Consumer:
-        def __init__(self, config: Any) -> None:
-            told.append((config["group.id"], config["enable.auto.commit"]))
-            assert config["cluster.id.expected"] == "cluster-A"
+    def consumer(config: Any) -> Any:
+        names = ("group.id", "enable.auto.commit", "cluster.id.expected")
+        told.append([config[name] for name in names])
+        return committer
 
-        def commit(self, offsets: Any, timeout: float) -> None:
-            told.append(dict(offsets))
-
-        def commit_async(self, offsets: Any) -> None:
-            told.append(dict(offsets))
-            if offsets == {p0: 95}:
-                raise KafkaTimeoutError("the group's broker is away")
-
-        def close(self, timeout: float) -> None:
-            told.append("closed")
-
-    monkeypatch.setattr("odradek.api.consumer.Consumer", Consumer)
-    monkeypatch.setattr(stream_source, "PlanningClients", lambda: cluster)
+    monkeypatch.setattr("odradek.api.consumer.Consumer", consumer)
+    monkeypatch.setattr(stream_source, "process_clients", lambda: cluster)
     options = {"kafka.group.id": "watched", "commitOffsets": "group"}
     reader = source(**options).streamReader(VALUE)
     start = {"v": 1, "cluster": "cluster-A", "o": {"t": {"0": 90, "1": 20}}, "id": {"t": ID_1}}
     end = reader.latestOffset(start, ReadMaxRows(LONG_MAX))
-    assert told == [("watched", False), {p0: 90, p1: 20}]
-    reader.commit(end)
-    reader.commit({**start, "o": {"t": {"0": 95, "1": 20}}})  # it raises inside: the query goes on
-    assert told[2:] == [{p0: 100}, {p0: 95}, "closed"]
+    assert told == [["watched", False, "cluster-A"], {P0: 90, P1: 20}]
     reader.commit(end)
     reader.stop()
-    quiet = source().streamReader(VALUE)
-    quiet.commit(end)
-    assert len(told) == 5
+    source().streamReader(VALUE).commit(end)
+    assert told[2:] == [{P0: 100}, "closed"]
 
 
 def test_a_reader_travels_without_the_drivers_client() -> None:
@@ -246,18 +233,6 @@ def test_a_reader_travels_without_the_drivers_client() -> None:
     assert copy._tracker is None
     assert reader._tracker is not None
     assert copy._options == reader._options
-
-
-def test_a_partition_travels_whole() -> None:
-    wanted = KafkaOffsetRange(TopicPartition("t", 3), 5, 9)
-    sent = KafkaInputPartition(wanted, "c", "id", {"brokers": {"1": ["h", 1]}})
-    got = pickle.loads(pickle.dumps(sent))  # noqa: S301 (our own bytes)
-    assert (got.wanted, got.cluster, got.topic_id, got.hint) == (
-        wanted,
-        "c",
-        "id",
-        {"brokers": {"1": ["h", 1]}},
-    )
 
 
 def test_the_partition_that_spark_makes_up_holds_nothing() -> None:
@@ -275,7 +250,7 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
     monkeypatch.setattr(warm, "bootstrap_hint", lambda: {"topics": topics})
 
     class Clients:
-        def checkout(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
+        def connect(self, config: Any, hint: Any, *, fresh: bool = False) -> Any:
             asked.append(fresh)
             assert config["cluster.id.expected"] == "cluster-A"
             return cluster.connect({}) if fresh else warm
@@ -284,13 +259,9 @@ def test_a_worker_that_knows_the_old_topic_starts_from_the_plan(
             client.assign([])
 
     monkeypatch.setattr("odradek.spark.tasks.task.process_clients", Clients)
-    wanted = KafkaOffsetRange(TopicPartition("t", 0), 5, 9)
-    sent = KafkaInputPartition(wanted, "cluster-A", str(UUID(int=1)), None)
+    wanted = KafkaOffsetRange(P0, 5, 9)
+    sent = KafkaInputPartition(wanted, "cluster-A", ID_1, None)
     batches: list[Any] = list(source().reader(VALUE).read(sent))
-    assert [value for batch in batches for value in batch.column("value").to_pylist()] == [
-        b"5",
-        b"6",
-        b"7",
-        b"8",
-    ]
+    found = [value for batch in batches for value in batch.column("value").to_pylist()]
+    assert found == [b"5", b"6", b"7", b"8"]
     assert any(asked) is fresh

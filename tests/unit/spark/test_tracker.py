@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from uuid import UUID
 
 import pytest
+from tests.unit.spark.conftest import ID_1, ID_2, P0, P1, following
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import TopicPartition
@@ -17,18 +16,7 @@ from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
 
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ID_1, ID_2 = (str(UUID(int=n)) for n in (1, 2))
-
-
-def through_spark(offset: dict[str, Any]) -> dict[str, Any]:
-    """What Spark does with an offset: text, and back."""
-    found: dict[str, Any] = json.loads(json.dumps(offset))
-    return found
-
-
-def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
-    return through_spark(tracker.latest(start))
+WHOLE = [KafkaOffsetRange(P0, 0, 100), KafkaOffsetRange(P1, 10, 20)]
 
 
 def sizes(tracker: OffsetTracker, start: Any, end: Any) -> list[KafkaOffsetRange]:
@@ -48,10 +36,7 @@ def test_the_first_end_carries_the_resolved_start(tracker: Any, cluster: Any) ->
         "id": {"t": ID_1},
         "from": {"t": {"0": 0, "1": 10}},
     }
-    assert sizes(driver, SENTINEL, end) == [
-        KafkaOffsetRange(P0, 0, 100),
-        KafkaOffsetRange(P1, 10, 20),
-    ]
+    assert sizes(driver, SENTINEL, end) == WHOLE
 
 
 def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
@@ -60,10 +45,7 @@ def test_a_replay_reads_the_same_ranges_although_the_log_moved_on(
     end = following(tracker(), SENTINEL)
     cluster.topics["t"] = (ID_1, {0: (0, 500), 1: (15, 90)})
     again = tracker()
-    assert sizes(again, SENTINEL, end) == [
-        KafkaOffsetRange(P0, 0, 100),
-        KafkaOffsetRange(P1, 10, 20),
-    ]
+    assert sizes(again, SENTINEL, end) == WHOLE
 
 
 def test_latest_is_journalled_at_once_even_if_there_is_nothing_to_read(
@@ -124,13 +106,7 @@ def test_a_missing_topic_is_named_within_thirty_seconds(
 def test_a_topic_that_shows_up_late_is_waited_for(tracker: Any, cluster: Any, clock: Any) -> None:
     topics, cluster.topics = cluster.topics, {}
     driver = tracker()
-    wait = clock.pause
-
-    def pause(seconds: float) -> None:
-        wait(seconds)
-        cluster.topics = topics
-
-    clock.pause = pause
+    clock.meanwhile = lambda: cluster.topics.update(topics)
     assert following(driver, SENTINEL)["o"] == {"t": {"0": 100, "1": 20}}
 
 
@@ -226,7 +202,7 @@ def test_available_now_stops_at_what_was_there_when_it_began(
     ends = []
     for _ in range(10):
         clock.at += 60
-        end = through_spark(driver.latest(offset))
+        end = following(driver, offset)
         cluster.topics["t"] = (ID_1, {0: (0, 900), 1: (10, 900), 2: (0, 900)})
         if end == offset:
             break
@@ -254,32 +230,16 @@ def test_a_checkpoint_of_the_jvm_connector_is_continued(tracker: Any) -> None:
 # -- another cluster, another topic, lost records ------------------------------------------------
 
 
-def restart_elsewhere(tracker: Any, cluster: Any) -> tuple[OffsetTracker, dict[str, Any]]:
+@pytest.mark.parametrize("how", ["restart", "replay", "available now"])
+def test_another_cluster_is_refused_with_both_ids(tracker: Any, cluster: Any, how: str) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.cluster = "cluster-B"
-    return tracker(), offset
-
-
-def test_a_restart_against_another_cluster_fails_with_both_ids(tracker: Any, cluster: Any) -> None:
-    driver, offset = restart_elsewhere(tracker, cluster)
+    driver = tracker()
+    if how == "available now":
+        driver.freeze()  # Spark calls it before it shows the checkpoint's offset
     with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
-        following(driver, offset)
-    assert cluster.configs[-1]["cluster.id.expected"] == "cluster-A"
-
-
-def test_a_replay_against_another_cluster_fails_with_both_ids(tracker: Any, cluster: Any) -> None:
-    driver, offset = restart_elsewhere(tracker, cluster)
-    with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
-        driver.plan(SENTINEL, offset)
-
-
-def test_available_now_against_another_cluster_fails_with_both_ids(
-    tracker: Any, cluster: Any
-) -> None:
-    driver, offset = restart_elsewhere(tracker, cluster)
-    driver.freeze()  # Spark calls it before it shows the checkpoint's offset
-    with pytest.raises(ClusterIdMismatchError, match=r"'cluster-B'.*'cluster-A'"):
-        driver.latest(offset, everything=True)
+        driver.plan(SENTINEL, offset) if how == "replay" else driver.latest(offset)
+    assert how == "replay" or cluster.configs[-1]["cluster.id.expected"] == "cluster-A"
 
 
 def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
@@ -287,10 +247,10 @@ def test_a_topic_made_anew_is_noticed_although_it_has_more_records(
 ) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
-    with pytest.raises(DataLossError, match=rf"topic t .*{ID_1}.*{ID_2}"):
-        following(tracker(), offset)
-    with pytest.raises(DataLossError, match=rf"topic t .*{ID_1}.*{ID_2}"):
-        tracker().plan(SENTINEL, offset)
+    for ask in (tracker().latest, lambda end: tracker().plan(SENTINEL, end)):
+        with pytest.raises(DataLossError, match=rf"topic t .*{ID_1}.*{ID_2}"):
+            ask(offset)
+    assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
@@ -307,12 +267,6 @@ def test_a_topic_made_anew_is_read_from_its_beginning_if_loss_is_allowed(
     assert following(driver, end) == end
 
 
-def test_a_journalled_range_of_a_topic_made_anew_is_not_read(tracker: Any, cluster: Any) -> None:
-    offset = following(tracker(), SENTINEL)
-    cluster.topics["t"] = (ID_2, {0: (0, 900), 1: (0, 900)})
-    assert sizes(tracker(failOnDataLoss="false"), SENTINEL, offset) == []
-
-
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
     tracker: Any, cluster: Any, clock: Any, fail: str
@@ -320,18 +274,8 @@ def test_a_replay_beside_a_broker_that_just_started_loses_nothing(
     offset = following(tracker(), SENTINEL)
     topics, cluster.topics = cluster.topics, {}
     driver = tracker(subscribePattern="t.*", failOnDataLoss=fail)
-    wait = clock.pause
-
-    def pause(seconds: float) -> None:
-        wait(seconds)
-        if len(clock.pauses) == 4:
-            cluster.topics = topics
-
-    clock.pause = pause
-    assert sizes(driver, SENTINEL, offset) == [
-        KafkaOffsetRange(P0, 0, 100),
-        KafkaOffsetRange(P1, 10, 20),
-    ]
+    clock.meanwhile = lambda: len(clock.pauses) == 4 and cluster.topics.update(topics)
+    assert sizes(driver, SENTINEL, offset) == WHOLE
     cluster.calls.clear()
     driver.plan(SENTINEL, offset)
     assert cluster.calls == []
@@ -389,13 +333,7 @@ def test_a_loss_that_heals_in_a_moment_is_no_loss(tracker: Any, cluster: Any, cl
     offset = following(driver, SENTINEL)
     cluster.topics["t"][1][0] = (0, 60)  # a new leader that hasn't caught up
     clock.at += 1
-    wait = clock.pause
-
-    def pause(seconds: float) -> None:
-        wait(seconds)
-        cluster.topics["t"][1][0] = (0, 104)
-
-    clock.pause = pause
+    clock.meanwhile = lambda: cluster.topics["t"][1].update({0: (0, 104)})
     assert following(driver, offset)["o"]["t"]["0"] == 104
 
 
@@ -444,10 +382,7 @@ def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(
 ) -> None:
     offset = following(tracker(), SENTINEL)
     cluster.down_until = clock.now() + 200
-    assert sizes(tracker(), SENTINEL, offset) == [
-        KafkaOffsetRange(P0, 0, 100),
-        KafkaOffsetRange(P1, 10, 20),
-    ]
+    assert sizes(tracker(), SENTINEL, offset) == WHOLE
 
 
 def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clock: Any) -> None:
@@ -464,7 +399,7 @@ def test_who_takes_nothing_new_for_the_end_waits(tracker: Any, cluster: Any, clo
 
 def test_a_batch_reads_what_is_there(tracker: Any) -> None:
     plan = tracker(BATCH).plan_batch()
-    assert plan.ranges == [KafkaOffsetRange(P0, 0, 100), KafkaOffsetRange(P1, 10, 20)]
+    assert plan.ranges == WHOLE
     assert (plan.cluster, plan.topic_ids) == ("cluster-A", {"t": ID_1})
 
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from uuid import UUID
 
 import pytest
+from tests.unit.spark.conftest import ID_1, ID_2, ID_3, P0, P1, following
 
-from odradek.common.types import TopicPartition
 from odradek.spark.driver.byte_rates import ByteRates
 from odradek.spark.driver.offsets import SENTINEL
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import BATCH
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError, OutageError
-
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
-
-
-def following(tracker: OffsetTracker, start: Any) -> dict[str, Any]:
-    """The next end, as text and back, which is what Spark does with it."""
-    found: dict[str, Any] = json.loads(json.dumps(tracker.latest(start)))
-    return found
 
 
 def read(tracker: OffsetTracker, start: Any, end: Any) -> int:
@@ -200,17 +189,6 @@ def test_a_mirror_is_read_on_where_that_is_allowed(
         following(driver, end)
 
 
-def test_available_now_waits_out_an_outage_from_a_checkpoint(
-    tracker: Any, cluster: Any, clock: Any
-) -> None:
-    offset = following(tracker(), SENTINEL)
-    cluster.topics["t"][1][0] = (0, 101)
-    cluster.down_until = clock.now() + 300
-    driver = tracker()
-    driver.freeze()
-    assert following(driver, offset)["o"]["t"]["0"] == 101
-
-
 def test_an_outage_is_logged_every_thirty_seconds_and_names_the_address(
     tracker: Any, cluster: Any, clock: Any, caplog: Any
 ) -> None:
@@ -267,14 +245,3 @@ def test_a_warm_driver_asks_once_for_each_batch(tracker: Any, cluster: Any, cloc
     assert cluster.calls == ["end"]
     following(driver, end)
     assert cluster.calls == ["end", "describe", "end"]
-
-
-def test_ten_thousand_partitions_have_offsets_of_less_than_a_megabyte(
-    tracker: Any, cluster: Any
-) -> None:
-    name = "a-topic-with-an-ordinary-name"
-    cluster.topics = {name: (ID_1, {n: (0, 10**12 + n) for n in range(10_000)})}
-    driver = tracker(subscribe=name)
-    end = following(driver, SENTINEL)
-    assert len(json.dumps(end)) < 10**6
-    assert len(driver.plan(SENTINEL, end).ranges) == 10_000

@@ -8,12 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.unit.spark.conftest import P0, options
 
-from odradek.common.types import TopicPartition
 from odradek.spark.driver.planning import KafkaOffsetRange
-from odradek.spark.options.source_options import parse_options
 from odradek.spark.problems import OptionError, UndecodableValueError
-from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.values import decoding as values
 from odradek.spark.values.decoding import (
     TOGETHER,
@@ -236,28 +235,15 @@ def test_options_that_do_not_fit(given: dict[str, str], told: str) -> None:
 
 
 def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
-    options = parse_options(
-        {
-            "kafka.bootstrap.servers": "localhost:1",
-            "subscribe": "t",
-            "valueFormat": "JSON",
-            "valueSchema": "a int",
-            "valueMode": "failfast",
-        },
-        "stream",
-    )
-    kind = options.value_type()
-    schema = full_schema(False, kind)
+    given = options(valueFormat="JSON", valueSchema="a int", valueMode="failfast")
+    schema = full_schema(False, given.value_type())
     assert schema["value"].dataType.simpleString() == "struct<a:int>"
-    columns = check_schema(schema, kind)
-    target = arrow_schema(schema)
-    limits = ReadLimits(120.0, 300.0, fail_on_data_loss=True)
-    tp = TopicPartition("t", 0)
-    reader = RangeReader(cluster.connect({}), KafkaOffsetRange(tp, 7, 9), None, limits, clock)
-    made = JsonDecoder(target.field("value").type, fail_fast=True)
-    assert columns[1] == "value"
+    assert check_schema(schema, given.value_type())[1] == "value"
+    field = arrow_schema(schema).field("value")
+    reader = RangeReader(cluster.connect({}), KafkaOffsetRange(P0, 7, 9), None, given, clock)
+    made = JsonDecoder(field.type, fail_fast=True)
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):
-        list(reader.batches(("value",), pa.schema([target.field("value")]), made))
+        list(reader.batches(("value",), pa.schema([field]), made))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ the clients are divided. Must not: need more on an executor than this package.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,18 +26,13 @@ TASKS_PER_CORE = 8
 """Slices in a wave for each core: the last ones of a wave leave few cores idle."""
 
 
-class _Task:
-    """What a task does with the numbers of its slices."""
-
-    def __init__(self, plan: FleetPlan, wave: Sequence[Slice]) -> None:
-        self._plan = plan
-        self._wave = wave
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                part = self._wave[index]
-                yield _rows(part.case, self._plan.run(part))
+def _simulated(
+    plan: FleetPlan, wave: Sequence[Slice], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """A task: simulate the slices with these numbers, and give their counts."""
+    for batch in batches:
+        for index in batch.column(0).to_pylist():
+            yield _rows(wave[index].case, plan.run(wave[index]))
 
 
 def _rows(case: int, load: Load) -> pa.RecordBatch:
@@ -68,7 +64,9 @@ def simulate_shards(
 
     for start in range(0, len(todo), shards):
         wave = list(todo[start : start + shards])
-        rows = spark.range(0, len(wave), 1, len(wave)).mapInArrow(_Task(plan, wave), SCHEMA)
+        rows = spark.range(0, len(wave), 1, len(wave)).mapInArrow(
+            partial(_simulated, plan, wave), SCHEMA
+        )
         merged = rows.groupBy("case", "what", "broker", "at").agg(f.sum("count").alias("count"))
         yield wave, _loads(plan, wave, merged.toArrow())
 

@@ -23,10 +23,12 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.contact import Clients
 from odradek.spark.driver.offsets import Positions
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -68,7 +70,7 @@ class ByteRates:
 
     def __init__(self, clients: Clients, clock: Clock) -> None:
         self._clients, self._clock = clients, clock
-        self._client: ClusterConsumer | None = None
+        self._client: Consumer | None = None
         self._sizes: dict[TopicPartition, float] = {}
         self._firsts: dict[TopicPartition, tuple[int, int]] = {}
         """Where it was weighed, and the first offset that was there."""
@@ -132,7 +134,7 @@ class ByteRates:
             self._client.seek(tp, self._under_way[tp].begin)
         self._collect(self._client)
 
-    def _collect(self, client: ClusterConsumer) -> None:
+    def _collect(self, client: Consumer) -> None:
         """Take what comes until the patience is over; what doesn't come goes on by itself."""
         now, errors = self._clock.now(), 0
         waits = any(now - sample.since < WAITED_S for sample in self._under_way.values())
@@ -175,14 +177,14 @@ class ByteRates:
         self._sizes[tp] = max(1.0, _size(batch) / (last + 1 - first))
         self._firsts[tp] = sample.begin, first
 
-    def _take_empty(self, client: ClusterConsumer) -> None:
+    def _take_empty(self, client: Consumer) -> None:
         """Partitions that have nothing but markers, aborted records and gaps up to their end."""
         for tp, sample in list(self._under_way.items()):
             if client.position(tp, timeout=0.0) >= sample.until:
                 del self._under_way[tp]
                 self._firsts[tp] = sample.begin, sample.until
 
-    def _goes_to_beginning(self, client: ClusterConsumer, error: NoSuchOffsetError) -> bool:
+    def _goes_to_beginning(self, client: Consumer, error: NoSuchOffsetError) -> bool:
         """Whether it is only the head of a log that is gone (retention): then weigh after it.
 
         Whether that loss is allowed is for those to say who read the batch.
@@ -193,7 +195,7 @@ class ByteRates:
         client.seek(tp, begin)
         return True
 
-    def _assign_what_is_left(self, client: ClusterConsumer) -> None:
+    def _assign_what_is_left(self, client: Consumer) -> None:
         """Read on only there; the ends stay as they were, or answers under way were dropped."""
         client.assign(
             list(self._under_way), until={tp: s.until for tp, s in self._under_way.items()}
@@ -249,11 +251,8 @@ def _size(batch: pa.RecordBatch) -> int:
     """Count bytes of keys, values and headers, without what Arrow adds to each row."""
     import pyarrow.compute as pc
 
-    found: int = batch.column("headers").nbytes if _has_any(batch.column("headers")) else 0
+    headers = batch.column("headers")
+    found: int = headers.nbytes if headers.null_count < len(headers) else 0
     for name in ("key", "value"):
         found += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
     return found
-
-
-def _has_any(column: pa.Array) -> bool:
-    return int(column.null_count) < len(column)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from odradek.common.errors import KafkaError
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import OutageError
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -35,8 +38,8 @@ LOG_EVERY_S = 30.0
 class Clients(Protocol):
     """Where the driver gets its clients; `drop` when one failed for good."""
 
-    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer: ...
-    def drop(self, client: ClusterConsumer) -> None: ...
+    def connect(self, config: Mapping[str, Any]) -> Consumer: ...
+    def drop(self, client: Consumer) -> None: ...
 
 
 class StillOutError(Exception):
@@ -57,7 +60,7 @@ class Contact:
         """`forget` is called after an error: what was remembered may be stale."""
         self._options, self._clients, self._clock = options, clients, clock
         self._forget = forget
-        self._client: ClusterConsumer | None = None
+        self._client: Consumer | None = None
         self._contacted = False
         self._outage_since: float | None = None
         self._logged_at = 0.0
@@ -67,7 +70,7 @@ class Contact:
         self.known = False
         """Whether a checkpoint shows that this address was right before."""
 
-    def client(self) -> ClusterConsumer:
+    def client(self) -> Consumer:
         """Give the client; made here, on the first question."""
         if self._client is None:
             self._client = self._clients.connect(self._options.consumer_config(self.expected))
@@ -87,9 +90,7 @@ class Contact:
         """Until when a caller waits that shall give up before the query does."""
         return self._clock.now() + SHORT_PATIENCE_S
 
-    def ask(
-        self, what: str, question: Callable[[ClusterConsumer, float], T], until: float | None
-    ) -> T:
+    def ask(self, what: str, question: Callable[[Consumer, float], T], until: float | None) -> T:
         """Ask the cluster, again and again through an outage, as long as the query tolerates.
 
         Raises `StillOutError` at `until`, where the caller gives up before that.

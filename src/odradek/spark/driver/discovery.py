@@ -8,6 +8,7 @@ for a while, since a broker that has just started knows little. Must not know of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
@@ -15,7 +16,11 @@ from odradek.spark.driver.contact import Contact
 from odradek.spark.driver.planning import TopicsSnapshot
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.options.topic_patterns import compiled
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, DescribedTopic
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+    from odradek.clients.descriptions import TopicDescription
 
 CONFIRM_S = 10.0
 """A loss must be seen for so long: just after an election or a restart brokers say odd things."""
@@ -64,12 +69,12 @@ class Discovery:
         self._topics, self._at = topics, self._clock.now()
         return topics
 
-    def _describe(self, client: ClusterConsumer, timeout: float) -> TopicsSnapshot:
+    def _describe(self, client: Consumer, timeout: float) -> TopicsSnapshot:
         names: Sequence[str] = self._options.topics
         if self._pattern is not None:
             listed = client.list_topics(timeout=timeout)
             names = [name for name in listed if self._pattern.search(name)]
-        described: dict[str, DescribedTopic] = {}
+        described: dict[str, TopicDescription] = {}
         for at in range(0, len(names), AT_ONCE):
             described |= _describe_those_there(client, names[at : at + AT_ONCE], timeout)
         cluster = client.cluster_id(timeout=timeout)
@@ -111,13 +116,13 @@ class Doubt:
 
 
 def _describe_those_there(
-    client: ClusterConsumer, topics: Sequence[str], timeout: float
-) -> dict[str, DescribedTopic]:
+    client: Consumer, topics: Sequence[str], timeout: float
+) -> dict[str, TopicDescription]:
     """Describe topics; a call for several fails for one that is missing, so then one by one."""
     try:
         return dict(client.describe(topics, timeout=timeout))
     except UnknownTopicOrPartitionError:
-        found: dict[str, DescribedTopic] = {}
+        found: dict[str, TopicDescription] = {}
         if len(topics) > 1:
             for topic in topics:
                 found |= _describe_those_there(client, [topic], timeout)

@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import Positions, StreamOffset
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -30,15 +32,8 @@ FIRST_WAIT_S = 1.0
 """So long a run's first commit is waited for."""
 
 
-class Committer(Protocol):
-    """What is used of a consumer with a `group.id`, whose own thread does the work."""
-
-    def commit(self, offsets: Mapping[TopicPartition, int], timeout: float) -> object: ...
-    def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None: ...
-    def close(self, timeout: float = 5.0) -> None: ...
-
-
-Make = Callable[[Mapping[str, Any]], Committer]
+Make = Callable[[Mapping[str, Any]], "Consumer"]
+"""Makes a consumer with a `group.id`, whose own thread does the work."""
 
 
 class GroupProgress:
@@ -46,7 +41,7 @@ class GroupProgress:
 
     def __init__(self, options: SourceOptions, make: Make, clock: Clock) -> None:
         self._options, self._make, self._clock = options, make, clock
-        self._client: Committer | None = None
+        self._client: Consumer | None = None
         self._told: Positions = {}
         self._all_at: float | None = None
         self._refused_at: float | None = None
@@ -67,9 +62,10 @@ class GroupProgress:
         try:
             if self._client is None:
                 self._client = self._make(self._options.group_config(end.cluster))
-                self._first(self._client, news)
-            else:
-                self._client.commit_async(news)  # what fails later, the client logs
+                with suppress(KafkaTimeoutError):  # an outage, a slow coordinator
+                    self._client.commit(news, timeout=FIRST_WAIT_S)
+                    return
+            self._client.commit_async(news)  # what fails later, the client logs
         except KafkaError as error:
             self.close()
             self._all_at, self._refused_at = None, now
@@ -81,12 +77,6 @@ class GroupProgress:
                 error,
             )
 
-    def _first(self, client: Committer, news: Positions) -> None:
-        try:
-            client.commit(news, timeout=FIRST_WAIT_S)
-        except KafkaTimeoutError:  # an outage, a slow coordinator: it goes on in the background
-            client.commit_async(news)
-
     def close(self) -> None:
         """Close the client; it gives what is under way a second."""
         client, self._client = self._client, None
@@ -95,7 +85,7 @@ class GroupProgress:
                 client.close(timeout=1.0)
 
 
-def make_committer(config: Mapping[str, Any]) -> Committer:
+def make_committer(config: Mapping[str, Any]) -> Consumer:
     """Make the real one; imported here, as most queries have no group."""
     from odradek.api.consumer import Consumer
 

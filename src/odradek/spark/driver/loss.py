@@ -50,15 +50,6 @@ class Losses:
 NOTHING_LOST = Losses({}, (), {})
 
 
-def recreated(start: StreamOffset, topic_ids: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Topics whose id isn't the checkpoint's: name → (then, now)."""
-    return {
-        topic: (then, topic_ids[topic])
-        for topic, then in start.topic_ids.items()
-        if topic in topic_ids and topic_ids[topic] != then
-    }
-
-
 def parted(
     absent: Iterable[TopicPartition], asked: Callable[[TopicPartition], bool]
 ) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
@@ -78,7 +69,11 @@ def find_losses(
         # A mirror, which the options allow: its topics have ids of their own.
         anew: dict[str, tuple[str, str]] = {}
     else:
-        anew = recreated(start, topics.topic_ids)
+        anew = {
+            topic: (then, topics.topic_ids[topic])
+            for topic, then in start.topic_ids.items()
+            if topics.topic_ids.get(topic, then) != then
+        }
     now = set(topics.partitions)
     gone, unasked = parted((tp for tp in sorted(start.positions) if tp not in now), asked)
     shrunk = {

@@ -20,9 +20,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.filters import Narrowing, narrow_by
-from odradek.spark.driver.source import KafkaBatchReader, PlanningClients
+from odradek.spark.driver.source import KafkaBatchReader
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.tasks.task import input_partitions
+from odradek.spark.tasks.worker_clients import process_clients
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -64,7 +65,7 @@ class PushingBatchReader(KafkaBatchReader):
 
     def partitions(self) -> list[InputPartition]:
         """Resolve the offsets as ever, then leave out what no wanted row can be in."""
-        tracker = OffsetTracker(self._options, PlanningClients(), SystemClock())
+        tracker = OffsetTracker(self._options, process_clients(), SystemClock())
         narrowing = self._narrowing
         plan = tracker.plan_batch(
             lambda ranges: narrowing.narrowed(ranges, tracker.offsets_for_times)

@@ -7,8 +7,8 @@ away. Streams are in `stream_source`, what runs in tasks in `tasks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -22,32 +22,20 @@ from pyspark.sql.datasource import (
 from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.tracker import OffsetTracker
+from odradek.spark.options.kafka_settings import sealed_options
 from odradek.spark.options.source_options import (
     BATCH,
     STREAM,
     SourceOptions,
     parse_options,
-    sealed_options,
 )
 from odradek.spark.tasks.task import batch_partitions, read_partition
-from odradek.spark.tasks.worker_clients import ClusterConsumer, process_clients
+from odradek.spark.tasks.worker_clients import process_clients
 from odradek.spark.values.schema import check_schema, full_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-
-class PlanningClients:
-    """The process's cached clients as the tracker sees them."""
-
-    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer:
-        """Give the planner process's client."""
-        return process_clients().checkout(config)
-
-    def drop(self, client: ClusterConsumer) -> None:
-        """Forget one that failed."""
-        process_clients().drop(client)
 
 
 class KafkaDataSource(DataSource):
@@ -121,7 +109,7 @@ class KafkaBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Resolve the offsets; runs in a planner process of the driver."""
         clock = SystemClock()
-        tracker = OffsetTracker(self._options, PlanningClients(), clock)
+        tracker = OffsetTracker(self._options, process_clients(), clock)
         plan = tracker.plan_batch()
         return list(batch_partitions(plan, clock.date_ms()))
 

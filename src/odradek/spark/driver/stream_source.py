@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import (
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.group_progress import GroupProgress, make_committer
 from odradek.spark.driver.offsets import SENTINEL, parse_offset
-from odradek.spark.driver.source import PlanningClients
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.option_values import LONG_MAX
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import OptionError
 from odradek.spark.tasks.task import input_partitions, read_partition
+from odradek.spark.tasks.worker_clients import process_clients
 from odradek.spark.values.schema import check_schema
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tracking(self) -> OffsetTracker:
         if self._tracker is None:
-            self._tracker = OffsetTracker(self._options, PlanningClients(), SystemClock())
+            self._tracker = OffsetTracker(self._options, process_clients(), SystemClock())
         return self._tracker
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

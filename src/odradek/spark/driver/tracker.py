@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.config import parse_address
 from odradek.common.errors import ClusterIdMismatchError
@@ -32,7 +32,10 @@ from odradek.spark.driver.planning import KafkaOffsetRange, TopicsSnapshot
 from odradek.spark.driver.splitting import split
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import DataLossError, MissingTopicError, OptionError
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, Hint
+from odradek.spark.tasks.worker_clients import Clock, Hint
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -168,7 +171,7 @@ class OffsetTracker:
         if not times:
             return {}
 
-        def ask(client: ClusterConsumer, timeout: float) -> dict[TopicPartition, int | None]:
+        def ask(client: Consumer, timeout: float) -> dict[TopicPartition, int | None]:
             found = client.offsets_for_times(times, timeout=timeout)
             return {tp: None if at is None else at.offset for tp, at in found.items()}
 
@@ -208,15 +211,13 @@ class OffsetTracker:
         ends = view.ends
         if not everything:
             # A query whose run ends with "nothing new" would leave behind what is held back.
-            if start is not None and not self._freezing and self._holds_back(begins, ends):
+            paced = start is not None and not self._freezing
+            if paced and self._pacing.holds_back(begins, ends, self._clock.now()):
                 return None
             ends = self._limited(begins, view)
         if start is not None and not joined and ends == start.positions:
             return None
         return StreamOffset(ends, view.topics.cluster, view.topics.topic_ids, joined)
-
-    def _holds_back(self, begins: Positions, ends: Positions) -> bool:
-        return self._pacing.holds_back(begins, ends, self._clock.now())
 
     def _limited(self, begins: Positions, view: PartitionEnds) -> Positions:
         """Where the batch ends by maxOffsetsPerTrigger and maxBytesPerTrigger."""
@@ -310,7 +311,7 @@ class OffsetTracker:
         return self._look(until)
 
     def _look(self, until: float | None) -> PartitionEnds:
-        def ends(client: ClusterConsumer, timeout: float) -> PartitionEnds:
+        def ends(client: Consumer, timeout: float) -> PartitionEnds:
             topics = self._discovery.topics(until)  # here: it is asked again after an error
             left = min(timeout, self._contact.timeout(until))
             return PartitionEnds(topics, dict(client.end_offsets(topics.partitions, timeout=left)))

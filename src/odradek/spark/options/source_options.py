@@ -8,19 +8,23 @@ Names and meanings stand in `option_table`; unknown options are errors with a su
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.config import CONSUMER, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.config import CONSUMER
 from odradek.common.group_options import GROUP_NAMES
-from odradek.common.spellings import ALIASES, dotted, sealed
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
+from odradek.spark.options.kafka_settings import (
+    CLIENT_ID,
+    checked_by_client,
+    divided,
+    sealed_options,
+    suggestion,
+)
 from odradek.spark.options.option_table import BATCH, FROM_SPARK, OPTIONS, PROTECTED, STREAM
 from odradek.spark.options.option_values import (
     INT_MAX,
@@ -32,7 +36,6 @@ from odradek.spark.options.option_values import (
     whole,
     whole_or_none,
 )
-from odradek.spark.options.others_settings import without_others
 from odradek.spark.options.topic_names import check_pattern, checked_name, listed_names
 from odradek.spark.options.topic_patterns import compiled
 from odradek.spark.problems import OptionError
@@ -45,9 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek.spark")
 
-PREFIX = "kafka."
-CLIENT_ID = "odradek-spark"
-"""What brokers' logs and events call Spark's clients unless an option says otherwise."""
 DISCOVERY_S = 30.0
 """How long a description of topics is used, at most; errors make it stale at once."""
 GROUP_ID = "group.id"
@@ -135,25 +135,16 @@ class SourceOptions:
         }
 
 
-def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the secrets among `kafka.*` wrapped; names in small letters."""
-    options = {name.lower(): value for name, value in given.items()}
-    kafka = sealed({n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)})
-    return options | {PREFIX + name: value for name, value in kafka.items()}
-
-
 def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     """Check the options of a batch or a stream query; every error names its option."""
-    options = given = sealed_options(given)
-    kafka = without_others(_usual_names(options), PROTECTED)
-    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    given = sealed_options(given)
+    kafka, plain = divided(given, _KNOWN_HERE, PROTECTED)
     limits = _limits_of_batches(plain)
     plain = _refuse_unknown(plain, query)
-    if "eventsdir" in plain:
-        kafka["events.dir"] = plain["eventsdir"]
     if "groupidprefix" in plain:
         kafka.setdefault("client.id", plain["groupidprefix"])
-    checked = _check_kafka(kafka, plain)
+    checked = checked_by_client(CONSUMER, kafka, **{"auto.offset.reset": "none"})
+    commit_group = _commit_group(plain, kafka)
     topics, assigned, pattern = _what_to_read(plain)
     starting = starting_spec(plain, "earliest" if query == BATCH else "latest")
     ending = ending_spec(plain)
@@ -171,35 +162,14 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         include_headers=boolean(plain, "includeHeaders", default=False),
         null_timestamps=choice(plain, "outOfRangeTimestamps", "error", "null") == "null",
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
-        commit_group=_commit_group(plain, kafka),
+        commit_group=commit_group,
         pause_file=_pause_file(plain),
         value_format=parse_value_format(plain),
-        **_limits_of_tasks(plain),
+        min_partitions=whole_or_none(plain, "minPartitions", INT_MAX),
+        max_records_per_partition=whole_or_none(plain, "maxRecordsPerPartition"),
         **(limits if query == STREAM else {}),
         **_patience(plain),
     )
-
-
-def _usual_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings of `kafka.*`; those that are known here by Kafka's names."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if not name.startswith(PREFIX):
-            continue
-        given = name.removeprefix(PREFIX)
-        usual = ALIASES.get(dotted(given), dotted(given))
-        key = usual if usual in _KNOWN_HERE else given
-        if key in found:
-            raise OptionError(f"option kafka.{key} is given twice, also by another client's name")
-        found[key] = value
-    return found
-
-
-def _limits_of_tasks(plain: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "min_partitions": whole_or_none(plain, "minPartitions", INT_MAX),
-        "max_records_per_partition": whole_or_none(plain, "maxRecordsPerPartition"),
-    }
 
 
 def _limits_of_batches(plain: Mapping[str, str]) -> dict[str, Any]:
@@ -247,6 +217,13 @@ def _pause_file(plain: Mapping[str, str]) -> Path | None:
 
 def _commit_group(plain: Mapping[str, str], kafka: Mapping[str, Any]) -> str | None:
     if choice(plain, "commitOffsets", "none", "group") == "none":
+        unused = sorted(GROUP_NAMES & kafka.keys())
+        if unused:
+            logger.warning(
+                "in the options kafka.*: %s: the readers are members of no group, so this changes "
+                "nothing; with commitOffsets=group offsets are also committed to kafka.group.id",
+                ", ".join(unused),
+            )
         return None
     group = str(kafka.get(GROUP_ID) or "").strip()
     if not group:
@@ -261,8 +238,8 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
         option = OPTIONS.get(name)
         if option is None and name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
-                f"there is no option {name!r}{_suggestion(name)} (settings of the Kafka client "
-                "itself are given as kafka.<name>)"
+                f"there is no option {name!r}{suggestion(name, OPTIONS.values())} (settings of the "
+                "Kafka client itself are given as kafka.<name>)"
             )
         if option is not None and query not in option.queries:
             if not option.warned:
@@ -271,38 +248,6 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
         else:
             found[name] = value
     return found
-
-
-def _suggestion(name: str) -> str:
-    known = {key: option.name for key, option in OPTIONS.items()}
-    known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
-    candidates = difflib.get_close_matches(name, known, n=1)
-    if not candidates:
-        # bootstrap.servers without its prefix is the slip that everybody makes once.
-        candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
-    return f"; did you mean {known[candidates[0]]}?" if candidates else ""
-
-
-def _check_kafka(kafka: Mapping[str, Any], plain: Mapping[str, str]) -> Config:
-    for name, instead in PROTECTED.items():
-        if name in kafka:
-            raise OptionError(f"option kafka.{name} can't be set: {instead}")
-    if not kafka.get("bootstrap.servers", "").strip():
-        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
-    try:
-        checked = Config(CONSUMER, {**kafka, "auto.offset.reset": "none"})
-    except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
-    except ConfigurationError as error:
-        raise OptionError(f"in the options kafka.*: {error}") from error
-    unused = sorted(GROUP_NAMES & kafka.keys())
-    if unused and plain.get("commitoffsets", "none").strip().lower() == "none":
-        logger.warning(
-            "in the options kafka.*: %s: the readers are members of no group, so this changes "
-            "nothing; with commitOffsets=group offsets are also committed to kafka.group.id",
-            ", ".join(unused),
-        )
-    return checked
 
 
 def _what_to_read(
@@ -333,4 +278,4 @@ def _what_to_read(
     return tuple(sorted({tp.topic for tp in partitions})), tuple(sorted(partitions)), None
 
 
-__all__ = ["BATCH", "STREAM", "SourceOptions", "parse_options", "sealed_options"]
+__all__ = ["BATCH", "STREAM", "SourceOptions", "parse_options"]

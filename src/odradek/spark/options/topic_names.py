@@ -51,7 +51,7 @@ def listed_names(option: str, text: str) -> tuple[str, ...]:
 
 def check_pattern(option: str, pattern: str) -> None:
     """Refuse a pattern in quotes, which no name matches."""
-    if _is_quoted(pattern):
+    if len(pattern) > 1 and pattern[0] in _QUOTES and pattern[-1] == pattern[0]:
         raise OptionError(
             f"option {option}: {pattern!r:.120} matches no name: leave out the quotes"
         )
@@ -67,7 +67,3 @@ def _cure(name: str) -> str:
     if any(c in name for c in "*?+()[]^$\\"):
         return "option subscribePattern takes regular expressions"
     return RULE
-
-
-def _is_quoted(text: str) -> bool:
-    return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]

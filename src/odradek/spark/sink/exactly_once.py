@@ -19,9 +19,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
@@ -32,15 +32,18 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.row_digest import MASK, VERSION, digest
+from odradek.spark.sink.sink_clients import Make
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
-from odradek.spark.sink.sink_sending import Patience, RowProducer, RowSender, window_of
+from odradek.spark.sink.sink_sending import Patience, RowSender, window_of
 from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.api.producer import Producer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -55,34 +58,6 @@ CONTACT_S = 2.0
 SEVERAL = "Several writes of one query, job or foreachBatch function need a sinkName each."
 CLOSE_TIMEOUT = 5.0
 """Seconds for aborting what is open when a task fails; the next attempt's fence does it else."""
-
-
-class MarkerReader(Protocol):
-    """Who can read markers: any producer."""
-
-    def cluster_id(self, timeout: float | None = None) -> str: ...
-    def committed_offsets(
-        self, group: str, timeout: float | None = None
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-    def explain(self) -> object: ...
-    def close(self, timeout: float = 30.0) -> None: ...
-
-
-class TransactionalProducer(RowProducer, MarkerReader, Protocol):
-    """The part of `odradek.Producer` that transactions need."""
-
-    def init_transactions(self, timeout: float | None = None) -> None: ...
-    def begin_transaction(self) -> None: ...
-    def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        group: str,
-        timeout: float | None = None,
-    ) -> None: ...
-    def commit_transaction(self, timeout: float | None = None) -> None: ...
-
-
-Make = Callable[[Mapping[str, Any]], TransactionalProducer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +192,9 @@ class TransactionalTask:
                 sender.meet(topic)
             self._begin()
             sender.finish()
-            self._commit(topic, self._marker(sender.rows))
+            marker = Marker(self._batch, sender.rows, self._digest, self._task.run, self._writer)
+            self._commit(topic, marker)
         return self._message(sender.rows, found[0] if found else None, skipped=False)
-
-    def _marker(self, rows: int) -> Marker:
-        return Marker(self._batch, rows, self._digest, self._task.run, self._writer)
 
     def _begin(self) -> None:
         if self._begun is None:
@@ -319,7 +292,7 @@ def check_batch(
     messages: Sequence[object],
     *,
     batch: int | None,
-    make: Callable[[Mapping[str, Any]], MarkerReader],
+    make: Make,
     clock: Clock,
 ) -> None:
     """On the driver, when all tasks are done: look whether their messages make a whole batch.
@@ -356,7 +329,7 @@ def end_open(
     options: SinkOptions,
     messages: Sequence[object],
     *,
-    make: Callable[[Mapping[str, Any]], TransactionalProducer],
+    make: Make,
     clock: Clock,
 ) -> None:
     """On the driver, when a write failed: end what tasks that were killed left open.
@@ -395,7 +368,7 @@ def end_open(
         )
 
 
-def _fence(producer: TransactionalProducer, seconds: float, clock: Clock) -> None:
+def _fence(producer: Producer, seconds: float, clock: Clock) -> None:
     begin = clock.now()
     try:
         producer.cluster_id(min(CONTACT_S, seconds))
@@ -405,9 +378,7 @@ def _fence(producer: TransactionalProducer, seconds: float, clock: Clock) -> Non
             producer.close(CLOSE_TIMEOUT)
 
 
-def _refuse_wider(
-    patience: Patience, producer: MarkerReader, name: str, commit: SinkCommit
-) -> None:
+def _refuse_wider(patience: Patience, producer: Producer, name: str, commit: SinkCommit) -> None:
     offsets = patience.wait(
         lambda seconds: producer.committed_offsets(name, seconds), f"marker of {name!r}"
     )

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from odradek.spark.sink.sink_sending import RowProducer
 from odradek.spark.tasks.worker_clients import fingerprint
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 MAX_PRODUCERS = 2
 """A worker that is reused by other queries closes the oldest; each may hold 64 MiB."""
 
-Make = Callable[[Mapping[str, Any]], RowProducer]
+Make = Callable[[Mapping[str, Any]], "Producer"]
 
 
 class ProducerCache:
@@ -30,11 +29,9 @@ class ProducerCache:
 
     def __init__(self, make: Make, pid: Callable[[], int] = os.getpid) -> None:
         self._make, self._pid = make, pid
-        self._kept: dict[tuple[int, str], RowProducer] = {}
+        self._kept: dict[tuple[int, str], Producer] = {}
 
-    def checkout(
-        self, config: Mapping[str, Any], *, fresh: bool = False
-    ) -> tuple[RowProducer, bool]:
+    def checkout(self, config: Mapping[str, Any], *, fresh: bool = False) -> tuple[Producer, bool]:
         """Give the process's producer for a configuration, and whether it was used before.
 
         `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
@@ -53,7 +50,7 @@ class ProducerCache:
             self.drop(next(iter(self._kept.values())))
         return producer, kept is not None
 
-    def drop(self, producer: RowProducer) -> None:
+    def drop(self, producer: Producer) -> None:
         """Forget a producer at once; rows of a failed task that it still has aren't waited for."""
         for key in [k for k, kept in self._kept.items() if kept is producer]:
             del self._kept[key]

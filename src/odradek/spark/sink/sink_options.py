@@ -7,7 +7,6 @@ Must not: connect, or print a value of `kafka.*` (it may be a secret).
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections.abc import Mapping
@@ -15,12 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.common.config import PRODUCER, Config
-from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
-from odradek.common.spellings import ALIASES
+from odradek.common.errors import UnsupportedFeatureError
+from odradek.spark.options.kafka_settings import (
+    CLIENT_ID,
+    checked_by_client,
+    divided,
+    sealed_options,
+    suggestion,
+)
 from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
+from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
 from odradek.spark.options.option_values import boolean, seconds, whole
-from odradek.spark.options.others_settings import without_others
-from odradek.spark.options.source_options import CLIENT_ID, PREFIX, sealed_options
 from odradek.spark.options.topic_names import checked_name
 from odradek.spark.problems import OptionError
 
@@ -92,12 +96,7 @@ OPTIONS: dict[str, SparkOption] = {
             BATCHES,
             own=True,
         ),
-        SparkOption(
-            "eventsDir",
-            "–",
-            "Every process of the query appends its client's events to a file in this folder.",
-            own=True,
-        ),
+        SOURCE_OPTIONS["eventsdir"],
     )
 }
 
@@ -174,14 +173,13 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     """Check the options of a batch or a stream write; every error names its option."""
-    options = sealed_options(given)
-    kafka = {n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)}
-    plain = {n: v for n, v in options.items() if not n.startswith(PREFIX)}
+    given = sealed_options(given)
+    kafka, plain = divided(given, _OWN, PROTECTED)
     _refuse_unknown(plain, query)
-    if "eventsdir" in plain:
-        kafka["events.dir"] = plain["eventsdir"]
+    _drop_limits(kafka)
+    checked_by_client(PRODUCER, kafka, **{MEMORY: _room(kafka)})
     found = SinkOptions(
-        kafka=_checked_kafka(kafka),
+        kafka=kafka,
         topic=_topic(plain),
         delivery=_delivery(plain),
         include_headers=boolean(plain, "includeHeaders", default=False),
@@ -223,53 +221,10 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
             if query not in option.queries:
                 raise OptionError(f"option {option.name} isn't for a {query} write")
         elif name not in FROM_SPARK and not name.startswith("option."):
-            known = {key: o.name for key, o in OPTIONS.items()}
-            known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
-            candidates = difflib.get_close_matches(name, known, n=1)
-            if not candidates:
-                candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
-            hint = f"; did you mean {known[candidates[0]]}?" if candidates else ""
             raise OptionError(
-                f"the sink has no option {name!r}{hint} (settings of the Kafka client itself are "
-                "given as kafka.<name>)"
+                f"the sink has no option {name!r}{suggestion(name, OPTIONS.values())} (settings of "
+                "the Kafka client itself are given as kafka.<name>)"
             )
-
-
-def _usual_names(kafka: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings that this module knows Kafka's names, however they were spelled."""
-    found: dict[str, Any] = {}
-    for name, value in kafka.items():
-        dotted = name.replace("_", ".")
-        usual = ALIASES.get(dotted, dotted)
-        key = usual if usual in _OWN else name
-        if key in found:
-            raise OptionError(f"option kafka.{usual} is given twice, once as kafka.{name}")
-        found[key] = value
-    return found
-
-
-def _checked_kafka(given: Mapping[str, Any]) -> dict[str, Any]:
-    kafka = without_others(_usual_names(given), PROTECTED)
-    for name, why in PROTECTED.items():
-        if name in kafka:
-            raise OptionError(f"option kafka.{name} can't be set: {why}")
-    for name, weaker in RAISED.items():
-        if str(kafka.get(name, "")).strip().lower() in weaker:
-            logger.warning(
-                "option kafka.%s=%s: the sink writes idempotently with acks=all, which is more",
-                name,
-                kafka.pop(name),
-            )
-    _drop_limits(kafka)
-    if not kafka.get("bootstrap.servers", "").strip():
-        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
-    try:
-        Config(PRODUCER, {**kafka, MEMORY: _room(kafka)})
-    except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
-    except ConfigurationError as error:
-        raise OptionError(f"in the options kafka.*: {error}") from error
-    return kafka
 
 
 def _room(kafka: Mapping[str, Any]) -> str:
@@ -282,7 +237,14 @@ def _room(kafka: Mapping[str, Any]) -> str:
 
 
 def _drop_limits(kafka: dict[str, Any]) -> None:
-    """Limits that an idempotent producer which waits for outages has no use for."""
+    """Drop what a copied query sets and a sink that waits for outages has no use for."""
+    for name, weaker in RAISED.items():
+        if str(kafka.get(name, "")).strip().lower() in weaker:
+            logger.warning(
+                "option kafka.%s=%s: the sink writes idempotently with acks=all, which is more",
+                name,
+                kafka.pop(name),
+            )
     if str(kafka.get(RETRIES, "")).strip().isdecimal():
         logger.warning(
             "option kafka.%s=%s: the sink tries again for as long as option outageTolerance says",

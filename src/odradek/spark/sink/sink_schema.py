@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as t
+
 from odradek.spark.sink.sink_options import SinkOptions
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
 
 SENT = ("key", "value", "headers", "partition")
 """Columns of a record; `topic` says where it goes."""
@@ -81,9 +82,9 @@ class TopicRows:
                 yield TopicRows(self.topic, rows, self.first_row, self.taken.slice(at, step))
 
 
-def check_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
+def check_columns(schema: t.StructType, options: SinkOptions) -> SinkColumns:
     """Accept what the JVM sink accepts; other columns are left out, as there."""
-    found: dict[str, DataType] = {}
+    found: dict[str, t.DataType] = {}
     for f in schema.fields:
         if f.name in _TYPES:
             if f.name in found:
@@ -103,7 +104,7 @@ def check_columns(schema: StructType, options: SinkOptions) -> SinkColumns:
     return SinkColumns(tuple(n for n in SENT if n in found), options.topic)
 
 
-def _require(schema: StructType, found: dict[str, Any], name: str, why: str) -> None:
+def _require(schema: t.StructType, found: dict[str, Any], name: str, why: str) -> None:
     if name in found:
         return
     near = [f.name for f in schema.fields if f.name.lower() == name]
@@ -115,8 +116,7 @@ def _require(schema: StructType, found: dict[str, Any], name: str, why: str) -> 
     )
 
 
-def _fits(name: str, kind: DataType) -> bool:
-    from pyspark.sql import types as t
+def _fits(name: str, kind: t.DataType) -> bool:
 
     if name == "partition":
         return isinstance(kind, t.IntegerType)

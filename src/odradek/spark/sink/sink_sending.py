@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from odradek.record.sent_columns import InvalidRowError
@@ -25,6 +25,9 @@ from odradek.spark.tasks.worker_clients import Clock
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.api.producer import Producer
+    from odradek.runtime.hosts.record_future import ArrowFuture
+
 logger = logging.getLogger("odradek.spark")
 
 T = TypeVar("T")
@@ -35,30 +38,6 @@ TOPIC_PATIENCE = 5.0
 PIECE = 8 << 20
 """Bytes handed to the producer at a time: what is waited for, piece by piece."""
 _ROW = re.compile(r"^row (\d+)")
-
-
-class SentRows(Protocol):
-    """The part of `ArrowFuture` that the sink needs."""
-
-    @property
-    def rows(self) -> int: ...
-    def done(self) -> bool: ...
-    def exception(self, timeout: float | None = None) -> BaseException | None: ...
-    def errors(self, timeout: float | None = None) -> Any: ...
-
-
-class RowProducer(Protocol):
-    """The part of `odradek.Producer` that the sink needs; tests hand in one of their own."""
-
-    @property
-    def ended(self) -> KafkaError | None: ...
-
-    def cluster_id(self, timeout: float | None = None) -> str: ...
-    def partitions_for(self, topic: str, timeout: float | None = None) -> Sequence[object]: ...
-    def send_arrow(self, topic: str, data: Any) -> SentRows: ...
-    def flush(self, timeout: float | None = None) -> object: ...
-    def explain(self) -> object: ...
-    def close(self, timeout: float = 30.0) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,7 @@ class RowSender:
 
     def __init__(
         self,
-        producer: RowProducer,
+        producer: Producer,
         columns: SinkColumns,
         patience: Patience,
         *,
@@ -119,7 +98,7 @@ class RowSender:
         """
         self._producer, self._columns, self._patience = producer, columns, patience
         self._window, self._first_contact = window, first_contact
-        self._unacknowledged: deque[tuple[SentRows, TopicRows, int]] = deque()
+        self._unacknowledged: deque[tuple[ArrowFuture, TopicRows, int]] = deque()
         self._bytes = 0
         self._known: set[str] = set()
         self.rows = 0
@@ -212,7 +191,7 @@ def _named(error: KafkaError, piece: TopicRows) -> SinkRowError:
     return SinkRowError(f"{text} (topic {piece.topic!r})", row)
 
 
-def _failure(error: BaseException, future: SentRows, piece: TopicRows) -> KafkaError:
+def _failure(error: BaseException, future: ArrowFuture, piece: TopicRows) -> KafkaError:
     """Say how many rows weren't written, and which was the first of them."""
     import pyarrow.compute as pc
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek.common.errors import KafkaError
@@ -32,7 +33,10 @@ from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan, OffsetTracker
 from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import MissingTopicError
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+from odradek.spark.tasks.worker_clients import Clock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -164,7 +168,7 @@ class OldPlans:
         options: SourceOptions,
         wanted: KafkaOffsetRange,
         share: Share,
-        consumer: ClusterConsumer,
+        consumer: Consumer,
         date_ms: int,
     ) -> None:
         """Warn where a range ends before its log does, long after it was planned to be all."""

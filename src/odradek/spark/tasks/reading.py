@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import LogTruncationError
@@ -19,19 +18,22 @@ from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from odradek.spark.driver.discovery import CONFIRM_S
 from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.options.source_options import SourceOptions
 from odradek.spark.problems import (
     DataLossError,
     NoProgressError,
     OutageError,
     UndecodableValueError,
 )
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer, known_topic_id
+from odradek.spark.tasks.worker_clients import Clock, known_topic_id
 from odradek.spark.values.decoding import ValueDecodeError, ValueDecoder
 from odradek.spark.values.event_times import check_times
 from odradek.spark.values.schema import fit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -105,17 +107,6 @@ def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _halved(batch.slice(half))
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
-    """How a task deals with waiting and with records that are gone."""
-
-    poll_timeout: float
-    outage_tolerance: float
-    fail_on_data_loss: bool
-    null_timestamps: bool = False
-    """Whether a timestamp that Spark can't hold is null; else it is an error."""
-
-
 class PartitionSilence:
     """How long a partition gave nothing, told apart: an outage, a silent broker, a topic gone.
 
@@ -125,16 +116,16 @@ class PartitionSilence:
 
     def __init__(
         self,
-        consumer: ClusterConsumer,
+        consumer: Consumer,
         wanted: KafkaOffsetRange,
-        limits: ReadLimits,
+        options: SourceOptions,
         clock: Clock,
         goes_on: Callable[[int], bool],
     ) -> None:
         """`goes_on(offset)`: asked before it is given up, and says whether it reads elsewhere."""
         self._consumer, self._wanted = consumer, wanted
-        self._limits, self._clock, self._goes_on = limits, clock, goes_on
-        self._every = min(LOOK_EVERY_S, limits.poll_timeout, limits.outage_tolerance)
+        self._options, self._clock, self._goes_on = options, clock, goes_on
+        self._every = min(LOOK_EVERY_S, options.poll_timeout, options.outage_tolerance)
         self.over()
 
     def over(self) -> None:
@@ -148,7 +139,7 @@ class PartitionSilence:
         """Look whether to wait on; False when the partition is gone and that is allowed."""
         if self._clock.now() < self._look_at:
             return True
-        tp, limits = self._wanted.tp, self._limits
+        tp, options = self._wanted.tp, self._options
         place = (
             f"{tp} gave nothing at offset {at} (of {self._wanted.start} to {self._wanted.until})"
         )
@@ -160,7 +151,7 @@ class PartitionSilence:
             if self._answered_from is None:
                 self._answered_from = now
             answered = now - self._answered_from
-            if answered >= limits.poll_timeout:
+            if answered >= options.poll_timeout:
                 if self._goes_on(at):
                     self.over()
                     return True
@@ -168,7 +159,7 @@ class PartitionSilence:
                     f"{place} for {answered:.0f} s although its broker answers "
                     f"(kafkaConsumer.pollTimeoutMs).{why}\n{self._consumer.explain()}"
                 )
-            left = self._answered_from + limits.poll_timeout - now
+            left = self._answered_from + options.poll_timeout - now
             self._look_at = now + min(self._every, left)
             return True
         self._answered_from = None
@@ -178,7 +169,7 @@ class PartitionSilence:
         silent = now - self._since
         if self._gone_from is not None:
             return True
-        if silent >= limits.outage_tolerance:
+        if silent >= options.outage_tolerance:
             raise OutageError(
                 f"{place}: no broker answered for {silent:.0f} s (outageTolerance).{why}\n"
                 f"{self._consumer.explain()}"
@@ -220,7 +211,7 @@ class PartitionSilence:
         if now - self._gone_from < CONFIRM_S:
             return False
         text = f"{tp} is gone from the cluster (UNKNOWN_TOPIC_OR_PARTITION)"
-        if self._limits.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError([text])
         logger.warning("%s; its range ends because failOnDataLoss is false", text)
         return True
@@ -231,15 +222,15 @@ class RangeReader:
 
     def __init__(
         self,
-        consumer: ClusterConsumer,
+        consumer: Consumer,
         wanted: KafkaOffsetRange,
         topic_id: str | None,
-        limits: ReadLimits,
+        options: SourceOptions,
         clock: Clock,
     ) -> None:
         self._consumer, self._wanted, self._topic_id = consumer, wanted, topic_id
-        self._limits, self._clock = limits, clock
-        self._silence = PartitionSilence(consumer, wanted, limits, clock, self._goes_on)
+        self._options, self._clock = options, clock
+        self._silence = PartitionSilence(consumer, wanted, options, clock, self._goes_on)
         self._has_rows = False
 
     def batches(
@@ -309,7 +300,7 @@ class RangeReader:
             ) from None
 
     def _checks_times(self, columns: Sequence[str]) -> bool:
-        return "timestamp" in columns and not self._limits.null_timestamps
+        return "timestamp" in columns and not self._options.null_timestamps
 
     def _goes_on(self, at: int) -> bool:
         """A partition gave nothing for pollTimeoutMs: whether that is because its topic was made
@@ -330,7 +321,7 @@ class RangeReader:
         if not begin <= at <= end:
             lost = OffsetOutOfRangeError(f"{tp} at {at}")
             return self._skip_lost(at, lost) is None
-        if at < end or self._limits.fail_on_data_loss:
+        if at < end or self._options.fail_on_data_loss:
             return False
         logger.warning(
             "%s: the log holds %d to %d, and the range ends at %d; going on there because "
@@ -354,7 +345,7 @@ class RangeReader:
             f"topic {topic} was deleted and made anew while the query ran: planned with "
             f"topic id {self._topic_id}, the cluster has topic id {now} (UNKNOWN_TOPIC_ID)"
         )
-        if self._limits.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError([text])
         if self._has_rows:
             raise DataLossError([text], advice=AGAIN)
@@ -391,7 +382,7 @@ class RangeReader:
             else f"{tp}: offset {at} of {wanted} isn't in the log, which holds {begin} to {end} "
             "(OFFSET_OUT_OF_RANGE)"
         )
-        if self._limits.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError([text]) from cause
         goal = min(max(begin, at), until) if at <= end else until
         logger.warning("%s; going on at %d because failOnDataLoss is false", text, goal)

@@ -26,9 +26,8 @@ from odradek.spark.tasks.later_runs import (
     plan_anew,
     shares,
 )
-from odradek.spark.tasks.reading import RangeReader, ReadLimits
+from odradek.spark.tasks.reading import RangeReader
 from odradek.spark.tasks.worker_clients import (
-    ClusterConsumer,
     Hint,
     known_topic_id,
     process_clients,
@@ -40,6 +39,8 @@ from odradek.spark.values.schema import arrow_schema, check_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from odradek.api.consumer import Consumer
 
 FETCHED_AHEAD = 24 << 20
 """Bytes a worker may have fetched and under way (`fetch.max.bytes` unless the user says it).
@@ -93,14 +94,14 @@ class TaskClients:
     def __init__(self, options: SourceOptions, partition: KafkaInputPartition) -> None:
         self._config, self._hint = task_config(options, partition.cluster), partition.hint
         self._fresh = _attempt() > 0
-        self._client: ClusterConsumer | None = None
+        self._client: Consumer | None = None
 
-    def connect(self, config: Mapping[str, Any]) -> ClusterConsumer:
+    def connect(self, config: Mapping[str, Any]) -> Consumer:
         """Give the client that reads afterwards; it differs from a planner's in what it fetches."""
-        self._client = process_clients().checkout(self._config, self._hint, fresh=self._fresh)
+        self._client = process_clients().connect(self._config, self._hint, fresh=self._fresh)
         return self._client
 
-    def drop(self, client: ClusterConsumer) -> None:
+    def drop(self, client: Consumer) -> None:
         """Forget one that failed."""
         process_clients().drop(client)
 
@@ -146,20 +147,14 @@ def _read_range(
         return
     clients = process_clients()
     config = task_config(options, partition.cluster)
-    consumer = clients.checkout(config, partition.hint, fresh=_attempt() > 0)
+    consumer = clients.connect(config, partition.hint, fresh=_attempt() > 0)
     known = known_topic_id(consumer, wanted.tp.topic)
     if None not in (known, partition.topic_id) and known != partition.topic_id:
         # This worker last read the topic before it was made anew; the planner knows better.
-        consumer = clients.checkout(config, partition.hint, fresh=True)
+        consumer = clients.connect(config, partition.hint, fresh=True)
     columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
-    limits = ReadLimits(
-        options.poll_timeout,
-        options.outage_tolerance,
-        options.fail_on_data_loss,
-        options.null_timestamps,
-    )
     clock = SystemClock()
-    reader = RangeReader(consumer, wanted, partition.topic_id, limits, clock)
+    reader = RangeReader(consumer, wanted, partition.topic_id, options, clock)
     begun = clock.date_ms()
     try:
         yield from reader.batches(columns, target, decoder_of(options, columns, target))

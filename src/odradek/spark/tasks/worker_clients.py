@@ -15,16 +15,18 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from odradek.common.errors import KafkaError
 from odradek.common.secret import Secret
-from odradek.common.types import TopicPartition
 from odradek.runtime.later import later
 from odradek.runtime.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
 
 logger = logging.getLogger("odradek.spark")
 
@@ -38,64 +40,6 @@ Hint = Mapping[str, Any]
 """What `Consumer.bootstrap_hint()` gives: the metadata snapshot as plain data."""
 
 
-class DescribedPartition(Protocol):
-    """The part of a partition's description that planning needs."""
-
-    @property
-    def partition(self) -> int: ...
-
-
-class DescribedTopic(Protocol):
-    """The part of a topic's description that planning needs."""
-
-    @property
-    def topic_id(self) -> str | None: ...
-    @property
-    def partitions(self) -> Sequence[DescribedPartition]: ...
-
-
-class FoundOffset(Protocol):
-    """The part of an answer about times that planning needs."""
-
-    @property
-    def offset(self) -> int: ...
-
-
-class ClusterConsumer(Protocol):
-    """What this room uses of `odradek.Consumer`; tests hand in one of their own."""
-
-    @property
-    def ended(self) -> KafkaError | None: ...
-
-    def cluster_id(self, timeout: float | None = None) -> str: ...
-    def describe(
-        self, topics: Sequence[str], timeout: float | None = None
-    ) -> Mapping[str, DescribedTopic]: ...
-    def list_topics(self, timeout: float | None = None) -> Sequence[str]: ...
-    def bootstrap_hint(self) -> Hint | None: ...
-    def beginning_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> Mapping[TopicPartition, int]: ...
-    def end_offsets(
-        self, partitions: Collection[TopicPartition], timeout: float | None = None
-    ) -> Mapping[TopicPartition, int]: ...
-    def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout: float | None = None
-    ) -> Mapping[TopicPartition, FoundOffset | None]: ...
-    def assign(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        until: Mapping[TopicPartition, int] | None = None,
-    ) -> None: ...
-    def seek(self, tp: TopicPartition, offset: int) -> None: ...
-    def position(self, tp: TopicPartition, timeout: float | None = None) -> int: ...
-    def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> Any: ...
-    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> Sequence[Any]: ...
-    def explain(self) -> object: ...
-    def close(self) -> None: ...
-
-
 class Clock(Protocol):
     """Time as it is handed in; tests use one that jumps."""
 
@@ -103,7 +47,7 @@ class Clock(Protocol):
     def pause(self, seconds: float) -> None: ...
 
 
-def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:
+def known_topic_id(client: Consumer, topic: str) -> str | None:
     """Give the id under which a client knows a topic now; asks nobody."""
     hint = client.bootstrap_hint() or {}
     known = hint.get("topics", {}).get(topic)
@@ -111,7 +55,7 @@ def known_topic_id(client: ClusterConsumer, topic: str) -> str | None:
     return str(number) if number.int else None
 
 
-Make = Callable[[Mapping[str, Any], Hint | None], ClusterConsumer]
+Make = Callable[[Mapping[str, Any], Hint | None], "Consumer"]
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -129,7 +73,7 @@ Later = Callable[[float, Callable[[], None]], None]
 class Idle:
     """A client that no task uses, and since when."""
 
-    client: ClusterConsumer
+    client: Consumer
     since: float
 
 
@@ -149,12 +93,12 @@ class ClientCache:
         self._clock = clock or SystemClock()
         self._watched_in: int | None = None
         """The process in which a timer is under way: threads don't survive a fork."""
-        self._used: dict[tuple[int, str], ClusterConsumer] = {}
+        self._used: dict[tuple[int, str], Consumer] = {}
         self._idle: dict[tuple[int, str], Idle] = {}
 
-    def checkout(
+    def connect(
         self, config: Mapping[str, Any], hint: Hint | None = None, *, fresh: bool = False
-    ) -> ClusterConsumer:
+    ) -> Consumer:
         """Give the process's client for a configuration, made where there is none.
 
         `fresh` is for the second attempt of a task: whatever failed the first isn't used again.
@@ -179,7 +123,7 @@ class ClientCache:
             self.drop(oldest.client if oldest else next(iter(self._used.values())))
         return client
 
-    def release(self, client: ClusterConsumer) -> None:
+    def release(self, client: Consumer) -> None:
         """A task is through with a client; without another task it is closed after a while.
 
         What reads nothing holds nothing: neither records fetched ahead nor a wish for more.
@@ -225,7 +169,7 @@ class ClientCache:
         if left:
             self._watch(max(0.0, min(left) + IDLE_S - now))
 
-    def drop(self, client: ClusterConsumer) -> None:
+    def drop(self, client: Consumer) -> None:
         """Forget a client at once and close it; it failed, or isn't wanted any more."""
         for key in [k for k, kept in self._used.items() if kept is client]:
             del self._used[key]
@@ -238,7 +182,7 @@ class ClientCache:
         return len(self._used) + len(self._idle)
 
 
-def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> ClusterConsumer:
+def make_consumer(config: Mapping[str, Any], hint: Hint | None) -> Consumer:
     """Make the real one; imported here, so that planning an option error costs no client.
 
     A thread of its own receives the next records while Spark drains what is here.
@@ -254,5 +198,5 @@ _CACHE = ClientCache(make_consumer)
 
 
 def process_clients() -> ClientCache:
-    """Give this process's cache. It holds nothing until the first checkout."""
+    """Give this process's cache. It holds nothing until the first client is asked for."""
     return _CACHE

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
 from odradek.spark.problems import TimestampRangeError
-from odradek.spark.tasks.worker_clients import Clock, ClusterConsumer
+from odradek.spark.tasks.worker_clients import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.api.consumer import Consumer
     from odradek.common.types import TopicPartition
 
 LOOK_S = 10.0
@@ -23,7 +24,7 @@ LOOK_S = 10.0
 
 
 def check_times(
-    batch: pa.RecordBatch, tp: TopicPartition, consumer: ClusterConsumer, clock: Clock
+    batch: pa.RecordBatch, tp: TopicPartition, consumer: Consumer, clock: Clock
 ) -> None:
     """Raise `TimestampRangeError` for the first timestamp that isn't there.
 
@@ -44,7 +45,7 @@ def check_times(
     )
 
 
-def _written(tp: TopicPartition, offset: int, consumer: ClusterConsumer, clock: Clock) -> str:
+def _written(tp: TopicPartition, offset: int, consumer: Consumer, clock: Clock) -> str:
     """The timestamp as it is in the log; a batch of columns doesn't have it any more."""
     until = clock.now() + LOOK_S
     try:

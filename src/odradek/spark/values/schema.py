@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
 from odradek.spark.problems import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 MAY_BE_NULL = frozenset(("key", "value", "headers"))
 
 
-def full_schema(include_headers: bool, value: StructType | None = None) -> StructType:
+def full_schema(include_headers: bool, value: t.StructType | None = None) -> t.StructType:
     """Build the schema of the JVM connector, all columns nullable; `value` is what values become
     where they are decoded.
     """
-    from pyspark.sql import types as t
-
     fields = [
         t.StructField("key", t.BinaryType()),
         t.StructField("value", value or t.BinaryType()),
@@ -41,7 +41,7 @@ def full_schema(include_headers: bool, value: StructType | None = None) -> Struc
     return t.StructType(fields)
 
 
-def check_schema(asked: StructType, value: StructType | None = None) -> tuple[str, ...]:
+def check_schema(asked: t.StructType, value: t.StructType | None = None) -> tuple[str, ...]:
     """Accept any columns of the full schema in any order; return the names Kafka's side knows.
 
     A schema of fewer columns is column pruning: Spark can't push it down to a Python source by
@@ -70,10 +70,8 @@ def check_schema(asked: StructType, value: StructType | None = None) -> tuple[st
     return tuple(found)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: t.StructType) -> pa.Schema:
     """Build what Spark compares the first batch with: names, order, types and nullability."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     return to_arrow_schema(schema, timezone="UTC")
 
 

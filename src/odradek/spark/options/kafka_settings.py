@@ -1,0 +1,92 @@
+"""Settings `kafka.*` of the source and the sink: by Kafka's names, checked, others' left out.
+
+In: all options of a query. Out: the client's settings without the prefix, checked as its own are.
+Must not let a slip through: only names that other clients really have are dropped (a query copied
+from a guide brings some), and a setting that would change the meaning of a query isn't among them.
+Must not print a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from odradek.common.config import Config
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.properties import idle_names
+from odradek.common.spellings import ALIASES, dotted, sealed
+from odradek.spark.options.option_table import SparkOption
+from odradek.spark.problems import OptionError
+
+logger = logging.getLogger("odradek.spark")
+
+PREFIX = "kafka."
+CLIENT_ID = "odradek-spark"
+"""What brokers' logs and events call Spark's clients unless an option says otherwise."""
+
+
+def sealed_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the secrets among `kafka.*` wrapped; names in small letters."""
+    options = {name.lower(): value for name, value in given.items()}
+    kafka = sealed({n.removeprefix(PREFIX): v for n, v in options.items() if n.startswith(PREFIX)})
+    return options | {PREFIX + name: value for name, value in kafka.items()}
+
+
+def divided(
+    options: Mapping[str, Any], known: Collection[str], protected: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The client's settings, and all other options.
+
+    `known`: settings that the caller looks at or sets itself, which it gets by Kafka's names.
+    `protected`: those that can't be given, and what to do instead. Raises `OptionError` for one of
+    these, and for a setting that is given twice. Drops what tunes the inside of another client.
+    """
+    kafka: dict[str, Any] = {}
+    for name, value in options.items():
+        if not name.startswith(PREFIX):
+            continue
+        given = name.removeprefix(PREFIX)
+        usual = ALIASES.get(dotted(given), dotted(given))
+        key = usual if usual in known else given
+        if key in kafka:
+            raise OptionError(f"option kafka.{key} is given twice, also by another client's name")
+        kafka[key] = value
+    idle = [name for name in idle_names(kafka, None) if name not in protected]
+    if idle:
+        logger.warning(
+            "in the options kafka.*: %s: for another Kafka client's buffers, threads or logs, "
+            "which aren't here, so this changes nothing",
+            ", ".join(sorted(idle)),
+        )
+    for name, instead in protected.items():
+        if name in kafka:
+            raise OptionError(f"option kafka.{name} can't be set: {instead}")
+    plain = {name: v for name, v in options.items() if not name.startswith(PREFIX)}
+    if "eventsdir" in plain:
+        kafka["events.dir"] = plain["eventsdir"]
+    return {name: value for name, value in kafka.items() if name not in idle}, plain
+
+
+def checked_by_client(client: str, kafka: Mapping[str, Any], **more: Any) -> Config:
+    """Check settings as the client will; raises `OptionError` or `UnsupportedFeatureError`."""
+    if not kafka.get("bootstrap.servers", "").strip():
+        raise OptionError("option kafka.bootstrap.servers is missing: give at least one host:port")
+    try:
+        return Config(client, {**kafka, **more})
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"in the options kafka.*: {error}") from error
+    except ConfigurationError as error:
+        raise OptionError(f"in the options kafka.*: {error}") from error
+
+
+def suggestion(name: str, options: Iterable[SparkOption]) -> str:
+    """What an unknown option may have been meant for; nothing where no name is close."""
+    known = {option.name.lower(): option.name for option in options}
+    known["kafka.bootstrap.servers"] = "kafka.bootstrap.servers"
+    candidates = difflib.get_close_matches(name, known, n=1)
+    if not candidates:
+        # bootstrap.servers without its prefix is the slip that everybody makes once.
+        candidates = difflib.get_close_matches(f"kafka.{name}", known, n=1, cutoff=0.85)
+    return f"; did you mean {known[candidates[0]]}?" if candidates else ""
