@@ -40,6 +40,8 @@ class FakeCommitter:
 
     def commit_async(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.calls.append(("goes on", dict(offsets)))
+        if self._failures:
+            raise self._failures.pop(0)
 
     def close(self, timeout: float = 5.0) -> None:
         assert timeout <= 1.0
@@ -63,13 +65,13 @@ class Run:
     def __init__(self, *failures: KafkaError, **options: str) -> None:
         self.clock = SteppedClock()
         self.made: list[FakeCommitter] = []
-        self._failures = list(failures)
+        self.failures = list(failures)
         parsed = parse_options({**OPTIONS, **options}, STREAM)
         self.progress = GroupProgress(parsed, self._make, self.clock)
 
     def _make(self, config: Mapping[str, Any]) -> Any:
         assert config["group.id"] == "lag"
-        self.made.append(FakeCommitter(self._failures))
+        self.made.append(FakeCommitter(self.failures))
         return self.made[-1]
 
     def commit(self, *ends: int, cluster: str | None = "c") -> None:
@@ -119,6 +121,15 @@ def test_a_refusal_is_logged_and_a_minute_later_all_of_it_is_tried_again(
     run.commit(5, 8)
     assert run.calls[1:] == [("waits", {ZERO: 5, ONE: 8})]
     assert len(run.made) == 2
+
+
+def test_a_later_commit_that_fails_at_once_is_no_failure_of_the_query() -> None:
+    run = Run()
+    run.commit(5, 7)
+    run.failures.append(KafkaTimeoutError("the group's broker is away"))
+    run.commit(6, 7)
+    assert [how for how, _ in run.calls] == ["waits", "goes on"]
+    assert run.made[0].closed
 
 
 def test_nothing_is_told_without_a_group_or_of_offsets_whose_cluster_is_not_known() -> None:
