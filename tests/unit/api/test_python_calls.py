@@ -18,8 +18,8 @@ from odradek.testing.simulated import KafkaSimulation
 
 MOST = {
     "send": 6,
-    "send above max.request.size": 25,
-    "send to an unknown topic": 42,
+    "send above max.request.size": 27,
+    "send to an unknown topic": 43,
     "poll": 88,
     "poll of a group": 111,
     "position": 8,
