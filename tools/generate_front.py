@@ -65,7 +65,7 @@ BY_NAME = {
     "tls_context": "SSLContext",
     # Made by a function of this name, for one option.
     "_ignored": "object",
-    "_java_default": "str | None",
+    "_java_default": "str",
     "integer": "int",
     "milliseconds": "int",
     "number": "float",

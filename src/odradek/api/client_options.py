@@ -73,7 +73,7 @@ class ClientOptions(TypedDict, total=False):
     enable_ssl_certificate_verification: bool
     ssl_keylog_file: str | PathLike[str] | None
     ssl_context: SSLContext | None
-    ssl_engine_factory_class: str | None | None
+    ssl_engine_factory_class: str | None
     https_ca_location: str | PathLike[str] | None
     https_ca_password: str | Secret | None
     https_ca_pem: str | bytes | None
@@ -84,9 +84,9 @@ class ClientOptions(TypedDict, total=False):
     sasl_password: str | Secret | None
     sasl_jaas_config: str | Secret | None
     sasl_scram_tokenauth: bool
-    sasl_client_callback_handler_class: str | None | None
-    sasl_login_callback_handler_class: str | None | None
-    sasl_login_class: str | None | None
+    sasl_client_callback_handler_class: str | None
+    sasl_login_callback_handler_class: str | None
+    sasl_login_class: str | None
     sasl_login_refresh_window_factor: float
     sasl_login_refresh_window_jitter: float
     sasl_login_refresh_min_period_seconds: float
@@ -124,7 +124,7 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_assertion_claim_exp_seconds: int
     sasl_oauthbearer_assertion_claim_nbf_seconds: int
     sasl_oauthbearer_assertion_claim_jti_include: bool
-    sasl_oauthbearer_jwt_retriever_class: str | None | None
+    sasl_oauthbearer_jwt_retriever_class: str | None
     sasl_aws_msk_iam_profile: str | None
     sasl_aws_msk_iam_region: str | None
     sasl_aws_msk_iam_access_key_id: str | None
