@@ -36,12 +36,7 @@ def output(program: str, *arguments: str) -> Any:
             ["orders"],
             {"written": 300, "assigned": 3, "cents": 25 * 299 * 150},
         ),
-        (
-            "kafka_python_clicks",
-            "odradek_clicks",
-            ["clicks"],
-            {f"/{n}": 100 for n in range(5)},
-        ),
+        ("kafka_python_clicks", "odradek_clicks", ["clicks"], {f"/{n}": 100 for n in range(5)}),
         (
             "aiokafka_payments",
             "odradek_payments",

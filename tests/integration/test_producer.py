@@ -207,11 +207,7 @@ def test_data_frames_of_other_libraries(cluster: LocalCluster, topic: str) -> No
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for frame in (polars.DataFrame(rows), pandas.DataFrame(rows)):
             producer.send_arrow(topic, frame, key="id", value="text", timestamp="at").result(20)
-    expected = [
-        Row(b"a", b"x", (), 1),
-        Row(b"b", None, (), 2),
-        Row(None, "é".encode(), (), 3),
-    ]
+    expected = [Row(b"a", b"x", (), 1), Row(b"b", None, (), 2), Row(None, "é".encode(), (), 3)]
     assert read_all(cluster.bootstrap_servers, topic, 1) == {0: expected * 2}
 
 

@@ -28,11 +28,7 @@ from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 from odradek.testing.shared_clusters import SharedClusters
 
-__all__ = [
-    "made",
-    "test_a_leader_freezes_for_some_seconds",
-    "test_the_whole_cluster_moves_away",
-]
+__all__ = ["made", "test_a_leader_freezes_for_some_seconds", "test_the_whole_cluster_moves_away"]
 
 
 SECURED: dict[str, Any] = {

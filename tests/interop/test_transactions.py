@@ -36,9 +36,7 @@ def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
     """What our consumer reads; a moment longer than it takes to read `count` of them."""
     found: list[bytes | None] = []
     with Consumer(
-        bootstrap_servers=servers,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
+        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         deadline = time.monotonic() + 30

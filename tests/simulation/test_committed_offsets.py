@@ -141,10 +141,7 @@ def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
 
 @pytest.mark.parametrize(
     ("version", "what"),
-    [
-        *product((7, 9, 10), ("a partition", "a topic", "everything")),
-        (10, "the topic's id"),
-    ],
+    [*product((7, 9, 10), ("a partition", "a topic", "everything")), (10, "the topic's id")],
 )
 def test_what_an_answer_leaves_out_is_asked_again(
     version: int, what: str, monkeypatch: pytest.MonkeyPatch

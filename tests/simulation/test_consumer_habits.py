@@ -12,10 +12,7 @@ from tests.simulation.test_consumer import make, write
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
-from odradek.clients.consumer.records import (
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-)
+from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
 from odradek.common.errors import (
     ConfigurationError,
     IllegalStateError,

@@ -65,11 +65,7 @@ def test_each_record_ends_in_time(trouble: str, everywhere: bool, connected: boo
             world.after(rng.uniform(0.0, 0.5), partial(TROUBLES[trouble], cluster, i))
 
         def told(
-            begun: float,
-            world: World,
-            limit: float,
-            error: BaseException | None,
-            _: RecordMetadata,
+            begun: float, world: World, limit: float, error: BaseException | None, _: RecordMetadata
         ) -> None:
             took = world.now - begun
             ended["well" if error is None else type(error).__name__] += 1
@@ -104,11 +100,7 @@ def test_a_batch_that_lingers_nearly_as_long() -> None:
         1,
         brokers=1,
         partitions=1,
-        **{
-            "linger.ms": 2900,
-            "delivery.timeout.ms": 3000,
-            "request.timeout.ms": 100,
-        },
+        **{"linger.ms": 2900, "delivery.timeout.ms": 3000, "request.timeout.ms": 100},
     )
     producer.partitions_for("t", timeout=5)
     cluster.go_silent(next(iter(cluster.brokers)))

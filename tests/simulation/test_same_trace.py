@@ -111,10 +111,7 @@ def play(host: Host, setting: Setting, hang_up: Callable[[], object]) -> Trace:
     def ask() -> DescribeClusterResponse:
         return run(
             engine.ask(
-                setting.broker,
-                DescribeClusterRequest(),
-                DescribeClusterResponse,
-                host.now() + 10.0,
+                setting.broker, DescribeClusterRequest(), DescribeClusterResponse, host.now() + 10.0
             )
         )
 

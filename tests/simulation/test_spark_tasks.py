@@ -43,11 +43,7 @@ def read_through_a_cut(simulation: KafkaSimulation, *, fails: bool) -> list[Any]
     simulation.create_topic("t", partitions=1)
     wrote(simulation, "old", 50)
     consumer: Any = simulation.consumer(
-        {
-            "auto.offset.reset": "none",
-            "max.partition.fetch.bytes": 200,
-            "fetch.max.bytes": 2000,
-        }
+        {"auto.offset.reset": "none", "max.partition.fetch.bytes": 200, "fetch.max.bytes": 2000}
     )
     given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "outageTolerance": "300s"}
     options = parse_options({**given, "failOnDataLoss": str(fails)}, BATCH)

@@ -9,11 +9,7 @@ from tests.simulation.produce_script import every_broker, leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
 from odradek.clients.consumer.records import OffsetAndMetadata
-from odradek.common.errors import (
-    FatalTransactionError,
-    KafkaTimeoutError,
-    TransactionAbortedError,
-)
+from odradek.common.errors import FatalTransactionError, KafkaTimeoutError, TransactionAbortedError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest

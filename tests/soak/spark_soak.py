@@ -393,11 +393,7 @@ class SparkSoak:
         return Counter((r.key or b"").decode() for rs in rows.values() for r in rs)
 
     def _compare(
-        self,
-        place: str,
-        found: Counter[str],
-        wanted: Iterable[str],
-        source: Mapping[str, int],
+        self, place: str, found: Counter[str], wanted: Iterable[str], source: Mapping[str, int]
     ) -> None:
         self.report.records[place] = found.total()
         lost = [key for key in wanted if key not in found]

@@ -74,9 +74,7 @@ class ClusterWitness:
         partitions = [TopicPartition(topic, p) for p in range(self._partitions)]
         rows: Rows = {p: [] for p in range(self._partitions)}
         with Consumer(
-            self._ours,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
+            self._ours, isolation_level="read_committed", auto_offset_reset="earliest"
         ) as consumer:
             consumer.assign(partitions)
             ends = consumer.end_offsets(partitions)

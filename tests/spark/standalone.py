@@ -38,11 +38,7 @@ class Programs:
         self.close()
 
     def _start(self, name: str, command: list[str], more: Mapping[str, str]) -> None:
-        environment = {
-            **os.environ,
-            "SPARK_HOME": str(self.home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
+        environment = {**os.environ, "SPARK_HOME": str(self.home), "SPARK_LOCAL_IP": "127.0.0.1"}
         for variable in ("PYSPARK_PYTHON", "PYTHONPATH"):  # executors know what the program brings
             environment.pop(variable, None)
         with self.log(name).open("wb") as log:

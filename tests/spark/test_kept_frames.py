@@ -95,9 +95,7 @@ def test_offsets_that_are_given_stay(topics: Topics, read: Read) -> None:
     topic = topics.create(1)
     topics.fill(topic, numbered(0, 10), partitions=1)
     kept = read(
-        topic,
-        startingOffsets=f'{{"{topic}":{{"0":2}}}}',
-        endingOffsets=f'{{"{topic}":{{"0":8}}}}',
+        topic, startingOffsets=f'{{"{topic}":{{"0":2}}}}', endingOffsets=f'{{"{topic}":{{"0":8}}}}'
     )
     for _ in range(2):
         assert numbers(kept) == list(range(2, 8))

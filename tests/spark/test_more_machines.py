@@ -153,10 +153,7 @@ Work = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def work(
-    cluster: LocalCluster,
-    topics: Topics,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: LocalCluster, topics: Topics, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Work:
     """Run the guide's program with what makes its Spark, and look at all that came of it."""
 
@@ -222,17 +219,9 @@ def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
     with StandaloneSpark(folder) as spark:
         submit = documented("### Run it").replace("spark://master:7077", spark.url)
         submit = submit.replace("spark-submit", str(spark.home / "bin" / "spark-submit"))
-        environment = {
-            "SPARK_HOME": str(spark.home),
-            "PYTHONPATH": "",
-        }
+        environment = {"SPARK_HOME": str(spark.home), "PYTHONPATH": ""}
         result = work(
-            submit,
-            shipped,
-            environment,
-            "PKCS12",
-            master=spark.url,
-            settings=settings(tmp_path),
+            submit, shipped, environment, "PKCS12", master=spark.url, settings=settings(tmp_path)
         )
         logs = [p for p in spark.work.rglob("stderr") if p.is_file()]
         assert len(logs) == 2  # two executors, whose logs were searched, too

@@ -181,10 +181,7 @@ def test_exactly_once_through_replays_failed_tasks_and_zombies(
     assert 500 <= len(part) < 1000
     # An attempt of an older run is still there, with a transaction open: it is fenced.
     zombie = odradek.Producer(
-        {
-            **cluster.client_config(),
-            "transactional.id": f"odradek-{work.query_id()}-sink-1",
-        }
+        {**cluster.client_config(), "transactional.id": f"odradek-{work.query_id()}-sink-1"}
     )
     zombie.init_transactions()
     zombie.begin_transaction()

@@ -51,10 +51,7 @@ def test_a_batch_over_a_pattern_between_times_in_small_tasks(
 
 
 def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
-    stream: Callable[[str], Query],
-    topics: Topics,
-    cluster: LocalCluster,
-    tmp_path: Path,
+    stream: Callable[[str], Query], topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = topics.create()
     topics.fill(topic, [(None, f"{n:0100d}".encode()) for n in range(1000)])

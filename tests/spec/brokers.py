@@ -28,10 +28,7 @@ from odradek.protocol.messages.fetch import (
 )
 from odradek.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
 from odradek.protocol.messages.fetch import NodeEndpoint as FetchEndpoint
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -54,10 +54,7 @@ class Script:
         """Shared by the runs of one case."""
         self.last = last
         self.world = World(
-            case["config"],
-            client=case.get("client", "consumer"),
-            seed=seed,
-            hint=case.get("hint"),
+            case["config"], client=case.get("client", "consumer"), seed=seed, hint=case.get("hint")
         )
         self.results: dict[str, tuple[float, Completion[Any]]] = {}
         self.ended: dict[str, float] = {}

@@ -43,11 +43,7 @@ class Admin(Client[AdminEngine]):
 
     @with_settings(ADMIN)
     def __init__(
-        self,
-        config: Settings = None,
-        *,
-        background: bool = False,
-        **options: Unpack[AdminOptions],
+        self, config: Settings = None, *, background: bool = False, **options: Unpack[AdminOptions]
     ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 

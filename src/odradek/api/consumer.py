@@ -18,11 +18,7 @@ from odradek.clients.consumer.fetching.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import some_partitions, some_times
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
 from odradek.clients.descriptions import TopicDescription
-from odradek.common.arguments import (
-    flag,
-    names,
-    topic_name,
-)
+from odradek.common.arguments import flag, names, topic_name
 from odradek.common.config import CONSUMER, Config
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint

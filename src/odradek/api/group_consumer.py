@@ -130,9 +130,7 @@ class GroupConsumer(Client[ConsumerEngine]):
 
     @with_keywords
     def commit(
-        self,
-        offsets: Offsets | None = None,
-        timeout: float | None = None,
+        self, offsets: Offsets | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Commit, and wait for it; gives what was committed.
 

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from odradek.api.base import Client
 from odradek.clients.calls.producer_calls import ProducerCalls
-from odradek.clients.consumer.records import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-)
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
@@ -62,10 +59,7 @@ class Transactional(Client[ProducerEngine]):
 
     @with_keywords
     def send_offsets_to_transaction(
-        self,
-        offsets: Offsets,
-        group: ConsumerGroupMetadata | str,
-        timeout: float | None = None,
+        self, offsets: Offsets, group: ConsumerGroupMetadata | str, timeout: float | None = None
     ) -> None:
         """Commit a consumer's offsets with the transaction: both, or neither.
 

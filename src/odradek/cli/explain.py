@@ -59,8 +59,7 @@ def explain(
         typer.Option(help="Look at this topic only; may be repeated [all topics]."),
     ] = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Seconds to try [10; with --watch until Ctrl-C]."),
+        float | None, typer.Option(min=0.0, help="Seconds to try [10; with --watch until Ctrl-C].")
     ] = None,
     command_config: Annotated[
         Path | None,

@@ -170,10 +170,7 @@ def delete(
     json: Json = False,
 ) -> None:
     """Delete topics with all their records. Nothing brings them back."""
-    with (
-        ending("odradek topics delete"),
-        asking(bootstrap_server, command_config) as admin,
-    ):
+    with ending("odradek topics delete"), asking(bootstrap_server, command_config) as admin:
 
         def remove(name: str) -> str:
             admin.delete_topics(name)

@@ -28,11 +28,7 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.kafka_errors import (
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-    error_for,
-)
+from odradek.common.kafka_errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
 from odradek.common.types import Address
 from odradek.network.connection import BESIDE, COORDINATOR, Connection
 from odradek.network.effects import AnyRequest

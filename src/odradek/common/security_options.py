@@ -448,10 +448,7 @@ _OAUTHBEARER = (
         "medium",
         "KIP-1139",
         java="DefaultJwtRetriever",
-    ).says(
-        JAVAS_OWN,
-        why="What else is given says where tokens come from.",
-    ),
+    ).says(JAVAS_OWN, why="What else is given says where tokens come from."),
 )
 
 _AWS = {

@@ -188,9 +188,7 @@ def updated(
 
 
 def _topic(
-    item: MetadataResponseTopic,
-    before: Topic | None,
-    epochs: dict[int, tuple[bytes, int]],
+    item: MetadataResponseTopic, before: Topic | None, epochs: dict[int, tuple[bytes, int]]
 ) -> Topic:
     partitions = []
     kept = {q.partition: q for q in before.partitions} if before is not None else {}

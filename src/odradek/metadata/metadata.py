@@ -16,14 +16,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.kafka_errors import UnknownLeaderEpochError
 from odradek.common.types import Rng, TopicPartition
-from odradek.metadata.cluster import (
-    Broker,
-    Cluster,
-    Epochs,
-    brings_progress,
-    updated,
-    with_leader,
-)
+from odradek.metadata.cluster import Broker, Cluster, Epochs, brings_progress, updated, with_leader
 from odradek.metadata.lower_epochs import LowerEpochs
 from odradek.network.flow import Signal
 from odradek.protocol.messages.metadata import MetadataResponse

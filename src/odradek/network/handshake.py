@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from odradek.common.errors import (
-    ConnectionFailedError,
-    DisconnectedError,
-    DnsError,
-    KafkaError,
-)
+from odradek.common.errors import ConnectionFailedError, DisconnectedError, DnsError, KafkaError
 from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe

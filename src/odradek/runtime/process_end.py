@@ -47,10 +47,7 @@ class ProcessEnd:
     """What is done at the end of this process, and of the children that it forks."""
 
     def __init__(
-        self,
-        ends: Callable[[], None],
-        is_over: Callable[[], None],
-        concerned: Callable[[], bool],
+        self, ends: Callable[[], None], is_over: Callable[[], None], concerned: Callable[[], bool]
     ) -> None:
         self._ends = ends
         self._is_over = is_over

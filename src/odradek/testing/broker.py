@@ -201,11 +201,7 @@ class LocalBroker:
             for line in properties.read_text().splitlines()
             if not line.startswith(("cluster.id=", "node.id=", "directory.id=", "#"))
         ]
-        ids = {
-            "cluster.id": cluster_id,
-            "node.id": self.node_id,
-            "directory.id": random_kafka_id(),
-        }
+        ids = {"cluster.id": cluster_id, "node.id": self.node_id, "directory.id": random_kafka_id()}
         kept += [f"{name}={value}" for name, value in ids.items()]
         properties.write_text("\n".join(kept) + "\n")
 

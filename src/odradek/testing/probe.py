@@ -68,10 +68,7 @@ class _Reader:
 
 
 def ask(
-    address: Address,
-    timeout: float = 2.0,
-    topic: str | None = None,
-    login: Login | None = None,
+    address: Address, timeout: float = 2.0, topic: str | None = None, login: Login | None = None
 ) -> ClusterView | None:
     """Return what the broker at `address` answers about all topics or one of them.
 

@@ -9,11 +9,7 @@ from tests.spec.world import ClusterPicture, World, up
 
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import (
-    GroupAuthorizationError,
-    RebalanceInProgressError,
-    error_for,
-)
+from odradek.common.kafka_errors import GroupAuthorizationError, RebalanceInProgressError, error_for
 from odradek.common.types import Address
 from odradek.network.connection import COORDINATOR
 from odradek.network.effects import Send

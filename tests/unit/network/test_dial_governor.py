@@ -3,12 +3,7 @@
 import math
 import random
 
-from odradek.network.dial_governor import (
-    FRESH,
-    MAX_PENDING,
-    MAX_PER_SECOND,
-    DialGovernor,
-)
+from odradek.network.dial_governor import FRESH, MAX_PENDING, MAX_PER_SECOND, DialGovernor
 
 
 def governor() -> DialGovernor:

@@ -56,11 +56,7 @@ def test_a_handshake_that_goes_well_is_no_error(authority: Issuer) -> None:
     ],
 )
 def test_a_certificate_that_does_not_fit(
-    authority: Issuer,
-    name: str,
-    days: tuple[int, int],
-    kind: type[errors.KafkaError],
-    words: str,
+    authority: Issuer, name: str, days: tuple[int, int], kind: type[errors.KafkaError], words: str
 ) -> None:
     server = server_context(authority.issue("wrong", name, days=days))
     error = error_of(trusting(authority), server)

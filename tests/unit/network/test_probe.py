@@ -21,10 +21,7 @@ from odradek.network.connection import Connection
 from odradek.network.effects import Open
 from odradek.network.failures import ended_in_handshake
 from odradek.protocol.message import Message
-from odradek.protocol.messages.api_versions import (
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-)
+from odradek.protocol.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
 

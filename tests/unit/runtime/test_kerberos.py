@@ -45,7 +45,7 @@ def test_a_keytab_gets_a_cache_of_its_own_in_memory(tmp_path: Path) -> None:
         kerberos.context(BROKER)
         kerberos.context(BROKER)
         assert [call.args[0] for call in library.Name.call_args_list] == [
-            *("me@HERE", "kafka@b1", "me@HERE", "kafka@b1"),
+            *("me@HERE", "kafka@b1", "me@HERE", "kafka@b1")
         ]
         first, second = (call.kwargs["store"] for call in library.Credentials.call_args_list)
         assert first == second

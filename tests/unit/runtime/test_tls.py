@@ -54,9 +54,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
     secret = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path = directory / "server.pem"
     path.write_bytes(secret + pem)

@@ -24,9 +24,7 @@ def runs(name: str, *values: float | None) -> list[dict[str, Any]]:
     ],
 )
 def test_never_is_more_than_any_number(
-    values: tuple[float | None, ...],
-    median: float | None,
-    shown: tuple[float | None, float | None],
+    values: tuple[float | None, ...], median: float | None, shown: tuple[float | None, float | None]
 ) -> None:
     found = summary("x", runs("x", *values))
     assert found["median"] == median

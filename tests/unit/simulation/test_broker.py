@@ -177,9 +177,7 @@ def test_produce_refuses_what_is_broken_and_keeps_the_rest(setting: Setting) -> 
     assert gap.error_message
 
 
-def test_without_acks_there_is_no_answer_and_the_next_request_is_answered(
-    setting: Setting,
-) -> None:
+def test_without_acks_there_is_no_answer_and_the_next_request_is_answered(setting: Setting) -> None:
     setting.client.send(setting.produce(13, records(b"a"), acks=0), 13)
     assert setting.ask(DescribeClusterRequest(), 2).API_NAME == "DescribeCluster"
     assert len(setting.client.answers) == 1

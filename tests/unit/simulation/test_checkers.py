@@ -258,10 +258,7 @@ def test_records_that_were_not_acknowledged_may_be_lost_or_kept() -> None:
 
 @pytest.mark.parametrize(
     "go_back",
-    [
-        lambda p: p.moved(TP, 4),
-        lambda p: (p.sought(TP, 2), p.moved(TP, 3), p.moved(TP, 2)),
-    ],
+    [lambda p: p.moved(TP, 4), lambda p: (p.sought(TP, 2), p.moved(TP, 3), p.moved(TP, 2))],
 )
 def test_positions_that_go_back(go_back: Callable[[PositionsGoForward], object]) -> None:
     positions = PositionsGoForward()

@@ -176,9 +176,7 @@ def test_a_half_open_connection_is_noticed_by_what_is_sent(stage: Stage) -> None
     assert "reset" in lost.fields["error"]
 
 
-def test_stale_metadata_shows_old_leaders_and_epochs(
-    raw_client: Callable[..., Any],
-) -> None:
+def test_stale_metadata_shows_old_leaders_and_epochs(raw_client: Callable[..., Any]) -> None:
     world = World(1)
     cluster = SimulatedCluster(world, 2)
     cluster.create_topic("t", 1)

@@ -336,9 +336,7 @@ def test_a_group_survives_its_coordinator(pair: tuple[Member, Member]) -> None:
     assert first.sync().assignment == b"one"
 
 
-def test_who_waits_for_a_join_hears_that_the_coordinator_moved(
-    pair: tuple[Member, Member],
-) -> None:
+def test_who_waits_for_a_join_hears_that_the_coordinator_moved(pair: tuple[Member, Member]) -> None:
     first, second = pair
     second.send_join("range", "more")
     first.setting.world.advance(0.01)

@@ -170,10 +170,7 @@ def test_a_stream_is_refused_by_option(given: dict[str, str], words: list[str]) 
             {"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":5,"1":5}}'},
             ["same partitions", "t-1"],
         ),
-        (
-            {"startingOffsets": '{"t":{"0":6}}', "endingOffsets": '{"t":{"0":5}}'},
-            ["t-0", "6", "5"],
-        ),
+        ({"startingOffsets": '{"t":{"0":6}}', "endingOffsets": '{"t":{"0":5}}'}, ["t-0", "6", "5"]),
         (
             {
                 "startingOffsetsByTimestamp": '{"t":{"0":6}}',
@@ -221,9 +218,7 @@ def test_limits_of_batches_and_tasks() -> None:
     assert parse_options({**BASE, "maxTriggerDelay": "900"}, STREAM).max_trigger_delay == 0.9
 
 
-def test_times_go_before_offsets_and_one_time_before_many(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_times_go_before_offsets_and_one_time_before_many(caplog: pytest.LogCaptureFixture) -> None:
     given = {
         "startingOffsets": "latest",  # wrong for a batch, but it isn't looked at
         "startingOffsetsByTimestamp": '{"t":{"0":7}}',

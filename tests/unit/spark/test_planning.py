@@ -156,11 +156,7 @@ def test_what_nobody_could_weigh_is_taken_in_small_samples_and_leaves_the_others
     limit = 30 << 20
     found = sharing.ends_for_bytes(limit, begins, ends, {A: None, B: float(1 << 10), C: 1.0})
     assert found == {A: 10, B: 100 + (20 << 10) - 1, C: 8}
-    assert sharing.ends_for_bytes(limit, begins, ends, dict.fromkeys(ends)) == {
-        A: 10,
-        B: 110,
-        C: 8,
-    }
+    assert sharing.ends_for_bytes(limit, begins, ends, dict.fromkeys(ends)) == {A: 10, B: 110, C: 8}
     little = sharing.ends_for_bytes(3000, begins, ends, {A: None, B: 10.0, C: None})
     assert little == {A: 1, B: 200, C: 8}
 

@@ -57,11 +57,7 @@ def test_the_jvm_sinks_columns_are_taken_and_others_left_out() -> None:
         ("value string, key int", {"topic": "t"}, "must be string or binary"),
         ("value string, topic binary", {}, "column topic has type binary; it must be string"),
         ("value string, partition bigint", {"topic": "t"}, "it must be int"),
-        (
-            "value string, headers swapped",
-            {"topic": "t"},
-            "column headers has type",
-        ),
+        ("value string, headers swapped", {"topic": "t"}, "column headers has type"),
     ],
 )
 def test_what_does_not_fit_is_named(text: str, given: dict[str, str], words: str) -> None:

@@ -405,9 +405,7 @@ def test_a_batch_reads_what_is_there(tracker: Any) -> None:
 
 def test_a_batch_between_given_offsets(tracker: Any) -> None:
     plan = tracker(
-        BATCH,
-        startingOffsets='{"t":{"0":7,"1":-2}}',
-        endingOffsets='{"t":{"0":9,"1":-1}}',
+        BATCH, startingOffsets='{"t":{"0":7,"1":-2}}', endingOffsets='{"t":{"0":9,"1":-1}}'
     ).plan_batch()
     assert plan.ranges == [KafkaOffsetRange(P0, 7, 9), KafkaOffsetRange(P1, 10, 20)]
 

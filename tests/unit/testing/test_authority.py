@@ -41,10 +41,7 @@ def client(authority: Authority, identity: KeyAndCertificate | None = None) -> s
 def shake_hands(ours: ssl.SSLContext, theirs: ssl.SSLContext, host: str) -> None:
     """A handshake without sockets; raises what either side raises."""
     a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = [
-        ours.wrap_bio(a, b, server_hostname=host),
-        theirs.wrap_bio(b, a, server_side=True),
-    ]
+    ends = [ours.wrap_bio(a, b, server_hostname=host), theirs.wrap_bio(b, a, server_side=True)]
     for _ in range(4):
         for end in list(ends):
             try:

@@ -86,8 +86,7 @@ FromBeginning = Annotated[
     bool, typer.Option("--from-beginning", help="Start at the first record that is there.")
 ]
 Group = Annotated[
-    str | None,
-    typer.Option(help="Read as a member of this group, from where it is, and commit."),
+    str | None, typer.Option(help="Read as a member of this group, from where it is, and commit.")
 ]
 MaxMessages = Annotated[
     int | None, _number("End after so many records (default: go on for ever).", -1)
@@ -124,7 +123,6 @@ ConsumerConfig = Annotated[
     Path | None, typer.Option("--consumer.config", help="The older name of --command-config.")
 ]
 Raw = Annotated[
-    bool,
-    typer.Option("--raw", help="Also to a terminal write control characters as they are."),
+    bool, typer.Option("--raw", help="Also to a terminal write control characters as they are.")
 ]
 ConsumeJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")]

@@ -25,11 +25,7 @@ from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
 from odradek.cli.console.lines import PROPERTIES, LineParser
 from odradek.cli.console.producing import LineProducer, run
-from odradek.cli.console.properties import (
-    client_config,
-    line_settings,
-    refuse_what_is_not_there,
-)
+from odradek.cli.console.properties import client_config, line_settings, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError

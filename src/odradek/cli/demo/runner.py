@@ -185,11 +185,7 @@ class Demo:
     def _watch(self, sending: Sending, pipeline: DemoPipeline, start: float) -> None:
         aggregated, written = pipeline.landed()
         at = time.monotonic() - start
-        rows = {
-            "acknowledged": sending.acknowledged,
-            "aggregated": aggregated,
-            "written": written,
-        }
+        rows = {"acknowledged": sending.acknowledged, "aggregated": aggregated, "written": written}
         self._samples.append(report.Moment(at, rows))
         self._display.progress(time.time() - self._begin, rows)
         for at, line in self._teller.lines(self._reader.poll()):

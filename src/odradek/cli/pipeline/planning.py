@@ -196,10 +196,7 @@ def _log(pipeline: Pipeline) -> Path | None:
 
 
 def ask_clusters(
-    pipeline: Pipeline,
-    *,
-    only_new: bool = False,
-    say: Callable[[str], object] = lambda text: None,
+    pipeline: Pipeline, *, only_new: bool = False, say: Callable[[str], object] = lambda text: None
 ) -> tuple[SourceReading, ...]:
     """Look at what is read, and whether each sink's cluster and topic are there.
 
@@ -241,11 +238,7 @@ def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> SourceReadi
 
 
 def _asked(
-    pipeline: Pipeline,
-    place: Place,
-    topics: Sequence[str],
-    pattern: str | None,
-    silent: set[str],
+    pipeline: Pipeline, place: Place, topics: Sequence[str], pattern: str | None, silent: set[str]
 ) -> tuple[dict[str, int], int | None]:
     """Partitions by topic, and how many records they hold; without a topic only who answers."""
     from odradek.api.consumer import Consumer

@@ -92,8 +92,7 @@ def explore(
         float | None, typer.Option(min=0, help="Go on for so long [default: all of --seeds].")
     ] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(help="A..B, both included [default: from a random one on]."),
+        str | None, typer.Option(help="A..B, both included [default: from a random one on].")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
     short: Short = True,

@@ -60,8 +60,7 @@ def fleet(
         60.0
     ),
     policy: Annotated[
-        str,
-        typer.Option(help="odradek, java, constant or kip580-literal; several with commas."),
+        str, typer.Option(help="odradek, java, constant or kip580-literal; several with commas.")
     ] = "odradek",
     settings: Annotated[
         list[str] | None,

@@ -72,8 +72,7 @@ def recovery(
     ] = "refused",
     runs: Annotated[int, typer.Option(min=1, help="Runs of each, with a seed of their own.")] = 200,
     strategy: Annotated[
-        str,
-        typer.Option(help="odradek, java, constant or kip580-literal; several with commas."),
+        str, typer.Option(help="odradek, java, constant or kip580-literal; several with commas.")
     ] = "odradek",
     everything: Annotated[
         bool,

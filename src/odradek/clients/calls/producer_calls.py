@@ -207,10 +207,7 @@ class ProducerCalls(TransactionCalls):
         return self._later(self._room(owner, size, deadline), owner, again)
 
     def _later(
-        self,
-        wait: CallerFlow[object],
-        owner: object,
-        append: Callable[[float], F | CallerFlow[F]],
+        self, wait: CallerFlow[object], owner: object, append: Callable[[float], F | CallerFlow[F]]
     ) -> CallerFlow[F]:
         try:
             yield from wait

@@ -349,10 +349,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         waiting=tuple((what, max(0.0, until - now)) for what, until in engine.waits()),
         attempts=tuple(
             AttemptExplanation(
-                None if a.address is None else str(a.address),
-                a.what,
-                a.error,
-                max(0.0, now - a.at),
+                None if a.address is None else str(a.address), a.what, a.error, max(0.0, now - a.at)
             )
             for a in list(updater.attempts)
         ),

@@ -48,11 +48,7 @@ class BatchSplitter:
         self._events.emit(now, "split", what=what, parts=self._replace(batch, queue, most, {}))
 
     def leave_out(
-        self,
-        batch: ProducerBatch,
-        queue: PartitionQueue,
-        bad: Mapping[int, KafkaError],
-        now: float,
+        self, batch: ProducerBatch, queue: PartitionQueue, bad: Mapping[int, KafkaError], now: float
     ) -> None:
         """Put the records that nobody complained of into a batch without a sequence."""
         what = f"{batch.count - len(bad)} of {batch.count} records of {batch.partition}"

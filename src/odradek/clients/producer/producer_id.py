@@ -26,10 +26,7 @@ from odradek.common.kafka_errors import UnsupportedVersionError, error_for
 from odradek.common.types import TopicPartition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager

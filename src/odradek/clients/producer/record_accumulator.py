@@ -257,13 +257,7 @@ class RecordAccumulator:
         return min(usual, limit)
 
     def _open(
-        self,
-        partition: TopicPartition,
-        size: int,
-        most: int,
-        now: float,
-        granted: int,
-        limit: int,
+        self, partition: TopicPartition, size: int, most: int, now: float, granted: int, limit: int
     ) -> ProducerBatch | None:
         """Begin a batch for a record of at most `size` bytes, if there is memory for it; with all
         that was granted, so that in a full buffer the next records find room there.

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, cast
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
-from odradek.clients.producer.produce_exchange import (
-    FIRST_VERSION_WITH_TOPIC_IDS,
-    ProduceExchange,
-)
+from odradek.clients.producer.produce_exchange import FIRST_VERSION_WITH_TOPIC_IDS, ProduceExchange
 from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
@@ -30,10 +27,7 @@ from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
-from odradek.protocol.messages.produce import (
-    ProduceRequest,
-    ProduceResponse,
-)
+from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine

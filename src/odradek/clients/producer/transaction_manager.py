@@ -39,10 +39,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     TransactionAbortedError,
 )
-from odradek.common.kafka_errors import (
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-)
+from odradek.common.kafka_errors import InvalidProducerIdMappingError, InvalidTxnStateError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 

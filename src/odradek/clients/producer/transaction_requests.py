@@ -33,17 +33,13 @@ from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message, Request
-from odradek.protocol.messages.add_offsets_to_txn import (
-    AddOffsetsToTxnRequest,
-)
+from odradek.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from odradek.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from odradek.protocol.messages.end_txn import EndTxnRequest
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -120,10 +116,7 @@ class TransactionRequests:
         return answer.producer_id, answer.producer_epoch
 
     def add_partitions(
-        self,
-        identity: Identity,
-        partitions: Collection[TopicPartition],
-        wanted: Callable[[], bool],
+        self, identity: Identity, partitions: Collection[TopicPartition], wanted: Callable[[], bool]
     ) -> Flow[None]:
         """Tell the coordinator which partitions will be written to.
 

@@ -76,12 +76,7 @@ TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] =
 }
 
 OPEN = frozenset(
-    (
-        _S.IN_TRANSACTION,
-        _S.COMMITTING_TRANSACTION,
-        _S.ABORTING_TRANSACTION,
-        _S.ABORTABLE_ERROR,
-    )
+    (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION, _S.ABORTING_TRANSACTION, _S.ABORTABLE_ERROR)
 )
 """A transaction was begun and hasn't ended."""
 

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from odradek.common.errors import AuthenticationError, CredentialsRefusedError
 from odradek.common.types import Address, Rng
-from odradek.network.sasl.mechanism import (
-    Conversation,
-    Credentials,
-    HiddenBytes,
-    unechoed,
-)
+from odradek.network.sasl.mechanism import Conversation, Credentials, HiddenBytes, unechoed
 
 
 class Plain:

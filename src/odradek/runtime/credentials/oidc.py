@@ -106,10 +106,7 @@ class TokenServer:
             self._clock.pause(wait)
 
     def _attempt(
-        self,
-        form: Callable[[], Mapping[str, str]],
-        authorization: Secret | None,
-        deadline: float,
+        self, form: Callable[[], Mapping[str, str]], authorization: Secret | None, deadline: float
     ) -> dict[str, Any]:
         sent = Secret(urlencode(form()))
         request = urllib.request.Request(  # noqa: S310 - `opener` knows http and https only

@@ -103,10 +103,7 @@ class OneReader:
             self.leave(claim)
 
     def records(
-        self,
-        more: Callable[[], Iterator[T] | None],
-        calls: ConsumerCalls,
-        now: Callable[[], float],
+        self, more: Callable[[], Iterator[T] | None], calls: ConsumerCalls, now: Callable[[], float]
     ) -> Iterator[T]:
         """Iterate over records until there are no more.
 

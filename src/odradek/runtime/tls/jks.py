@@ -64,11 +64,7 @@ class _Reader:
 
 
 def read_jks(
-    data: bytes,
-    password: Secret | None,
-    key_password: Secret | None,
-    *,
-    for_trust: bool = False,
+    data: bytes, password: Secret | None, key_password: Secret | None, *, for_trust: bool = False
 ) -> Store:
     """Read a store. Without a password its digest isn't checked, and keys can't be read.
 

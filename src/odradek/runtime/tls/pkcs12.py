@@ -58,6 +58,5 @@ def _read(data: bytes, password: Secret | None, *, for_trust: bool) -> Store:
         found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     )
     return Store(
-        tuple(chain),
-        (KeyEntry(name.decode("utf-8", "replace"), key, "".join(map(pem, chain))),),
+        tuple(chain), (KeyEntry(name.decode("utf-8", "replace"), key, "".join(map(pem, chain))),)
     )

@@ -25,10 +25,7 @@ from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, Sim
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.coordinators.shards import GROUP, TRANSACTION, CoordinatorTopic
 from odradek.simulation.coordinators.transaction_coordinator import TransactionTopic
-from odradek.simulation.world.environment import (
-    Environment,
-    ReceivedRequest,
-)
+from odradek.simulation.world.environment import Environment, ReceivedRequest
 
 FIRST_PRODUCER_ID = 1000
 HELD_LOOK = 0.01

@@ -148,8 +148,7 @@ def refusal(body: Any, code: int) -> Message:
     elif isinstance(response, a.AddPartitionsToTxnResponse):
         response.results_by_topic_v3_and_below = [
             a.AddPartitionsToTxnTopicResult(
-                topic.name,
-                [a.AddPartitionsToTxnPartitionResult(n, code) for n in topic.partitions],
+                topic.name, [a.AddPartitionsToTxnPartitionResult(n, code) for n in topic.partitions]
             )
             for topic in body.v3_and_below_topics
         ]

@@ -49,14 +49,7 @@ class OneMetadataRequest:
     without a word, and another one may be asked: see `metadata.candidates`.
     """
 
-    KINDS = (
-        "metadata_request",
-        "metadata",
-        "metadata_failed",
-        "disconnected",
-        "broken",
-        "closed",
-    )
+    KINDS = ("metadata_request", "metadata", "metadata_failed", "disconnected", "broken", "closed")
 
     def __init__(self, excused: Callable[[str], bool] = lambda _: False) -> None:
         self._open: str | None = None

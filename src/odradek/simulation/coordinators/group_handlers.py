@@ -171,10 +171,7 @@ def leave_group(
 
 
 def consumer_group_heartbeat(
-    broker: SimulatedBroker,
-    request: h.ConsumerGroupHeartbeatRequest,
-    version: int,
-    reply: Reply,
+    broker: SimulatedBroker, request: h.ConsumerGroupHeartbeatRequest, version: int, reply: Reply
 ) -> None:
     """The one request of the consumer protocol: join, live, acknowledge, leave."""
 

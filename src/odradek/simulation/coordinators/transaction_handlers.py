@@ -21,10 +21,7 @@ from odradek.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnResponse,
 )
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from odradek.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.simulation.coordinators.committed_offsets import Committed
 from odradek.simulation.coordinators.transaction_coordinator import OFFSETS, TransactionShard
 from odradek.simulation.coordinators.transaction_states import KIP_890, TransactionMetadata

@@ -304,11 +304,7 @@ class _Recovery:
         world.dns[self.cluster.bootstrap_servers.partition(":")[0]] = [door.address.host]
 
 
-_GHOSTS = (
-    RecoveryFault.ACCEPT_RESET,
-    RecoveryFault.READY_THEN_CLOSE,
-    RecoveryFault.SLOW_HANDSHAKE,
-)
+_GHOSTS = (RecoveryFault.ACCEPT_RESET, RecoveryFault.READY_THEN_CLOSE, RecoveryFault.SLOW_HANDSHAKE)
 
 
 class _Ghost:

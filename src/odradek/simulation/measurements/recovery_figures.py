@@ -63,10 +63,7 @@ def figures(fault: RecoveryFault, runs: Sequence[RecoveryRun]) -> dict[str, Any]
         "contact": _spread(contacts),
         "ack": _spread(acks),
         "ack_after_contact": _spread(after),
-        "dials": {
-            **_spread([r.dials for r in runs]),
-            "max_per_s": max(r.max_per_s for r in runs),
-        },
+        "dials": {**_spread([r.dials for r in runs]), "max_per_s": max(r.max_per_s for r in runs)},
         "metadata_requests": _spread([r.metadata_requests for r in runs]),
         "rebootstraps": _spread([r.rebootstraps for r in runs]),
     }

@@ -20,20 +20,9 @@ from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
 from odradek.simulation.runs.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.runs.sasl_runs import listener
-from odradek.simulation.runs.schedule import (
-    METADATA,
-    TRANSACTIONAL,
-    Schedule,
-    ScheduledClient,
-)
+from odradek.simulation.runs.schedule import METADATA, TRANSACTIONAL, Schedule, ScheduledClient
 from odradek.simulation.runs.transaction_workload import TransactionalDriver
-from odradek.simulation.runs.workload import (
-    PROBE_AGAIN,
-    TOPIC,
-    AdminDriver,
-    Driver,
-    MetadataDriver,
-)
+from odradek.simulation.runs.workload import PROBE_AGAIN, TOPIC, AdminDriver, Driver, MetadataDriver
 from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import World
 

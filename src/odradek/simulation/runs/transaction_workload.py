@@ -100,10 +100,7 @@ class TransactionalDriver(WritingDriver):
         return self._end("abort", self.producer.abort_transaction)
 
     def _end(
-        self,
-        what: str,
-        call: Callable[[float], CallerFlow[None]],
-        *final: type[KafkaError],
+        self, what: str, call: Callable[[float], CallerFlow[None]], *final: type[KafkaError]
     ) -> CallerFlow[KafkaError | None]:
         manager = self.producer.transactions
         while True:

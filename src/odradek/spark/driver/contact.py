@@ -50,12 +50,7 @@ class Contact:
     """One client, asked by one thread."""
 
     def __init__(
-        self,
-        options: SourceOptions,
-        clients: Clients,
-        clock: Clock,
-        *,
-        forget: Callable[[], None],
+        self, options: SourceOptions, clients: Clients, clock: Clock, *, forget: Callable[[], None]
     ) -> None:
         """`forget` is called after an error: what was remembered may be stale."""
         self._options, self._clients, self._clock = options, clients, clock

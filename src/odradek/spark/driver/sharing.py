@@ -34,10 +34,7 @@ def proportional_ends(limit: int, begins: Positions, ends: Positions) -> dict[To
 
 
 def ends_for_bytes(
-    limit: int,
-    starts: Positions,
-    ends: Positions,
-    sizes: Mapping[TopicPartition, float | None],
+    limit: int, starts: Positions, ends: Positions, sizes: Mapping[TopicPartition, float | None]
 ) -> dict[TopicPartition, int]:
     """Share `limit` bytes out: all weighed partitions give the same part of their lag.
 

@@ -23,12 +23,7 @@ from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.kafka_settings import sealed_options
-from odradek.spark.options.source_options import (
-    BATCH,
-    STREAM,
-    SourceOptions,
-    parse_options,
-)
+from odradek.spark.options.source_options import BATCH, STREAM, SourceOptions, parse_options
 from odradek.spark.tasks.task import batch_partitions, read_partition
 from odradek.spark.tasks.worker_clients import process_clients
 from odradek.spark.values.schema import check_schema, full_schema

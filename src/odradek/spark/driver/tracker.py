@@ -321,11 +321,7 @@ class OffsetTracker:
         return view
 
     def _resolve(
-        self,
-        spec: OffsetSpec,
-        topics: TopicsSnapshot,
-        beginnings: planning.Ask,
-        ends: planning.Ask,
+        self, spec: OffsetSpec, topics: TopicsSnapshot, beginnings: planning.Ask, ends: planning.Ask
     ) -> dict[TopicPartition, int]:
         spec = spec.over(topics.partitions)
         planning.check_names_all(spec, topics.partitions)

@@ -16,15 +16,7 @@ from odradek.spark.problems import OptionError
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 _TIME = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
-_UNITS = {
-    "us": 1e-6,
-    "ms": 0.001,
-    "s": 1.0,
-    "m": 60.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-}
+_UNITS = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Spark's units of time."""
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)(?:i?b)?", re.ASCII)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}

@@ -161,8 +161,7 @@ class TransactionalTask:
         wait(producer.cluster_id, "first contact with the cluster", at_most=first)
         wait(producer.init_transactions, f"producer id of {self._id!r}")
         offsets = wait(
-            lambda seconds: producer.committed_offsets(self._id, seconds),
-            f"marker of {self._id!r}",
+            lambda seconds: producer.committed_offsets(self._id, seconds), f"marker of {self._id!r}"
         )
         found = read_marker(offsets, self._id)
         if found is not None and found[0].writer not in (None, self._writer):
@@ -176,10 +175,7 @@ class TransactionalTask:
         self, found: tuple[Marker, str] | None, batches: Iterator[pa.RecordBatch]
     ) -> SinkCommit:
         sender = RowSender(
-            self._producer,
-            self._columns,
-            self._patience,
-            window=window_of(self._config),
+            self._producer, self._columns, self._patience, window=window_of(self._config)
         )
         for batch in batches:
             if batch.num_rows:
@@ -288,12 +284,7 @@ class TransactionalTask:
 
 
 def check_batch(
-    options: SinkOptions,
-    messages: Sequence[object],
-    *,
-    batch: int | None,
-    make: Make,
-    clock: Clock,
+    options: SinkOptions, messages: Sequence[object], *, batch: int | None, make: Make, clock: Clock
 ) -> None:
     """On the driver, when all tasks are done: look whether their messages make a whole batch.
 
@@ -325,13 +316,7 @@ def check_batch(
             producer.close(CLOSE_TIMEOUT)
 
 
-def end_open(
-    options: SinkOptions,
-    messages: Sequence[object],
-    *,
-    make: Make,
-    clock: Clock,
-) -> None:
+def end_open(options: SinkOptions, messages: Sequence[object], *, make: Make, clock: Clock) -> None:
     """On the driver, when a write failed: end what tasks that were killed left open.
 
     Who reads committed records only would else wait for the transaction's timeout, until somebody

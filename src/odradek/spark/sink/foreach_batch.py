@@ -40,9 +40,7 @@ def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> 
     writer = frame.write.format("odradek").options(**options).mode("append")
     if str(given.get("delivery", "exactly_once")).strip().lower() == "exactly_once":
         writer = writer.options(
-            delivery="exactly_once",
-            jobId=given.get("jobid") or _query_of(frame),
-            batchId=batch_id,
+            delivery="exactly_once", jobId=given.get("jobid") or _query_of(frame), batchId=batch_id
         )
     writer.save()
 

@@ -106,10 +106,7 @@ PROTECTED = {
     "interceptor.classes": "interceptors are Java classes",
     "transactional.id": "option delivery=exactly_once makes one for each task",
 }
-RAISED = {
-    "acks": ("0", "1"),
-    "enable.idempotence": ("false",),
-}
+RAISED = {"acks": ("0", "1"), "enable.idempotence": ("false",)}
 """Weaker settings than the sink's: copied queries have them, and get more than they ask for."""
 RETRIES, IN_FLIGHT = "retries", "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5

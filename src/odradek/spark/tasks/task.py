@@ -27,11 +27,7 @@ from odradek.spark.tasks.later_runs import (
     shares,
 )
 from odradek.spark.tasks.reading import RangeReader
-from odradek.spark.tasks.worker_clients import (
-    Hint,
-    known_topic_id,
-    process_clients,
-)
+from odradek.spark.tasks.worker_clients import Hint, known_topic_id, process_clients
 from odradek.spark.tasks.worker_process import task_begins
 from odradek.spark.values.decoding import ValueDecoder
 from odradek.spark.values.schema import arrow_schema, check_schema

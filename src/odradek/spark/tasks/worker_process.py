@@ -37,9 +37,7 @@ class WorkerProcess:
     __slots__ = ("_connections", "_environment", "_freeze", "_tasks")
 
     def __init__(
-        self,
-        environment: Mapping[str, str] = os.environ,
-        freeze: Callable[[], None] = gc.freeze,
+        self, environment: Mapping[str, str] = os.environ, freeze: Callable[[], None] = gc.freeze
     ) -> None:
         self._environment, self._freeze = environment, freeze
         self._tasks = 0

@@ -154,8 +154,7 @@ def test_wrong_uses_say_what_is_wrong(function: Any, words: str, says: str) -> N
 
 
 @pytest.mark.parametrize(
-    "function",
-    [produce.produce, consume.consume, broker_api_versions.broker_api_versions],
+    "function", [produce.produce, consume.consume, broker_api_versions.broker_api_versions]
 )
 def test_help(function: Any) -> None:
     status, output = run(function, "--help")
@@ -232,12 +231,7 @@ def test_a_file_of_kafkas_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("terminal", "words", "escaped"),
-    [
-        (True, "", True),
-        (True, "--raw", False),
-        (False, "", False),
-        (True, "--json", True),
-    ],
+    [(True, "", True), (True, "--raw", False), (False, "", False), (True, "--json", True)],
 )
 def test_only_a_terminal_gets_records_escaped(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, words: str, escaped: bool

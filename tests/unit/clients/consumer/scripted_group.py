@@ -63,11 +63,7 @@ class Scripted(World):
     """One broker, a coordinator that answers what was prepared, and the group's side of it all."""
 
     def __init__(
-        self,
-        config: dict[str, Any] | None = None,
-        *,
-        version: int = 1,
-        pattern: str | None = None,
+        self, config: dict[str, Any] | None = None, *, version: int = 1, pattern: str | None = None
     ) -> None:
         options = {"group.id": "g", "group.protocol": "consumer", **(config or {})}
         super().__init__({"bootstrap.servers": B1, **options})

@@ -19,10 +19,7 @@ from tests.unit.clients.consumer.classic_script import (
 )
 
 from odradek.clients.consumer.group.assignors import EAGER
-from odradek.clients.consumer.group.embedded_protocol import (
-    decode_assignment,
-    decode_subscription,
-)
+from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
 
 # One member alone
 

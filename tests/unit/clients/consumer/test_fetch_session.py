@@ -14,11 +14,7 @@ NOT_FOUND, BAD_EPOCH, WRONG_TOPIC = 70, 71, 106
 
 def said(request: FetchRequest) -> dict[Key, tuple[int, int, int]]:
     return {
-        (t.topic_id, p.partition): (
-            p.current_leader_epoch,
-            p.fetch_offset,
-            p.partition_max_bytes,
-        )
+        (t.topic_id, p.partition): (p.current_leader_epoch, p.fetch_offset, p.partition_max_bytes)
         for t in request.topics
         for p in t.partitions
     }

@@ -43,8 +43,7 @@ def test_fnv1a_equals_librdkafka_and_sarama(data: bytes, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "crc"),
-    [(b"123456789", 0xCBF43926), (b"a", 0xE8B7BE43), (b"abc", 0x352441C2)],
+    ("key", "crc"), [(b"123456789", 0xCBF43926), (b"a", 0xE8B7BE43), (b"abc", 0x352441C2)]
 )
 def test_consistent_is_the_usual_crc32_without_a_sign(key: bytes, crc: int) -> None:
     for name in ("consistent", "consistent_random"):

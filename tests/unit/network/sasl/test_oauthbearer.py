@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.network.sasl.conversations import BROKER, talk
 
-from odradek.common.errors import (
-    CredentialsRefusedError,
-    TokenError,
-    TokenExpiredError,
-)
+from odradek.common.errors import CredentialsRefusedError, TokenError, TokenExpiredError
 from odradek.common.secret import Secret
 from odradek.network.sasl.mechanism import Outside
 from odradek.network.sasl.oauthbearer import (

@@ -40,10 +40,7 @@ class PeerLibrary:
 OURS = PeerLibrary("odradek", "odradek", "odradek.cli.demo.versus.odradek_reader", "#1f77b4")
 OTHERS = (
     PeerLibrary(
-        "confluent-kafka",
-        "confluent_kafka",
-        "odradek.cli.demo.versus.confluent_reader",
-        "#e67e00",
+        "confluent-kafka", "confluent_kafka", "odradek.cli.demo.versus.confluent_reader", "#e67e00"
     ),
     PeerLibrary("aiokafka", "aiokafka", "odradek.cli.demo.versus.aiokafka_reader", "#7d3c98"),
     PeerLibrary("kafka-python", "kafka", "odradek.cli.demo.versus.kafka_python_reader", "#2a8a3e"),

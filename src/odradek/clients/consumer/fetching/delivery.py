@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
-from odradek.common.errors import (
-    CorruptRecordError,
-    KafkaError,
-    UnsupportedFeatureError,
-)
+from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
 from odradek.common.events import Event
 from odradek.common.imports import loaded
 from odradek.common.record_errors import RecordLimitError

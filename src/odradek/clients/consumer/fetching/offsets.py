@@ -225,8 +225,7 @@ class ListOffsetsCall:
                 self._failed([partition], error.needing("DESCRIBE", partition.topic), now)
             else:
                 self._give(
-                    partition,
-                    ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch),
+                    partition, ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch)
                 )
 
     def _give(self, partition: TopicPartition, result: ListedOffset | KafkaError) -> None:

@@ -63,10 +63,7 @@ class Leader:
         ]
 
     def _assign(
-        self,
-        assignor: Assignor,
-        subscriptions: Mapping[str, MemberSubscription],
-        cluster: Cluster,
+        self, assignor: Assignor, subscriptions: Mapping[str, MemberSubscription], cluster: Cluster
     ) -> Flow[Assignments]:
         """Kafka's own assignors run here; a user's in a thread of its own.
 

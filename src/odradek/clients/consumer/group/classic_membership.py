@@ -437,11 +437,7 @@ class ClassicMembership(Life):
 
         try:
             yield from group.coordinator.ask(
-                "LeaveGroup",
-                body,
-                LeaveGroupResponse,
-                _check_leave,
-                deadline,
+                "LeaveGroup", body, LeaveGroupResponse, _check_leave, deadline
             )
         except KafkaError as error:
             logger.debug("leaving group %r: %s", group.group_id, error)
