@@ -131,7 +131,7 @@ def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
         assert scene.read(a, 8) == list(range(8))
         group.membership._identity.member_id = "nobody"  # type: ignore[union-attr]
     left: list[Any] = []
-    before = engine.network.buffer_updated
+    before = engine.buffer_updated
 
     def leaving(number: int, count: int) -> None:
         connection = next(c for c in engine.network.connections.values() if c.id == number)
@@ -140,7 +140,7 @@ def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
             left.append(engine.start(group.leave(host.now() + 5)))
         before(number, count)
 
-    engine.network.buffer_updated = leaving  # type: ignore[assignment, method-assign]
+    engine.buffer_updated = leaving  # type: ignore[assignment]
     with pytest.raises(IllegalStateError, match="nothing to read"):
         for _ in range(10):
             a.poll(1.0)
