@@ -68,7 +68,7 @@ BREAKAGES = (
         "clients/producer/record_accumulator.py",
         "        if self._torn:\n            self._mend()",
         "        if False:\n            self._mend()",
-        "tests/property/test_interruptions.py::test_a_producer_goes_on[send]",
+        "tests/property/test_interruptions.py::test_a_producer_goes_on[send-in-the-accumulator]",
     ),
     broken(
         "a thread begins without what it waits with, and ends for good",

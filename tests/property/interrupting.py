@@ -52,15 +52,17 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
 class At:
     """Raises at the n-th bytecode of ours that this thread runs inside the block."""
 
-    def __init__(self, number: float) -> None:
+    def __init__(self, number: float, inside: str = OURS) -> None:
+        """`inside`: how the paths of the files that count begin."""
         self.left = number
+        self.inside = inside
         self.seen = 0
         self.where = ""
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         del argument
         name = frame.f_code.co_filename
-        if not name.startswith(OURS) or name.startswith(THEIRS):
+        if not name.startswith(self.inside) or name.startswith(THEIRS):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and frame.f_lasti not in uninterruptible(frame.f_code):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.property.interrupting import At, Interruption, places
+from tests.property.interrupting import OURS, At, Interruption, places
 from tests.unit.api.loopback_scene import PATIENCE, fill, one_broker
 
 from odradek.api.consumer import Consumer
@@ -46,16 +46,16 @@ def free(lock: Any) -> bool:
     return bool(got)
 
 
-def length(action: Callable[[], object]) -> int:
-    """How many bytecodes it runs in this thread."""
-    with At(float("inf")) as tracer:
+def length(action: Callable[[], object], inside: str = OURS) -> int:
+    """How many bytecodes it runs in this thread, in files whose paths begin with `inside`."""
+    with At(float("inf"), inside) as tracer:
         action()
     return tracer.seen
 
 
-def interrupted(action: Callable[[], object], number: int) -> str:
+def interrupted(action: Callable[[], object], number: int, inside: str = OURS) -> str:
     """Run an action up to a bytecode; says where that was."""
-    with At(number) as tracer:
+    with At(number, inside) as tracer:
         try:
             action()
         except Interruption:
@@ -89,15 +89,21 @@ PRODUCES: dict[str, Callable[[Producer], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", PRODUCES)
-def test_a_producer_goes_on(servers: str, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "inside"),
+    [*((what, OURS) for what in PRODUCES), ("send", f"{OURS}/clients/producer/record_accumulator")],
+    ids=[*PRODUCES, "send-in-the-accumulator"],
+)
+def test_a_producer_goes_on(servers: str, what: str, inside: str) -> None:
+    """In the accumulator, whose books an exception may tear, it is tried more closely."""
     action = PRODUCES[what]
+    most = MOST if inside == OURS else 4 * MOST
     with Producer(bootstrap_servers=servers, batch_size=500, linger_ms=1) as producer:
         producer.send("t", b"warm").result(PATIENCE)
         action(producer)
-        total = max(length(lambda: action(producer)) for _ in range(2))
-        for number in places(total, MOST, seed=1):
-            where = interrupted(lambda: action(producer), number)
+        total = max(length(lambda: action(producer), inside) for _ in range(2))
+        for number in places(total, most, seed=1):
+            where = interrupted(lambda: action(producer), number, inside)
             assert free(producer._host.lock), where
             assert producer.send("t", b"next", partition=0).result(PATIENCE), where
             assert producer.send("t", b"next", partition=1).result(PATIENCE), where
