@@ -67,66 +67,157 @@ def junk_record(**fields: Any) -> ConsumerRecord:
 
 ITSELF: Any = object()
 """Stands for the object whose method is called."""
-USED = (
-    datetime,
-    decimal,
-    fractions,
-    math,
-    np,
-    array,
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    Path,
-)
-"""By the expressions, where linters don't see it."""
-EXPRESSIONS = r"""
-None; True; 0; -1; 5; 2**31; 2**63 - 1; 2**70; -(2**70); 0.0; 2.5; -0.5; 1j
-math.nan; math.inf; -math.inf
-decimal.Decimal("1.5"); decimal.Decimal("NaN"); fractions.Fraction(1, 3)
-datetime.timedelta(seconds=1); datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-np.int64(1); np.int8(-3); np.uint64(2**64 - 1); np.float64(2.5); np.float32("nan"); np.bool_(True)
-np.str_("t"); np.bytes_(b"t"); np.datetime64("2026-01-01")
-
-""; "t"; "ab"; "5"; "a\0b"; "\ud800"; "a\nb"; "x" * 40_000; "^x"; "("; "a{99999999999999999999}"
-b""; b"t"; bytearray(b"t"); memoryview(b"t"); memoryview(array("q", [1, 2]))
-memoryview(b"abcd")[::2]; memoryview(b"abcd").cast("B", (2, 2)); array("d", [1.5])
-np.arange(3); np.array(5); np.array([None, "x"], dtype=object)
-
-(); []; {}; {"t"}; [None]; [5]; ["t"]; ["^x"]; [b"t"]; ["\ud800"]; [""]
-[[["x"]], {"a": {"b": Junk()}}]
-(x for x in ("t", 0)); (p for p in [("a", b"b")]); range(3); {"a": b"b"}; {5: Junk()}
-[("a", b"b"), ("c", None)]; [("a", "b")]; [(b"a", b"b")]; [("\ud800", b"")]; [("a", np.int64(1))]
-[("a", b"b", 3)]; ("ab", "cd")
-
-T0; ("t", 0); ("t", np.int64(0)); ("t", 2**70); ("t", -1); ("t", 1.5); TopicPartition(None, None)
-(b"t", 0); ("\ud800", 0); [("t", 0)]; [("t", 2.5), Junk()]; [("t", -1)]; [("t", 2**70)]
-[("t", 2**31 - 1)]; {("t", 1.5): 1}; {"t": 1}
-{T0: 1}; {T0: np.int64(1)}; {T0: 2.5}; {T0: math.nan}; {T0: "5"}; {T0: True}; {T0: None}; {T0: -1}
-{T0: 2**63 - 1}; {T0: 2**70}; {T0: Junk()}; {T0: OffsetAndMetadata(2.5, 5, "x")}
-{T0: OffsetAndMetadata(1, b"x", -1)}; {T0: OffsetAndMetadata(1, "\ud800")}
-{T0: OffsetAndMetadata(1, "x" * 40_000)}; {T0: OffsetAndMetadata(1, "", 2**40)}
-{T0: OffsetAndMetadata(1, "", None)}; {T0: OffsetAndMetadata(np.int64(1))}
-junk_record(); junk_record(offset="1"); [junk_record(), junk_record(topic=None)]
-[junk_record(offset=2**63 - 1)]; [junk_record(partition=2.5), junk_record(leader_epoch="x")]
-ConsumerGroupMetadata("g"); ConsumerGroupMetadata(b"g"); ConsumerGroupMetadata("g", 2.5, 5, 5)
-ConsumerGroupMetadata("g", 2**70)
-[NewTopic("ab")]; NewTopic("u"); [NewTopic(None, 2.5)]; [NewTopic("u", 2**70, 1)]
-[NewTopic("u", 1, 1, {"a": Junk()})]; [NewTopic("u", 1, 1, None)]
-[NewTopic("\ud800", 1, 1, {b"x": "\ud800"})]
-
-pa.table({"value": [b"a"]}); pa.table({"value": [5]}); pa.table({})
-pa.table({"topic": [5], "partition": ["x"], "offset": ["y"]})
-pa.table({"topic": ["t"], "partition": [0.5], "offset": [2.5]})
-pa.table({"topic": [None], "partition": [0], "offset": [1]})
-
-Junk(); done(); re.compile("t"); re.compile(b"t"); [re.compile("t")]; Path("nowhere"); ITSELF
-"""
-"""Scalars, texts and bytes, collections, what clients take, columns, things: each made anew."""
 HOSTILE: dict[str, Callable[[], Any]] = {
-    one.strip(): eval(f"lambda: {one}", globals())  # noqa: S307  our own
-    for line in EXPRESSIONS.splitlines()
-    for one in line.split(";")
-    if one.strip()
+    # Scalars
+    "None": lambda: None,
+    "True": lambda: True,
+    "0": lambda: 0,
+    "-1": lambda: -1,
+    "5": lambda: 5,
+    "2**31": lambda: 2**31,
+    "2**63-1": lambda: 2**63 - 1,
+    "2**70": lambda: 2**70,
+    "-2**70": lambda: -(2**70),
+    "0.0": lambda: 0.0,
+    "2.5": lambda: 2.5,
+    "-0.5": lambda: -0.5,
+    "nan": lambda: math.nan,
+    "inf": lambda: math.inf,
+    "-inf": lambda: -math.inf,
+    "complex": lambda: 1j,
+    "decimal": lambda: decimal.Decimal("1.5"),
+    "decimal nan": lambda: decimal.Decimal("NaN"),
+    "fraction": lambda: fractions.Fraction(1, 3),
+    "timedelta": lambda: datetime.timedelta(seconds=1),
+    "datetime": lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    "np.int64": lambda: np.int64(1),
+    "np.int8": lambda: np.int8(-3),
+    "np.uint64": lambda: np.uint64(2**64 - 1),
+    "np.float64": lambda: np.float64(2.5),
+    "np.float32 nan": lambda: np.float32("nan"),
+    "np.bool": lambda: np.bool_(True),
+    "np.str": lambda: np.str_("t"),
+    "np.bytes": lambda: np.bytes_(b"t"),
+    "np.datetime64": lambda: np.datetime64("2026-01-01"),
+    # Texts and bytes
+    "empty str": lambda: "",
+    "str": lambda: "t",
+    "str ab": lambda: "ab",
+    "str 5": lambda: "5",
+    "str nul": lambda: "a\0b",
+    "str surrogate": lambda: "\ud800",
+    "str newline": lambda: "a\nb",
+    "long str": lambda: "x" * 40_000,
+    "str ^x": lambda: "^x",
+    "str (": lambda: "(",
+    "str repeat": lambda: "a{99999999999999999999}",
+    "empty bytes": lambda: b"",
+    "bytes": lambda: b"t",
+    "bytearray": lambda: bytearray(b"t"),
+    "memoryview": lambda: memoryview(b"t"),
+    "wide memoryview": lambda: memoryview(array("q", [1, 2])),
+    "memoryview with gaps": lambda: memoryview(b"abcd")[::2],
+    "memoryview of none": lambda: memoryview(b"abcd").cast("B", (2, 2)),
+    "array": lambda: array("d", [1.5]),
+    "np.array": lambda: np.arange(3),
+    "np.array 0": lambda: np.array(5),
+    "np.array of objects": lambda: np.array([None, "x"], dtype=object),
+    # Collections
+    "()": lambda: (),
+    "[]": list,
+    "{}": dict,
+    "set": lambda: {"t"},
+    "[None]": lambda: [None],
+    "[5]": lambda: [5],
+    "['t']": lambda: ["t"],
+    "['^x']": lambda: ["^x"],
+    "[b't']": lambda: [b"t"],
+    "['\\ud800']": lambda: ["\ud800"],
+    "['']": lambda: [""],
+    "nested": lambda: [[["x"]], {"a": {"b": Junk()}}],
+    "generator": lambda: (x for x in ("t", 0)),
+    "generator of pairs": lambda: (p for p in [("a", b"b")]),
+    "range": lambda: range(3),
+    "dict": lambda: {"a": b"b"},
+    "dict of junk": lambda: {5: Junk()},
+    "pairs": lambda: [("a", b"b"), ("c", None)],
+    "pairs of str": lambda: [("a", "b")],
+    "pairs of bytes": lambda: [(b"a", b"b")],
+    "pair with surrogate": lambda: [("\ud800", b"")],
+    "pair of numpy": lambda: [("a", np.int64(1))],
+    "triple": lambda: [("a", b"b", 3)],
+    "tuple of str": lambda: ("ab", "cd"),
+    # Partitions, offsets, groups, topics
+    "partition": lambda: T0,
+    "pair": lambda: ("t", 0),
+    "pair of numpy int": lambda: ("t", np.int64(0)),
+    "partition 2**70": lambda: ("t", 2**70),
+    "partition -1": lambda: ("t", -1),
+    "partition 1.5": lambda: ("t", 1.5),
+    "partition None": lambda: TopicPartition(None, None),  # type: ignore[arg-type]
+    "partition of bytes": lambda: (b"t", 0),
+    "partition surrogate": lambda: ("\ud800", 0),
+    "partitions": lambda: [("t", 0)],
+    "partitions of junk": lambda: [("t", 2.5), Junk()],
+    "partitions -1": lambda: [("t", -1)],
+    "partitions 2**70": lambda: [("t", 2**70)],
+    "partitions nowhere": lambda: [("t", 2**31 - 1)],
+    **{
+        f"{{t-0: {name}}}": (lambda value=value: {T0: value})  # type: ignore[misc]
+        for name, value in {
+            "1": 1,
+            "np.int64": np.int64(1),
+            "2.5": 2.5,
+            "nan": math.nan,
+            "'5'": "5",
+            "True": True,
+            "None": None,
+            "-1": -1,
+            "2**63-1": 2**63 - 1,
+            "2**70": 2**70,
+            "Junk": Junk(),
+            "junk offset": OffsetAndMetadata(2.5, 5, "x"),  # type: ignore[arg-type]
+            "junk metadata": OffsetAndMetadata(1, b"x", -1),  # type: ignore[arg-type]
+            "surrogate metadata": OffsetAndMetadata(1, "\ud800"),
+            "long metadata": OffsetAndMetadata(1, "x" * 40_000),
+            "junk epoch": OffsetAndMetadata(1, "", 2**40),
+            "no epoch": OffsetAndMetadata(1, "", None),  # type: ignore[arg-type]
+            "numpy offset": OffsetAndMetadata(np.int64(1)),  # type: ignore[arg-type]
+        }.items()
+    },
+    "{t-1.5: 1}": lambda: {("t", 1.5): 1},
+    "{'t': 1}": lambda: {"t": 1},
+    "record": lambda: junk_record(),
+    "record of junk": lambda: junk_record(offset="1"),
+    "records of junk": lambda: [junk_record(), junk_record(topic=None)],
+    "records at the end": lambda: [junk_record(offset=2**63 - 1)],
+    "records mixed": lambda: [junk_record(partition=2.5), junk_record(leader_epoch="x")],
+    "group": lambda: ConsumerGroupMetadata("g"),
+    "group of junk": lambda: ConsumerGroupMetadata(b"g"),  # type: ignore[arg-type]
+    "group 2.5": lambda: ConsumerGroupMetadata("g", 2.5, 5, 5),  # type: ignore[arg-type]
+    "group 2**70": lambda: ConsumerGroupMetadata("g", 2**70),
+    "new topic": lambda: [NewTopic("ab")],
+    "new topic alone": lambda: NewTopic("u"),
+    "new topics of junk": lambda: [NewTopic(None, 2.5)],  # type: ignore[arg-type]
+    "new topic 2**70": lambda: [NewTopic("u", 2**70, 1)],
+    "new topic configs": lambda: [NewTopic("u", 1, 1, {"a": Junk()})],  # type: ignore[dict-item]
+    "new topic configs none": lambda: [NewTopic("u", 1, 1, None)],  # type: ignore[arg-type]
+    "new topic surrogate": lambda: [NewTopic("\ud800", 1, 1, {b"x": "\ud800"})],  # type: ignore[dict-item]
+    # Columns
+    "table": lambda: pa.table({"value": [b"a"]}),
+    "table of numbers": lambda: pa.table({"value": [5]}),
+    "table without columns": lambda: pa.table({}),
+    "offsets of junk": lambda: pa.table({"topic": [5], "partition": ["x"], "offset": ["y"]}),
+    "offsets of floats": lambda: pa.table({"topic": ["t"], "partition": [0.5], "offset": [2.5]}),
+    "offsets without topic": lambda: pa.table({"topic": [None], "partition": [0], "offset": [1]}),
+    # Things
+    "object": Junk,
+    "future": done,
+    "pattern": lambda: re.compile("t"),
+    "pattern of bytes": lambda: re.compile(b"t"),
+    "patterns": lambda: [re.compile("t")],
+    "path": lambda: Path("nowhere"),
+    "itself": lambda: ITSELF,
 }
 
 GOOD: dict[str, Any] = {
@@ -414,8 +505,9 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
     kind = facade.__name__.lower()
     for label, make in HOSTILE.items():
         try:
-            # A dict's value becomes a secret, and one letter is in every text.
-            if not isinstance(make(), dict):
+            if not label.startswith(
+                ("dict", "{")
+            ):  # its value becomes a secret, and one letter is in every text
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")

@@ -53,6 +53,19 @@ def transactional(simulation: KafkaSimulation) -> Logged:
     return producer
 
 
+def test_a_block_that_a_forked_child_drops_is_the_parents(
+    simulation: KafkaSimulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = transactional(simulation)
+    block = producer.transaction()
+    block.__enter__()
+    with monkeypatch.context() as child:
+        child.setattr(type(producer._host), "forked", True)
+        assert not block.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    assert "abort" not in producer.log
+    producer.abort_transaction()
+
+
 def test_a_block_and_close_call_what_a_subclass_has_replaced(simulation: KafkaSimulation) -> None:
     producer = transactional(simulation)
     with producer.transaction():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -334,3 +335,22 @@ def test_the_source_s_options_of_avro() -> None:
     assert found.value_format == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)
     schema = full_schema(False, found.value_type())
     assert schema["value"].dataType.simpleString() == "struct<a:int,b:string>"
+
+
+@pytest.mark.slow
+def test_what_avro_lacks_is_said_where_there_is_no_spark() -> None:
+    """`odradek pipeline plan` checks options without PySpark."""
+    program = """
+import sys
+sys.modules["pyspark"] = sys.modules["pyarrow"] = None
+from odradek.spark.options.source_options import parse_options
+given = {"kafka.bootstrap.servers": "h:9", "subscribe": "t", "valueFormat": "avro"}
+try:
+    parse_options(given, "batch")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("option valueFormat is avro, which needs option valueSchema")

@@ -75,7 +75,6 @@ class ClientCalls(Generic[E]):
         self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
         """Where events go: each is closed last, and has so many seconds."""
-        self._close_by = 0.0
         self._build = build
         self._listeners: list[Listener] = []
         self.engine.events.surface = host.surface
@@ -223,23 +222,23 @@ class ClientCalls(Generic[E]):
         """Do `work(deadline)` and then close all connections, whatever happens in it, within
         `timeout` seconds; again does no harm.
         """
-        seconds = checked_timeout(timeout)
-        return whatever_happens(self._last_work(seconds, work), self._shut_down())
+        seconds, until = checked_timeout(timeout), [0.0]
+        return whatever_happens(self._last_work(seconds, until, work), self._shut_down(until))
 
     def _last_work(
-        self, seconds: float, work: Callable[[float], CallerFlow[None]] | None
+        self, seconds: float, until: list[float], work: Callable[[float], CallerFlow[None]] | None
     ) -> CallerFlow[None]:
-        self._close_by = seconds + (yield START)
+        until[0] = seconds + (yield START)
         self.host.surfacing = False
         if work is not None:
-            yield from work(self._close_by)
+            yield from work(until[0])
 
-    def _shut_down(self) -> CallerFlow[None]:
+    def _shut_down(self, until: list[float]) -> CallerFlow[None]:
         """From its first line on the client counts as closed, before anything is called; and then
         the host ends, also where a Ctrl-C comes before that.
         """
         first, self.closed = not self.closed, True
-        deadline, begun = self._close_by, False
+        deadline, begun = until[0], False  # this call's own: another thread may close as well
 
         def end_host() -> None:
             nonlocal begun

@@ -138,7 +138,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self, client: TransactionClient, error: BaseException
     ) -> CallerFlow[KafkaError | None]:
         """Abort because of an error, unless there is nothing left to abort; say what failed."""
-        if not self.closed and self.transactions.open:
+        if not (self.closed or self.host.forked) and self.transactions.open:
             try:
                 yield Do(client.abort_transaction)
             except KafkaError as another:

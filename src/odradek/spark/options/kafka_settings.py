@@ -44,6 +44,7 @@ def divided(
     these, and for a setting that is given twice. Drops what tunes the inside of another client.
     """
     kafka: dict[str, Any] = {}
+    spelt: dict[str, str] = {}
     for name, value in options.items():
         if not name.startswith(PREFIX):
             continue
@@ -51,8 +52,10 @@ def divided(
         usual = ALIASES.get(dotted(given), dotted(given))
         key = usual if usual in known else given
         if key in kafka:
-            raise OptionError(f"option kafka.{key} is given twice, also by another client's name")
-        kafka[key] = value
+            raise OptionError(
+                f"option kafka.{key} is given twice, as kafka.{spelt[key]} and kafka.{given}"
+            )
+        kafka[key], spelt[key] = value, given
     idle = [name for name in idle_names(kafka, None) if name not in protected]
     if idle:
         logger.warning(

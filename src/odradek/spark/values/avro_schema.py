@@ -17,12 +17,13 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
-from pyspark.sql import types as t
+from typing import TYPE_CHECKING, Any
 
 from odradek.spark.problems import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
 
 MOST_DIGITS = 38
 """What Spark's and Arrow's decimals can hold."""
@@ -56,7 +57,7 @@ class AvroSchema:
 
     parsed: Any
     """What fastavro reads by."""
-    spark: t.StructType
+    spark: StructType
     raw: pa.StructType
     """What holds fastavro's values until they are shaped to Spark's types."""
 
@@ -64,6 +65,7 @@ class AvroSchema:
 def avro_schema(text: str, option: str) -> AvroSchema:
     """Read an option's text."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+    from pyspark.sql import types as t
 
     try:
         given = json.loads(text)
@@ -106,7 +108,7 @@ class _Type:
     """One type of a schema."""
 
     reading: Any
-    spark: t.DataType
+    spark: DataType
     raw: pa.DataType
     takes_bytes: bool = True
     """Whether each value has a byte at least."""
@@ -173,6 +175,8 @@ class _Walk:
             found = self._record(schema, full.rpartition(".")[0], where)
             self._open.pop()
             return found
+        import pyarrow as pa
+        from pyspark.sql import types as t
 
         named = self._header(schema)
         if kind == "enum":
@@ -203,6 +207,8 @@ class _Walk:
         return made
 
     def _record(self, schema: dict[str, Any], space: str, where: str) -> _Type:
+        import pyarrow as pa
+        from pyspark.sql import types as t
 
         name, fields = schema["name"], schema.get("fields")
         if not isinstance(fields, list) or not all(
@@ -249,6 +255,8 @@ class _Walk:
             raise self._wrong(where, f"the default {shown} isn't of the field's type") from None
 
     def _array(self, schema: dict[str, Any], space: str, where: str) -> _Type:
+        import pyarrow as pa
+        from pyspark.sql import types as t
 
         item = self.type(schema.get("items"), space, where)
         if not item.takes_bytes:
@@ -262,6 +270,8 @@ class _Walk:
         )
 
     def _map(self, schema: dict[str, Any], space: str, where: str) -> _Type:
+        import pyarrow as pa
+        from pyspark.sql import types as t
 
         value = self.type(schema.get("values"), space, where)
         entry = self._header({"type": "record"}, "entry")
@@ -297,6 +307,8 @@ class _Walk:
         return self._members(branches, where)
 
     def _members(self, branches: list[tuple[Any, _Type]], where: str) -> _Type:
+        import pyarrow as pa
+        from pyspark.sql import types as t
 
         held = [found for _, found in branches if found.reading != "null"]
         names = [f"member{n}" for n in range(len(held))]
@@ -338,8 +350,9 @@ class _Walk:
             raise self._wrong(
                 where, f"Spark's decimals have {MOST_DIGITS} digits at most, not {digits}"
             )
+        from pyspark.sql.types import DecimalType
 
-        spark = t.DecimalType(digits, scale)
+        spark = DecimalType(digits, scale)
         return _Type(plain.reading, spark, plain.raw, plain.takes_bytes, plain.default)
 
     def _wrong(self, where: str, why: str) -> OptionError:
@@ -347,6 +360,8 @@ class _Walk:
 
 
 def _primitive(name: str, schema: dict[str, Any]) -> _Type:
+    import pyarrow as pa
+    from pyspark.sql import types as t
 
     spark, raw = _PRIMITIVES[name]
     kind, logical = getattr(pa, raw)(), schema.get("logicalType")

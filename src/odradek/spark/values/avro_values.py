@@ -13,17 +13,17 @@ import io
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, Any
 
 from odradek.spark.options.option_values import INT_MAX, choice, whole
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema
 from odradek.spark.values.decoding import ValueDecodeError, in_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 WRITER, READER = "valueSchema", "avroSchema"
 _ID_AT, _RECORD_AT = 1, 5
@@ -104,6 +104,7 @@ class AvroDecoder:
     """Decodes the values of one task."""
 
     def __init__(self, target: pa.StructType, form: AvroFormat) -> None:
+        import pyarrow as pa
 
         require_fastavro()
         from fastavro import schemaless_reader
@@ -154,6 +155,8 @@ class AvroDecoder:
 
         They are found by halves: one by one would take a second for a part with one of them.
         """
+        import pyarrow as pa
+
         try:
             return shaped(pa.array(rows, self._raw), self._target)
         except self._refused as error:
@@ -173,6 +176,8 @@ class AvroDecoder:
 
 def shaped(raw: pa.Array, target: pa.DataType) -> pa.Array:
     """Take plain columns for what they mean; raises where a value has no meaning."""
+    import pyarrow as pa
+
     if raw.type == target:
         return raw
     if pa.types.is_struct(target):
@@ -198,6 +203,9 @@ def _nulls(array: pa.Array) -> pa.Array | None:
 
 def _map(raw: pa.Array, target: pa.MapType) -> pa.Array:
     """Make a map of lists of entries; of entries with one key the last one counts, as in Java."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     keys, items = raw.values.flatten()
     offsets = raw.offsets
     rows = pc.list_parent_indices(raw)
@@ -220,6 +228,8 @@ def _map(raw: pa.Array, target: pa.MapType) -> pa.Array:
 
 def _decimals(raw: pa.Array, target: pa.Decimal128Type) -> pa.Array:
     """Take big-endian numbers of any length for decimals."""
+    import pyarrow as pa
+
     most = 10**target.precision
     words: list[bytes] = []
     for given in raw.to_pylist():

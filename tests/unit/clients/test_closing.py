@@ -1,0 +1,43 @@
+"""R-RT-2: two callers that close one client keep a deadline each."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.testing.simulated import KafkaSimulation
+
+
+def resumed(flow: CallerFlow[None], given: float | None = None) -> bool:
+    """Carry out one step of a flow; whether there are more."""
+    try:
+        wanted = flow.send(given)  # type: ignore[arg-type]  # nothing at first, as to any generator
+    except StopIteration:
+        return False
+    if isinstance(wanted, Do):
+        wanted.action()
+    return True
+
+
+def test_a_later_close_takes_no_earlier_ones_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with KafkaSimulation(seed=1) as simulation:
+        producer = simulation.producer(name="p")
+        calls, host = producer._calls, producer._host
+        until: list[float] = []
+        monkeypatch.setattr(host, "close", until.append)
+        now = host.now()
+
+        def work(deadline: float) -> CallerFlow[None]:
+            assert deadline == now + 1
+            yield Do(lambda: None)
+
+        first, second = calls.close(1, work), calls.close(30)
+        assert resumed(first)
+        assert resumed(first, now)  # amid its work
+        assert resumed(second)
+        while resumed(second, now):
+            pass
+        while resumed(first, now):
+            pass
+        least = calls.least_to_close
+        assert until == [now + max(30, least), now + max(1, least)]
