@@ -129,8 +129,9 @@ class Consumer(AssignedConsumer):
         `pause` and `assign` act at the next record. Without a timeout it waits as long as it takes.
         Raises what `poll` raises; a new iterator goes on behind it.
         """
-        more = lambda: self._read(self._calls.iterated(timeout))  # noqa: E731
-        return self._reader.records(more, self._calls, self._host.now)
+        return self._reader.records(
+            lambda: self._read(self._calls.iterated(timeout)), self._calls, self._host.now
+        )
 
     __iter__ = records
 
