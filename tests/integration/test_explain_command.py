@@ -208,7 +208,7 @@ def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
     for verb in ("accept_then_reset", "ready_then_close"):
         for i in cluster.brokers:
             server.call(partial(getattr(cluster, verb), i))
-        status, picture = explain(cluster.bootstrap_servers)
+        status, picture = explain(cluster.bootstrap_servers, timeout=2.0)
         assert status == 1
         found = the_address(picture)
         assert found["failures"] >= 2

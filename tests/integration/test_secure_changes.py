@@ -17,6 +17,7 @@ from odradek.common.errors import (
     CredentialsRefusedError,
     KafkaError,
 )
+from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 
@@ -46,8 +47,10 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
     with Producer({**before, **patient}) as producer, Consumer(before) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 0)
-        end = time.monotonic() + 2 * SESSION
+        proofs: list[Event] = []
+        producer.listen(lambda e: proofs.append(e) if e.kind == "reauthenticated" else None)
         sent = 0
+        end = time.monotonic() + 2 * SESSION
         while time.monotonic() < end:  # more than one session: none is lost on the way
             producer.send(topic, b"%d" % sent).result(timeout=10)
             sent += 1
@@ -57,6 +60,10 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
             read += [int(r.value or b"") for r in consumer.poll(5)]
         assert read == list(range(sent))
 
+        known, end = len(proofs), time.monotonic() + 5 * SESSION
+        while len(proofs) == known:  # so that its session has just begun
+            assert time.monotonic() < end
+            time.sleep(0.02)
         strict.change_password("carol", "carol-has-another")
         producer.send(topic, b"still in").result(timeout=10)
         began = time.monotonic()

@@ -16,7 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+# All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
 import typer
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from odradek.api.admin import Admin
 from odradek.cli import INTERRUPTED
@@ -25,6 +31,7 @@ from odradek.cli.console.waiting import checked, ending, say
 from odradek.cli.explain_words import as_dict, trouble, verdict
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL
 from odradek.clients.client_engine import check_topic
+from odradek.clients.explain.explanation import AddressExplanation, Explanation
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
@@ -32,7 +39,6 @@ from odradek.common.spellings import sealed
 
 if TYPE_CHECKING:
     from odradek.clients.admin.reachability import Reachability
-    from odradek.clients.explain.explanation import AddressExplanation, Explanation
 
 STATUSES = {WELL: 0, OUT_OF_REACH: 1, PARTLY: 3}
 """Exit statuses; 2 is wrong use, as everywhere."""
@@ -122,8 +128,6 @@ def _once(given: dict[str, Any], topics: list[str] | None, timeout: float, *, js
     if json:
         typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed), indent=2))
     else:
-        from rich.console import Console
-
         console = Console(highlight=False)
         console.print(_drawn(picture, found))
         console.print(f"\n{verdict(found, error, elapsed)}", style="bold", markup=False)
@@ -216,9 +220,6 @@ def _screen(*, json: bool) -> Iterator[Any]:
     if json:
         yield lambda *shown: typer.echo(jsonlib.dumps(as_dict(*shown)))
         return
-    from rich.console import Console
-    from rich.live import Live
-
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
         yield lambda picture, found, *_: live.update(_drawn(picture, found), refresh=True)
@@ -229,11 +230,6 @@ def _screen(*, json: bool) -> Iterator[Any]:
 
 def _drawn(picture: Explanation, found: Reachability | None) -> Any:
     """The picture for people: the diagnosis, a table of addresses, the rest in lines."""
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
     cluster = picture.cluster_id or "not known yet"
     head = Text(f"{picture.client} {picture.client_id}, cluster {cluster}\n")
     well = picture.ended is None and picture.outage is None and picture.cluster_id is not None
