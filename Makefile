@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test quick check broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help setup kernel demo test quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -22,6 +22,10 @@ test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-s
 
 quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
 	@$(BIN)/python tools/run_tests.py quick
+
+format: ## write the sources as `make check` wants them, as far as a tool can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 check: setup ## format, lint, types, rooms and house rules
 	$(BIN)/ruff format --check .

@@ -36,13 +36,16 @@ SecurityOption = Annotated[
 ]
 MechanismOption = Annotated[
     list[str] | None,
-    typer.Option(help="A SASL mechanism; may be given more than once [SCRAM-SHA-512]."),
+    typer.Option(
+        show_default="SCRAM-SHA-512", help="A SASL mechanism; may be given more than once."
+    ),
 ]
 UserOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="A user, as name or name:password; may be given more than once [odradek]. "
-        "A password that isn't given is made up, and stands in the user's properties file."
+        show_default="odradek",
+        help="A user, as name or name:password; may be given more than once. "
+        "A password that isn't given is made up, and stands in the user's properties file.",
     ),
 ]
 MutualTls = Annotated[bool, typer.Option("--mutual-tls", help="Ask clients for certificates.")]

@@ -55,17 +55,20 @@ def explain(
     bootstrap: Annotated[str, typer.Argument(help="Where to start: host:port, with commas.")],
     seconds: Annotated[
         float | None,
-        typer.Argument(metavar="[SECONDS]", help="With --watch: between two pictures [1]."),
+        typer.Argument(
+            metavar="[SECONDS]", show_default="1", help="With --watch: between two pictures."
+        ),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on, and draw the picture again and again.")
     ] = False,
     topic: Annotated[
         list[str] | None,
-        typer.Option(help="Look at this topic only; may be repeated [all topics]."),
+        typer.Option(show_default="all topics", help="Look at this topic only; may be repeated."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0.0, help="Seconds to try [10; with --watch until Ctrl-C].")
+        float | None,
+        typer.Option(min=0.0, show_default="10; with --watch until Ctrl-C", help="Seconds to try."),
     ] = None,
     command_config: Annotated[
         Path | None,

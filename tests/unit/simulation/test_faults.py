@@ -80,7 +80,13 @@ def test_all_verbs_are_there_with_a_text() -> None:
     assert set(OF_THE_ISSUE.split()) <= set(VERBS)
     for name, verb in VERBS.items():
         assert f"{name}: {verb.doc}" in describe()
-        assert f"| `{name}` | " in DOCS.read_text()
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_page_has_each_verb_with_its_arguments(name: str) -> None:
+    arguments = ", ".join(k + "?" * a.optional for k, a in VERBS[name].arguments.items())
+    row = f"| `{name}` | {arguments or '–'} | "
+    assert any(line.startswith(row) for line in DOCS.read_text().splitlines()), f"no row {row}…"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -95,7 +95,7 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"maxOffsetsPerTrigger": "ten"}, ["maxOffsetsPerTrigger", "ten"]),
         ({"minPartitions": "0"}, ["minPartitions", "'0'"]),
         ({"minPartitions": "many"}, ["minPartitions", "many"]),
-        ({"minPartitions": "2147483648"}, ["minPartitions"]),
+        ({"minPartitions": "2147483648"}, ["minPartitions", "of 2147483647 at most"]),
         ({"maxRecordsPerPartition": "0"}, ["maxRecordsPerPartition"]),
         ({"maxRecordsPerPartition": "9223372036854775808"}, ["maxRecordsPerPartition"]),
         ({"fetchOffset.numRetries": "0"}, ["fetchOffset.numRetries"]),

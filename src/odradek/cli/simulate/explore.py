@@ -36,8 +36,9 @@ Kind = Annotated[
     str | None,
     typer.Option(
         "--family",
-        help="plain, hostile, slow, transactions; or groups, read-process-write, which no seed has "
-        "by itself [default: as each seed has it].",
+        show_default="as each seed has it",
+        help="plain, hostile, slow, transactions; or misled, groups, read-process-write, which no "
+        "seed has by itself.",
     ),
 ]
 Short = Annotated[
@@ -89,10 +90,12 @@ def run_task(task: SeedsTask) -> Report:
 
 def explore(
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="Go on for so long [default: all of --seeds].")
+        float | None,
+        typer.Option(min=0, show_default="all of --seeds", help="Go on for so long."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="A..B, both included [default: from a random one on].")
+        str | None,
+        typer.Option(show_default="from a random one on", help="A..B, both included."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
     short: Short = True,

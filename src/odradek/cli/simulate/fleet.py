@@ -74,14 +74,16 @@ def fleet(
         str | None, typer.Option(help="Spark's master; with it, --spark needn't be said.")
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Spark tasks at a time [default: 8 for each core].")
+        int | None,
+        typer.Option(min=1, show_default="8 for each core", help="Spark tasks at a time."),
     ] = None,
     slice_size: Annotated[
         int | None,
         typer.Option(
             "--slice",
             min=1,
-            help="Clients that a task simulates [default: a hundredth of them, 500 at most].",
+            show_default="a hundredth of them, 500 at most",
+            help="Clients that a task simulates.",
         ),
     ] = None,
     tables: Annotated[

@@ -85,7 +85,7 @@ def recovery(
     ] = 60.0,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Partitions written to [default: 1 to --brokers, drawn]."),
+        typer.Option(min=1, show_default="1 to --brokers, drawn", help="Partitions written to."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

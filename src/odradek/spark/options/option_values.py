@@ -41,10 +41,13 @@ def choice(plain: Mapping[str, str], name: str, *allowed: str) -> str:
 def whole(name: str, text: str, most: int = LONG_MAX, least: int = 1) -> int:
     """Read a whole number; above 0 unless `least` says otherwise."""
     value = text.strip()
-    if not (value.isascii() and value.isdecimal()) or not least <= int(value) <= most:
+    number = int(value) if value.isascii() and value.isdecimal() else None
+    if number is None or not least <= number <= most:
         above = f"above {least - 1}" if least else "of 0 or more"
+        if number is not None and number > most:
+            above = f"of {most} at most"
         raise OptionError(f"option {name} must be a whole number {above}, not {text!r}")
-    return int(value)
+    return number
 
 
 def whole_or_none(
