@@ -15,7 +15,52 @@ KEPT = "tests/simulation/test_explore.py::test_what_once_failed_holds"
 
 HABITS = "tests/simulation/test_consumer_habits.py"
 
+CTRL_C = "tests/property/test_one_ctrl_c.py"
+RESUBSCRIBED = (
+    f"{CTRL_C}::test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member"
+)
+
 GROUP_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "who subscribes while the group is being left joins at once",
+        "R-GR-1",
+        GROUP,
+        "if self._leaving is not None and not self._leaving.done:",
+        "if False:",
+        RESUBSCRIBED,
+    ),
+    broken(
+        "the end of a membership ends the subscription that waits for it",
+        "R-GR-1",
+        GROUP,
+        "        if self._next is None:\n            self._watch.end()",
+        "        if True:\n            self._watch.end()",
+        RESUBSCRIBED,
+    ),
+    broken(
+        "a subscription that was taken back before it began begins",
+        "R-GR-1",
+        GROUP,
+        "            self.engine.cancel(self._next,",
+        "            print(self._next,",
+        RESUBSCRIBED,
+    ),
+    broken(
+        "an earlier call's goodbye takes the next membership away",
+        "R-GR-1",
+        GROUP,
+        "        if membership is not self.membership:",
+        "        if False:",
+        RESUBSCRIBED,
+    ),
+    broken(
+        "who leaves the group twice at once leaves it twice",
+        "R-GR-1",
+        "clients/consumer/group/consumer_membership.py",
+        "if self.state is MemberState.LEAVING:",
+        "if False:",
+        RESUBSCRIBED,
+    ),
     broken(
         "a loop that is woken goes on to the end of what was fetched",
         "R-GR-1",

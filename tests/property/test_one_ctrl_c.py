@@ -16,6 +16,7 @@ import pytest
 from tests.property.interrupting import OURS, At, Interruption
 
 from odradek import Consumer, Producer, TopicPartition
+from odradek.network.engine import Engine
 from odradek.testing.simulated import KafkaSimulation
 
 CALLERS = ("/api/", "/clients/calls/")
@@ -33,6 +34,13 @@ def looks(code: CodeType) -> frozenset[int]:
     return frozenset(found)
 
 
+def in_step(frame: FrameType | None) -> bool:
+    """What the engine calls: in a simulation it shares the caller's thread."""
+    while frame is not None and frame.f_code is not Engine.step.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 class CtrlC(At):
     """Comes at the n-th of these places."""
 
@@ -40,7 +48,7 @@ class CtrlC(At):
         name = frame.f_code.co_filename.removeprefix(OURS)
         if event == "opcode" and frame.f_lasti not in looks(frame.f_code):
             return self
-        if name.startswith(CALLERS) or name.endswith(AND):
+        if (name.startswith(CALLERS) or name.endswith(AND)) and not in_step(frame):
             return super().__call__(frame, event, argument)
         return self if name != frame.f_code.co_filename else None
 
@@ -123,3 +131,51 @@ def test_poll_loses_a_list_at_one_place_alone() -> None:
             assert offsets == list(range(7, 20)), where
             lost.append(where)
     assert [where.split(":")[0] for where in lost] == ["Consumer.poll"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("thinks_again", [False, True])
+def test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member(
+    protocol: str, thinks_again: bool
+) -> None:
+    holds: list[str] = []
+    calls = {
+        "on_assigned": lambda _, partitions: holds.extend(map(str, partitions)),
+        "on_revoked": lambda _, partitions: [holds.remove(str(p)) for p in partitions],
+    }
+
+    def reads(simulation: KafkaSimulation) -> Consumer:
+        holds.clear()
+        producer = simulation.producer()
+        for number in range(4):
+            producer.send("t", str(number).encode())
+        producer.flush()
+        config = {"group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
+        consumer = simulation.consumer(config)
+        consumer.subscribe(["t"], **calls)
+        read(consumer, 2)
+        return consumer
+
+    def read(consumer: Consumer, number: int) -> list[int]:
+        found: list[int] = []
+        for _ in range(60):
+            found += [int(r.value or b"") for r in consumer.poll(1.0, number - len(found))]
+            if len(found) == number:
+                break
+        return found
+
+    places = 0
+    for consumer, where in each(lambda consumer: consumer.unsubscribe(), reads):
+        places += 1
+        consumer.subscribe(["t"], **calls)
+        if thinks_again:
+            consumer.unsubscribe()
+            assert not consumer.subscription(), where
+            assert not consumer.assignment(), where
+            consumer.subscribe(["t"], **calls)
+        assert consumer.subscription() == {"t"}, where
+        assert read(consumer, 2) in ([2, 3], [0, 1]), where
+        assert holds == ["t-0"] or where.startswith("_with_consumer"), where  # amid on_revoked
+        assert consumer.group_metadata().member_id, where
+        assert [o.offset for o in consumer.commit().values()] in ([4], [2]), where
+    assert places > 50

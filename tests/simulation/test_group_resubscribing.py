@@ -137,7 +137,7 @@ def test_leaving_in_the_very_step_of_an_answer(answer: str) -> None:
         connection = next(c for c in engine.network.connections.values() if c.id == number)
         head = connection.in_flight.head
         if head is not None and answer == head.body.API_NAME and not left:
-            left.append(engine.start(group.leave(host.now() + 5)))
+            left.append(group.leave(host.now() + 5))
         before(number, count)
 
     engine.buffer_updated = leaving  # type: ignore[assignment]

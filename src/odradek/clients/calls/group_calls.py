@@ -72,7 +72,8 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
             listeners = Listeners(*listener_methods(listener))
         else:
             listeners = Listeners(*(_with_consumer(v, consumer) for v in calls))
-        if not group.subscribed and self.engine.subscription.partitions:
+        assigned = self.engine.subscription.partitions.values()
+        if not group.subscribed and not all(state.revoked for state in assigned):
             raise IllegalStateError("subscribe() and assign() exclude each other: assign([]) first")
         now = yield START
         with self.engine.lock:
@@ -167,10 +168,10 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
     def _leave(self, group: ConsumerGroup, deadline: float, *, through: bool) -> CallerFlow[None]:
         """Have the group left, with its callbacks."""
         engine = self.engine
-        if through:
-            with engine.lock:
+        with engine.lock:
+            if through:
                 engine.subscription.note_consumed()
-        end = engine.start(group.leave(deadline))
+            end = group.leave(deadline)
         try:
             yield from self._run_callbacks(group, end, deadline)
         finally:

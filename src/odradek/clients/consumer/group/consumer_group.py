@@ -103,6 +103,10 @@ class ConsumerGroup:
         self._goodbye: PendingCallback | None = None
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._watch = TopicWatch(self)
+        self._leaving: Completion[None] | None = None
+        """The last `leave`; an interrupted `unsubscribe()` doesn't see its end."""
+        self._next: Completion[None] | None = None
+        """The subscription that begins once the group is left."""
         self._max_poll: float = config["max.poll.interval.ms"]
         self.asked_at = 0.0
         """When the caller asked for records, or was last given some."""
@@ -146,20 +150,27 @@ class ConsumerGroup:
         listeners: Listeners,
         now: float,
     ) -> None:
-        """Subscribe to other topics from now on, as a member of the group."""
+        """Subscribe to other topics from now on, as a member of the group.
+
+        Where the group is being left still (`unsubscribe()` was interrupted, or its time was up),
+        this begins after that: the member that leaves keeps its callbacks and its commits.
+        """
         self.callbacks.check("subscribe()")
         refused = self.membership is not None and self.membership.state is MemberState.FATAL
         first = refused or not self.subscribed
         another = self._watch.subscribe(topics, pattern) or self.error is not None
         # As in Java: losing is a way of giving back.
-        self._listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
+        listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
         self.error = None
+        if self._leaving is not None and not self._leaving.done:
+            self._cancel_next()
+            self._next = self.engine.start(self._join_after(self._leaving, listeners))
+            return
+        self._listeners = listeners
         if not (first or another):
             return
         if first or self.membership is None:
-            self.asked_at = now
-            self.membership = _membership(self)
-            self.engine.post(self._watch.begin)
+            self._join(now)
             return
         named = set(topics)
         for state in self._subscription.partitions.values():
@@ -171,6 +182,22 @@ class ConsumerGroup:
                 del self._unwanted[state]
                 self._subscription.release(state)
         self.engine.post(self._watch.begin)
+
+    def _join(self, now: float) -> None:
+        self.asked_at = now
+        self.membership = _membership(self)
+        self.engine.post(self._watch.begin)
+
+    def _join_after(self, left: Completion[None], listeners: Listeners) -> Flow[None]:
+        yield START
+        now = yield Wait((left,))
+        self._listeners = listeners
+        self._join(now)
+
+    def _cancel_next(self) -> None:
+        if self._next is not None:
+            self.engine.cancel(self._next, IllegalStateError("another call has taken its place"))
+            self._next = None
 
     @property
     def by_epoch(self) -> bool:
@@ -420,11 +447,16 @@ class ConsumerGroup:
 
     # The end
 
-    def leave(self, deadline: float) -> Flow[None]:
+    def leave(self, deadline: float) -> Completion[None]:
         """Commit what the caller is through with, give everything back, and leave.
 
         Ends at the deadline; what went wrong is logged. Callbacks run in the caller.
         """
+        self._cancel_next()
+        self._leaving = self.engine.start(self._leave(deadline))
+        return self._leaving
+
+    def _leave(self, deadline: float) -> Flow[None]:
         now = yield START
         membership, auto_commit = self.membership, self.auto_commit
         if membership is not None:
@@ -436,10 +468,13 @@ class ConsumerGroup:
         if auto_commit is not None:
             now = yield from auto_commit.at_the_end(until, now)
         now = yield from self.commits.settle(until, now)
-        if membership is None:
+        if membership is None or membership is not self.membership:  # another call has left
             yield from self._called_back(until)
             return
-        self._watch.end()
+        if self._next is None:
+            self._watch.end()
+        else:
+            self._watch.stop()
         # Not those that were lost during the commit: on_lost tells of them.
         states = list(self._subscription.partitions.values())
         if self.callbacks.running is None:
@@ -450,9 +485,11 @@ class ConsumerGroup:
             self._silent.update(told)  # once: what loses them from here on tells nobody
         yield from self._called_back(until)
         yield from membership.leave(deadline)
+        self._drop(states)
+        if membership is not self.membership:
+            return
         self.membership, self.dispossessed, self._owner = None, False, None
         self.callbacks.clear()
-        self._drop(states)
         self._listeners = NOBODY
         if self.error is not None:  # there is no poll any more that could raise it
             logger.warning("group %s had refused this consumer: %s", self.group_id, self.error)

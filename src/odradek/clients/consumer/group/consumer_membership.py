@@ -132,6 +132,8 @@ class ConsumerMembership(Life):
     def leave(self, deadline: float) -> Flow[None]:
         """Leave; never raises."""
         now = yield START
+        if self.state is MemberState.LEAVING:
+            return
         known = self.state in MEMBER and self._introduced
         self._stop_reconciling("left")
         if self._life is not None:

@@ -90,19 +90,22 @@ class TopicWatch:
 
     def begin(self, _: float) -> None:
         """There is a subscription, or another one: join with it once the topics are known."""
-        self._serial += 1
+        self.stop()
         self._told.clear()
-        self._asked.notify()  # whoever watched the one before
         self._engine.start(self._run(self._serial))
 
     def end(self) -> None:
         """Nothing is subscribed any more."""
         self.active = False
-        self._serial += 1
+        self.stop()
         wanted = (*self._wanted, *self._matched)
         self._names = self._matched = self._wanted = ()
         self.pattern = self._compiled = None
         self._group.forget_unused(wanted)
+
+    def stop(self) -> None:
+        """Watch no more, whatever is subscribed."""
+        self._serial += 1
         self._asked.notify()
 
     def _run(self, serial: int) -> Flow[None]:
