@@ -62,6 +62,14 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         RESUBSCRIBED,
     ),
     broken(
+        "a heartbeat that comes late takes an assignment with it",
+        "KIP-848",
+        "clients/consumer/group/consumer_heartbeats.py",
+        "self.full = group.engine.now < self._doubtful_until",
+        "self.full = False",
+        f"{KEPT}[no_partition_is_lost_with_a_late_heartbeat]",
+    ),
+    broken(
         "a loop that is woken goes on to the end of what was fetched",
         "R-GR-1",
         "runtime/hosts/one_reader.py",

@@ -139,9 +139,9 @@ def test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member
     protocol: str, thinks_again: bool
 ) -> None:
     holds: list[str] = []
-    calls = {
+    calls: dict[str, Any] = {
         "on_assigned": lambda _, partitions: holds.extend(map(str, partitions)),
-        "on_revoked": lambda _, partitions: [holds.remove(str(p)) for p in partitions],
+        "on_revoked": lambda _, partitions: list(map(holds.remove, map(str, partitions))),
     }
 
     def reads(simulation: KafkaSimulation) -> Consumer:

@@ -6,6 +6,7 @@ member itself. Must not: send, or decide when.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -20,6 +21,10 @@ from odradek.protocol.messages.consumer_group_heartbeat import (
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 """Member epochs with a meaning; a static member that leaves keeps its place for a while."""
+LATE = 60.0
+"""Seconds in which a coordinator may still take in a heartbeat whose connection was lost: it may
+assign partitions in an answer to it that nobody gets, and says so again to who says everything.
+"""
 OWN_IDS = 1
 """Members choose their ids from this version on (KIP-1082), and may send a pattern."""
 
@@ -33,12 +38,18 @@ class Heartbeats:
         self.epoch = JOIN
         self.full = True
         """The next heartbeat says everything: what the coordinator knows is in doubt."""
+        self._doubtful_until = -math.inf
         self._topics: list[str] | None = None
         self._pattern: str | None = None
 
     def say_all(self) -> None:
-        """The next heartbeat says everything: what the last one said may be lost."""
+        """The next heartbeat says everything."""
         self.full = True
+
+    def doubt(self, now: float) -> None:
+        """An answer was lost, and with it perhaps an assignment: the next ones say everything."""
+        self.full = True
+        self._doubtful_until = now + LATE
 
     def choose_id(self, rng: Rng) -> None:
         """A random UUID, from the client's own generator."""
@@ -86,7 +97,7 @@ class Heartbeats:
             request.topic_partitions = []
         elif everything or acknowledge:
             request.topic_partitions = _by_topic(held)
-        self.full = False
+        self.full = group.engine.now < self._doubtful_until
         return request
 
     def farewell(self) -> ConsumerGroupHeartbeatRequest:

@@ -179,7 +179,7 @@ class ConsumerMembership(Life):
             )
         except KafkaError as error:
             now = self._engine.now
-            self._beats.say_all()  # the answer may have been lost, and with it an assignment
+            self._beats.doubt(now)
             if self.state in MEMBER:
                 yield from self._failed(error, now)
             return now
@@ -190,7 +190,7 @@ class ConsumerMembership(Life):
 
     def _request(self, _: float) -> ConsumerGroupHeartbeatRequest:
         if self._tries:
-            self._beats.say_all()
+            self._beats.doubt(self._engine.now)
         self._tries += 1
         self._soon = False
         self._introduced = True
