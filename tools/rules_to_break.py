@@ -385,8 +385,8 @@ BREAKAGES = (
         CLIENT,
         "SUSPICION = 2.0",
         "SUSPICION = 1000.0",
-        case("kip_899", "3_connections_fall_silent"),
-        case("kip_899", "3_brokers_replaced_black_holed"),
+        case("kip_899", "all_connections_fall_silent"),
+        case("kip_899", "all_brokers_replaced_black_holed"),
     ),
     broken(
         "a long poll is silence",

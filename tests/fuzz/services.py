@@ -10,10 +10,11 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.fuzz.sent import exact
 
+from odradek.clients.consumer.records import ConsumerRecord
 from odradek.record import rows, survey
 from odradek.record.columns import BinaryColumn, DecodedRecords, RawHeaderColumn, RecordColumns
 
@@ -22,21 +23,7 @@ _LIES = (-1, 1, 3, 300, (1 << 31) - 1, -(1 << 31), 100_000)
 _FAR = (-1, 1, 2, 8, (1 << 63) - 1, -(1 << 63), 1 << 40, (1 << 62))
 
 
-class Record(NamedTuple):
-    """A row as `build_rows` makes it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Any
-    leader_epoch: int
-
-
-class Unread(Record):
+class Unread(ConsumerRecord):
     """A row with more headers than are read at once."""
 
     __slots__ = ()
@@ -195,12 +182,12 @@ class Services:
                 return
             raise AssertionError("rows of a class that is no tuple were made")
         try:
-            found = self._kernel.build_rows(Record, "t", 1, part, epochs, Unread)
+            found = self._kernel.build_rows(ConsumerRecord, "t", 1, part, epochs, Unread)
         except (IndexError, ValueError, OverflowError):
             assert not sound, "sound rows were refused"
             return
         assert min(part.start, part.count) >= 0, "rows that aren't there were read"
         assert part.start + part.count <= columns.count, "rows that aren't there were read"
-        expected = rows.build_rows(Record, "t", 1, part, epochs, Unread)
+        expected = rows.build_rows(ConsumerRecord, "t", 1, part, epochs, Unread)
         assert found == expected
         assert [type(row) for row in found] == [type(row) for row in expected]

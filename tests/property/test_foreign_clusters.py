@@ -7,6 +7,8 @@ older ones know topics by name only.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from odradek.api.base import on_host
@@ -29,6 +31,9 @@ VERSIONS = pytest.mark.parametrize(
     [OF_TODAY, BY_NAME, BEFORE_2_8, WITHOUT_IDS],
     ids=["topic ids", "topic names", "before 2.8", "no ids in the metadata"],
 )
+RECYCLED = pytest.mark.parametrize(
+    "recycled", [True, False], ids=["same addresses", "new addresses"]
+)
 PARTITIONS = 3
 
 
@@ -46,15 +51,24 @@ def replace(cluster: SimulatedCluster, seed: int, *, recycled: bool) -> Simulate
     return foreign
 
 
-@pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
+def client(world: World, kind: Any, cluster: SimulatedCluster, **options: Any) -> Any:
+    host = world.host(kind.__name__.lower())
+    return on_host(host, kind, bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+def check_untouched(foreign: SimulatedCluster, when: str) -> None:
+    found = [row for p in range(PARTITIONS) for row in foreign.records("t", p)]
+    assert not found, f"{when}: {found}"
+
+
+@RECYCLED
 @VERSIONS
 def test_no_record_goes_to_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
     for seed in range(25):
         world, cluster = clusters(seed, versions)
-        settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
-        producer = on_host(world.host("producer"), Producer, settings)
+        producer = client(world, Producer, cluster, linger_ms=0)
         for n in range(6):
             producer.send("t", b"%d" % n, partition=n % PARTITIONS)
         producer.flush(timeout=5)
@@ -66,8 +80,7 @@ def test_no_record_goes_to_another_cluster(
         except ClusterIdMismatchError:
             pass
         world.advance(10)
-        found = [row for p in range(PARTITIONS) for row in foreign.records("t", p)]
-        assert not found, f"seed {seed}: {found}"
+        check_untouched(foreign, f"seed {seed}")
         assert isinstance(producer._engine.ended, ClusterIdMismatchError), f"seed {seed}"
 
 
@@ -78,8 +91,7 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
     """The snapshot names it, but by the first record it is another cluster's."""
     for seed in range(25):
         world, cluster = clusters(seed, versions)
-        settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
-        producer = on_host(world.host("producer"), Producer, settings)
+        producer = client(world, Producer, cluster, linger_ms=0)
         producer.partitions_for("t", timeout=5)
         world.advance(5 + seed)
         foreign = cluster.replace_with_foreign(recycle_addresses=True)
@@ -90,31 +102,22 @@ def test_no_record_goes_to_an_address_that_was_never_dialled(
             except ClusterIdMismatchError:
                 break
         world.advance(10)
-        found = [row for p in range(PARTITIONS) for row in foreign.records("t", p)]
-        assert not found, f"seed {seed}: {found}"
+        check_untouched(foreign, f"seed {seed}")
 
 
-@pytest.mark.parametrize("recycled", [True, False], ids=["same addresses", "new addresses"])
+@RECYCLED
 @VERSIONS
 def test_no_record_comes_from_another_cluster(
     versions: dict[int, tuple[int, int]], recycled: bool
 ) -> None:
     for seed in range(25):
         world, cluster = clusters(seed, versions)
-        consumer = on_host(
-            world.host("consumer"),
-            Consumer,
-            {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"},
-        )
+        consumer = client(world, Consumer, cluster, auto_offset_reset="earliest")
         consumer.assign([TopicPartition("t", p) for p in range(PARTITIONS)])
         consumer.poll(timeout=1)
         foreign = replace(cluster, seed, recycled=recycled)
         world.advance(1)
-        other = on_host(
-            world.host("another's producer"),
-            Producer,
-            {"bootstrap.servers": foreign.bootstrap_servers},
-        )
+        other = client(world, Producer, foreign)
         for p in range(PARTITIONS):
             other.send("t", b"theirs", partition=p).result(timeout=10)
         with pytest.raises(KafkaError):

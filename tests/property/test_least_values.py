@@ -117,19 +117,25 @@ USES: dict[str, tuple[str, dict[str, Any], Use]] = {
 NAMES = [name for name, option in OPTIONS.items() if name.endswith(".ms") and option.name == name]
 
 
-def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
-    """Use the client; gives how many steps of it went well."""
-    client, base, act = USES[use]
-    world = World(seed=5)
+def filled(seed: int) -> tuple[World, SimulatedCluster, dict[str, Any]]:
+    """A cluster with some records, and what a client needs to find it."""
+    world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=2)
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
-    config = least(client, names, {**servers, **base})
-    if config is None:
-        return -1
     with on_host(world.host("filler"), Producer, servers) as filler:
         for n in range(6):
             filler.send("t", b"%d" % n, partition=n % 2)
+    return world, cluster, servers
+
+
+def run(use: str, names: tuple[str, ...], *, disturbed: bool) -> int:
+    """Use the client; gives how many steps of it went well."""
+    client, base, act = USES[use]
+    world, cluster, servers = filled(5)
+    config = least(client, names, {**servers, **base})
+    if config is None:
+        return -1
     good = 0
     for number, call in enumerate(act(world, config)):
         if disturbed and number == 3:
@@ -165,13 +171,7 @@ def test_nor_do_all_that_a_retry_waits_for(use: str) -> None:
 @pytest.mark.parametrize("use", [u for u in USES if USES[u][0] == CONSUMER])
 def test_calls_without_time_keep_no_records_back(use: str) -> None:
     """`default.api.timeout.ms` is for calls: what the client asks for by itself has its time."""
-    world = World(seed=6)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=2)
-    servers = {"bootstrap.servers": cluster.bootstrap_servers}
-    with on_host(world.host("filler"), Producer, servers) as filler:
-        for n in range(6):
-            filler.send("t", b"%d" % n, partition=n % 2)
+    world, _, servers = filled(6)
     read: list[bytes] = []
     config = {**servers, "default.api.timeout.ms": 0}
     for call in USES[use][2](world, config):

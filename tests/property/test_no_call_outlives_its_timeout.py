@@ -44,11 +44,13 @@ def _send(producer: Producer, topic: str = "t") -> RecordFuture:
     return producer.send(topic, b"x", partition=0)
 
 
+def _send_arrow(producer: Producer, topic: str = "t") -> ArrowFuture:
+    return producer.send_arrow(topic, pa.record_batch({"value": [b"x"]}))
+
+
 CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Producer, "send"): lambda p, t: _send(p, "nowhere").result(timeout=t),
-    (Producer, "send_arrow"): lambda p, t: p.send_arrow(
-        "nowhere", pa.record_batch({"value": [b"x"]})
-    ),
+    (Producer, "send_arrow"): lambda p, t: _send_arrow(p, "nowhere"),
     (Producer, "partitions_for"): lambda p, t: p.partitions_for("nowhere", timeout=t),
     (Producer, "committed_offsets"): lambda p, t: p.committed_offsets("g", timeout=t),
     (Producer, "cluster_id"): lambda p, t: p.cluster_id(timeout=t),
@@ -56,18 +58,10 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Producer, "close"): lambda p, t: (_send(p), p.close(timeout=t)),
     (RecordFuture, "result"): lambda p, t: _send(p).result(timeout=t),
     (RecordFuture, "exception"): lambda p, t: _send(p).exception(timeout=t),
-    (ArrowFuture, "result"): lambda p, t: p.send_arrow(
-        "t", pa.record_batch({"value": [b"x"]})
-    ).result(timeout=t),
-    (ArrowFuture, "exception"): lambda p, t: p.send_arrow(
-        "t", pa.record_batch({"value": [b"x"]})
-    ).exception(timeout=t),
-    (ArrowFuture, "acknowledged"): lambda p, t: p.send_arrow(
-        "t", pa.record_batch({"value": [b"x"]})
-    ).acknowledged(timeout=t),
-    (ArrowFuture, "errors"): lambda p, t: p.send_arrow(
-        "t", pa.record_batch({"value": [b"x"]})
-    ).errors(timeout=t),
+    (ArrowFuture, "result"): lambda p, t: _send_arrow(p).result(timeout=t),
+    (ArrowFuture, "exception"): lambda p, t: _send_arrow(p).exception(timeout=t),
+    (ArrowFuture, "acknowledged"): lambda p, t: _send_arrow(p).acknowledged(timeout=t),
+    (ArrowFuture, "errors"): lambda p, t: _send_arrow(p).errors(timeout=t),
     (Producer, "init_transactions"): lambda p, t: p.init_transactions(timeout=t),
     (Producer, "send_offsets_to_transaction"): lambda p, t: p.send_offsets_to_transaction(
         {T0: 1}, "group", timeout=t
@@ -165,13 +159,8 @@ def test_it_ends_in_time_and_lists_the_attempts(
     warm = warm or (owner, name) in NEEDS_TOPIC
     seed = zlib.crc32(f"{owner.__name__} {name} {fault} {warm}".encode())
     rng = random.Random(seed)
-    for timeout in (
-        0.0,
-        0.15,
-        rng.uniform(0.2, 1.0),
-        rng.uniform(1.0, 3.0),
-        rng.uniform(3.0, 10.0),
-    ):
+    longer = [rng.uniform(*bounds) for bounds in ((0.2, 1.0), (1.0, 3.0), (3.0, 10.0))]
+    for timeout in (0.0, 0.15, *longer):
         once(owner, name, fault, warm, timeout, seed)
 
 

@@ -33,7 +33,18 @@ TICK = 0.02
 PATIENCE = 300.0
 """Seconds after which a thread counts as hanging: some of its calls may come to their deadlines,
 one after the other."""
-MAX_POLL = 60_000
+
+
+def in_group(config: Config, group: str, protocol: str) -> dict[str, Any]:
+    """What members of chains and readers have in common."""
+    return {
+        **config,
+        "group.id": group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "max.poll.interval.ms": 60_000,
+    }
 
 
 class Worker:
@@ -160,21 +171,9 @@ class Member(Worker):
     ) -> None:
         super().__init__(f"chain-{protocol}-{number}")
         group = f"chain-{protocol}"
-
-        settings = {
-            **config,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "max.poll.interval.ms": MAX_POLL,
-        }
+        settings = {**in_group(config, group, protocol), "enable.auto.commit": False}
         if protocol == "classic":
             settings["session.timeout.ms"] = 10_000
-
-        def consumer() -> Consumer:
-            return Consumer(settings)
 
         def producer() -> Producer:
             return Producer(
@@ -188,7 +187,7 @@ class Member(Worker):
             self.name,
             group,
             history,
-            consumer,
+            lambda: Consumer(settings),
             producer,
             source=source,
             target=f"out-{protocol}",
@@ -246,15 +245,8 @@ class GroupReader(Worker):
         """What it was assigned when it left for the last time."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
-        self._settings = {
-            **config,
-            "group.id": f"readers-{protocol}",
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "auto.commit.interval.ms": 1000,
-            "max.poll.interval.ms": MAX_POLL,
-        }
+        self._settings = in_group(config, f"readers-{protocol}", protocol)
+        self._settings["auto.commit.interval.ms"] = 1000
         if protocol == "classic":
             self._settings["partition.assignment.strategy"] = "cooperative-sticky"
         self._history, self._topic, self._disorder = history, topic, disorder

@@ -19,7 +19,7 @@ def written_out(value: Any) -> Any:
     """The same without short forms."""
     if isinstance(value, dict):
         return {
-            name: written_out(_numbered(one, n) if n is not None else one)
+            name: written_out(numbered(one, n) if n is not None else one)
             for key, one in value.items()
             for name, n in _names(key)
         }
@@ -34,7 +34,7 @@ def _items(item: Any) -> Iterator[Any]:
         for n in range(item["times"]):
             for step in item["steps"]:
                 at = round(item["at"] + n * item["every"], 6)
-                yield {"at": at, **written_out(_numbered(step, item.get("from", 0) + n))}
+                yield {"at": at, **written_out(numbered(step, item.get("from", 0) + n))}
     elif isinstance(item, str):
         for name, _ in _names(item):
             yield int(name) if name.isdecimal() and name != item else name
@@ -53,10 +53,10 @@ def _names(text: str) -> Iterator[tuple[str, int | None]]:
         yield f"{before}{n}{after}", n
 
 
-def _numbered(value: Any, n: int) -> Any:
-    """The same with the number for "#": as a number where that is all of the text."""
+def numbered(value: Any, n: int, sign: str = "#") -> Any:
+    """The same with the number for the sign: as a number where that is all of the text."""
     if isinstance(value, str):
-        return n if value == "#" else value.replace("#", str(n))
+        return n if value == sign else value.replace(sign, str(n))
     if isinstance(value, dict):
-        return {key: _numbered(one, n) for key, one in value.items()}
-    return [_numbered(one, n) for one in value] if isinstance(value, list) else value
+        return {k.replace(sign, str(n)): numbered(v, n, sign) for k, v in value.items()}
+    return [numbered(one, n, sign) for one in value] if isinstance(value, list) else value

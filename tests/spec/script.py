@@ -33,6 +33,27 @@ def within(value: float, bounds: Any) -> bool:
     return (low is None or value >= low - 1e-9) and (high is None or value <= high + 1e-9)
 
 
+def check_times(
+    what: str,
+    times: list[float],
+    shown: object,
+    count: Any = None,
+    first: Any = None,
+    gaps: list[Any] | None = None,
+) -> None:
+    """How often something happened, when first, and the times between; `shown` if it is wrong."""
+    if count is not None:
+        assert within(len(times), count), f"{len(times)} {what}, not {count}: {shown}"
+    if first is not None:
+        assert times, f"no {what}"
+        assert within(times[0], first), f"{what} first at {times[0]}, not {first}"
+    if gaps is not None:
+        between = [b - a for a, b in itertools.pairwise(times)]
+        assert len(between) >= len(gaps), f"only {len(between)} gaps of {what}: {shown}"
+        for n, (gap, bounds) in enumerate(zip(between, gaps, strict=False)):
+            assert within(gap, bounds), f"gap {n} of {what} is {gap}, not {bounds}: {shown}"
+
+
 def _picture(of: dict[str, Any]) -> ClusterPicture:
     fields = dict(of)
     fields["brokers"] = {int(i): a for i, a in fields.get("brokers", {}).items()}
@@ -270,17 +291,8 @@ class Script:
     ) -> None:
         """Dials to an address ("*": any): how many, when the first, the gaps between, the IPs."""
         dials = [d for d in self.world.dials if to in (d.address, "*") and since <= d.at <= until]
-        times = [round(d.at, 3) for d in dials]
-        if count is not None:
-            assert within(len(dials), count), f"{len(dials)} dials to {to}, not {count}: {times}"
-        if first is not None:
-            assert dials, f"no dial to {to}"
-            assert within(dials[0].at, first), f"first dial to {to} at {dials[0].at}, not {first}"
-        if gaps is not None:
-            found = [b.at - a.at for a, b in itertools.pairwise(dials)]
-            assert len(found) >= len(gaps), f"only {len(found)} gaps: {times}"
-            for n, (gap, bounds) in enumerate(zip(found, gaps, strict=False)):
-                assert within(gap, bounds), f"gap {n} to {to} is {gap}, not {bounds}: {times}"
+        shown = [round(d.at, 3) for d in dials]
+        check_times(f"dials to {to}", [d.at for d in dials], shown, count, first, gaps)
         if every_gap is not None:
             found = [b.at - a.at for a, b in itertools.pairwise(dials)]
             assert all(within(gap, every_gap) for gap in found), f"gaps {found}, not {every_gap}"
@@ -312,15 +324,11 @@ class Script:
             and since <= a.at <= until
             and (lists or api != "Metadata" or a.body.topics is not None)
         ]
-        times = [(round(a.at, 3), a.address) for a in found]
-        assert within(len(found), count), f"{len(found)} {api} to {to}, not {count}: {times}"
-        between = [b.at - a.at for a, b in itertools.pairwise(found)]
+        times, shown = [a.at for a in found], [(round(a.at, 3), a.address) for a in found]
+        check_times(f"{api} to {to}", times, shown, count, gaps=gaps)
         if gaps_at_least is not None:
+            between = [b - a for a, b in itertools.pairwise(times)]
             assert all(g >= gaps_at_least - 1e-9 for g in between), f"gaps {between}"
-        if gaps is not None:
-            assert len(between) >= len(gaps), f"only {len(between)} gaps: {times}"
-            for gap, bounds in zip(between, gaps, strict=False):
-                assert within(gap, bounds), f"gap {gap}, not {bounds}: {times}"
         if topics is not None:
             asked = [sorted(t.name for t in a.body.topics) for a in found]
             assert asked == [sorted(t) for t in topics], f"asked for {asked}"
@@ -350,16 +358,7 @@ class Script:
             if since <= e.at <= until and all(e.fields.get(k) == v for k, v in fields.items())
         ]
         shown = [(round(e.at, 3), str(e)) for e in found]
-        if count is not None:
-            assert within(len(found), count), f"{len(found)} {kind}, not {count}: {shown}"
-        if first is not None:
-            assert found, f"no {kind}"
-            assert within(found[0].at, first), f"{kind} at {found[0].at}, not {first}"
-        if gaps is not None:
-            between = [b.at - a.at for a, b in itertools.pairwise(found)]
-            assert len(between) >= len(gaps), f"only {len(between)} gaps of {kind}: {shown}"
-            for gap, bounds in zip(between, gaps, strict=False):
-                assert within(gap, bounds), f"{kind} after {gap}, not {bounds}: {shown}"
+        check_times(kind, [e.at for e in found], shown, count, first, gaps)
         if says is not None:
             assert found, f"no {kind}"
             assert all(says in str(e) for e in found), f"{shown} don't say {says!r}"

@@ -6,11 +6,9 @@ batch, positions, what goes on to the next call. Where no kernel is built there 
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
-import google_crc32c
 import pytest
 from tests.fuzz import corpus
 from tests.fuzz.agreement import all_outcomes, outcome
@@ -85,14 +83,3 @@ def test_every_end_of_a_record_set() -> None:
 def test_what_was_found_once(about: str, case: tuple[Any, dict[str, Any]]) -> None:
     expected = all_outcomes(reference.decode, memoryview(bytes(case[0])), case[1])
     assert all_outcomes(kernel.decode, case[0], case[1]) == expected, about
-
-
-def test_the_checksum() -> None:
-    rng = random.Random(3)
-    noise = rng.randbytes(30_000)
-    for _ in range(3000):
-        at = rng.randrange(40)
-        size = rng.choice((rng.randrange(70), rng.randrange(900), rng.randrange(29_000)))
-        data = noise[at : at + size]
-        expected = google_crc32c.value(data)
-        assert kernel.crc32c(data) == kernel.crc32c_by_table(data) == expected

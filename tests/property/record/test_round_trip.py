@@ -101,14 +101,6 @@ def test_builder_and_reference_agree(
 
 
 @relaxed
-@given(logs(), st.integers(-1, 2**40))
-def test_log_append_time(batches: list[list[Row]], time: int) -> None:
-    batch = encode(batches[0], log_append_time_ms=time)
-    expected = [(r[0], time, 1, *r[3:]) for r in batches[0]]
-    assert list(decode(memoryview(batch), start_offset=0).columns) == expected
-
-
-@relaxed
 @given(CONTENTS)
 def test_kio_reads_the_same(contents: list[Content]) -> None:
     # kio keeps whole seconds only and wants times that `datetime` knows.

@@ -1,12 +1,22 @@
-"""Each test that asks for `use` runs with both implementations of what encodes records."""
+"""Tests that ask for `use` or `each_decoder` run with both implementations: plain and compiled."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.record.implementations import ENCODINGS, Encoding
 
+from odradek.record import decode, reference
+
+DECODERS = list(dict.fromkeys((reference.decode, decode)))
+
 
 @pytest.fixture(params=ENCODINGS, ids=lambda encoding: encoding.name)
 def use(request: pytest.FixtureRequest) -> Encoding:
     found: Encoding = request.param
     return found
+
+
+@pytest.fixture(params=DECODERS, ids=lambda decoder: decoder.__module__)
+def each_decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's module has this one as its `decode`."""
+    monkeypatch.setattr(request.module, "decode", request.param)

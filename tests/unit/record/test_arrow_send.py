@@ -11,20 +11,11 @@ import polars
 import pyarrow as pa
 import pytest
 
-from odradek.record import decode
-from odradek.record.arrow import ArrowSchemaError, to_record_batch
+from odradek.record.arrow import ArrowSchemaError
 from odradek.record.arrow_send import USUAL, ColumnNames, columns_from_arrow
-from odradek.record.columns import Headers, Row
+from odradek.record.columns import Headers
 from odradek.record.encoder import Rows
-from odradek.record.reference import encode
 from odradek.record.sent_columns import InvalidRowError
-
-ROWS: list[Row] = [
-    (10, 1_700_000_000_123, 0, b"k", b"v", (("a", b"1"), ("b", None))),
-    (11, 0, 0, None, b"", ()),
-    (12, -1, 0, b"", None, (("", b""),)),
-    (13, 1_700_000_000_999, 0, None, b"w", ()),
-]
 
 Sent = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 
@@ -241,15 +232,6 @@ def test_other_arrow_libraries_and_what_is_no_arrow() -> None:
     assert [r[1] for r in records_from_arrow(reader)] == [b"a"]
     with pytest.raises(TypeError, match="data must be Arrow data .*, not list"):
         records_from_arrow([b"v"])
-
-
-def test_there_and_back() -> None:
-    columns = decode(memoryview(encode(ROWS)), start_offset=0).columns
-    batch = to_record_batch(columns, "t", 3, include_headers=True)
-    records = records_from_arrow(
-        batch.select(["key", "value", "partition", "timestamp", "headers"])
-    )
-    assert records == [(k, v, headers, 3, ms) for _, ms, _, k, v, headers in ROWS]
 
 
 def test_slices_of_everything() -> None:

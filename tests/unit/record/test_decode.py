@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from typing import Any
 
 import pytest
@@ -15,13 +14,7 @@ from odradek.record.columns import Row
 from odradek.record.reference import encode, encode_marker
 from odradek.record.varint import read_varint, write_varint
 
-DECODERS = [reference.decode, *([decode] if decode is not reference.decode else [])]
-
-
-@pytest.fixture(autouse=True, params=DECODERS, ids=lambda decoder: decoder.__module__)
-def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything here holds for the plain decoder and for the one that runs."""
-    monkeypatch.setattr(sys.modules[__name__], "decode", request.param)
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 
 def row(offset: int, *, time: int = 0) -> Row:

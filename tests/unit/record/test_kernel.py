@@ -17,12 +17,13 @@ from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import google_crc32c
 import pytest
 from tests.fuzz.services import text_hash
 
+from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import CorruptRecordError
 from odradek.record import kernel_sources, reference
 from odradek.record.arrow import to_record_batch
@@ -277,36 +278,24 @@ def test_views_refer_to_the_buffer_and_keep_it(codec: str | None) -> None:
         kernel.decode(buffer, start_offset=0, layout="wide")  # type: ignore[arg-type]
 
 
-class Made(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    leader_epoch: int
-
-
 @pytest.mark.parametrize("headers", [False, True])
 def test_rows_as_tuples(headers: bool) -> None:
     buffer = batches(300, headers=headers)
     for decode in (kernel.decode, reference.decode):
         columns = decode(buffer, start_offset=0).columns.slice(7, 290)
         for epochs in (4, list(range(283))):
-            found = kernel.build_rows(Made, "t", 1, columns, epochs)
-            assert found == build_rows(Made, "t", 1, columns, epochs)
-            assert type(found[0]) is Made
+            found = kernel.build_rows(ConsumerRecord, "t", 1, columns, epochs)
+            assert found == build_rows(ConsumerRecord, "t", 1, columns, epochs)
+            assert type(found[0]) is ConsumerRecord
     bare = kernel.decode(buffer, start_offset=0, want_key=False, want_value=False).columns
-    assert kernel.build_rows(Made, "t", 1, bare, 0)[9][4:7] == (0, None, None)
-    assert kernel.build_rows(Made, "t", 1, bare.slice(5, 5), 0) == []
+    assert kernel.build_rows(ConsumerRecord, "t", 1, bare, 0)[9][4:7] == (0, None, None)
+    assert kernel.build_rows(ConsumerRecord, "t", 1, bare.slice(5, 5), 0) == []
 
 
 def test_rows_keep_alive_what_they_refer_to_and_nothing_longer() -> None:
     topic, columns = str(random.random()), kernel.decode(batches(50), start_offset=0).columns
     before = sys.getrefcount(topic)
-    found = kernel.build_rows(Made, topic, 0, columns, 0)
+    found = kernel.build_rows(ConsumerRecord, topic, 0, columns, 0)
     assert sys.getrefcount(topic) == before + 50
     kept = found.pop()
     del found
@@ -321,7 +310,7 @@ def test_rows_need_a_tuple_and_whole_columns() -> None:
         with pytest.raises(TypeError, match="isn't a named tuple"):
             kernel.build_rows(cls, "t", 0, columns, 0)  # type: ignore[type-var]
     with pytest.raises(IndexError, match="shorter"):
-        kernel.build_rows(Made, "t", 0, columns, [1, 2])
+        kernel.build_rows(ConsumerRecord, "t", 0, columns, [1, 2])
     with pytest.raises(IndexError, match="entries 0 to 9 of 5"):
         assert columns.values is not None
         columns.values.values(0, 9)
@@ -431,7 +420,7 @@ def test_what_are_no_raw_headers_is_refused(raw: bytes) -> None:
 
 def test_rows_that_are_not_read_need_a_tuple_too() -> None:
     columns = kernel.decode(batches(5), start_offset=0).columns
-    for read, unread in ((Made, list), (list, Made)):
+    for read, unread in ((ConsumerRecord, list), (list, ConsumerRecord)):
         with pytest.raises(TypeError, match="isn't a named tuple"):
             kernel.build_rows(read, "t", 0, columns, 0, unread)  # type: ignore[type-var]
 

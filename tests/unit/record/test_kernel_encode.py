@@ -152,18 +152,6 @@ def test_what_is_written_without_the_gil_is_left_alone_by_other_threads() -> Non
     assert batch.count == rows + added
 
 
-def test_the_batch_of_another_encoder_must_be_taken_over_first() -> None:
-    first, second = (kernel_encode.ColumnEncoder(same_values(10), 1, 1000) for _ in range(2))
-    batch = kernel_encode.BatchBuilder(1 << 20, None)
-    first.use(0, batch)
-    second.use(0, batch)
-    stop = first.encode(0, 10, timestamp_ms=5, room=1000, sticky=0, sticky_room=1000)
-    assert (stop.row, stop.reason) == (0, StopReason.BATCH)
-    stop = second.encode(0, 10, timestamp_ms=5, room=1000, sticky=0, sticky_room=1000)
-    assert stop.reason is StopReason.DONE
-    assert batch.count == 10
-
-
 def test_objects_that_were_never_initialized_do_no_harm() -> None:
     batch = kernel_encode.BatchBuilder.__new__(kernel_encode.BatchBuilder)
     assert batch.append(b"k", VALUE, (), 5) == 0

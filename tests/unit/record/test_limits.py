@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 
 import pytest
 from tests.peak_memory import peak_below
@@ -18,14 +17,8 @@ from odradek.record.reference import encode
 from odradek.record.varint import write_varint
 
 MB = 1 << 20
-DECODERS = [reference.decode, *([decode] if decode is not reference.decode else [])]
+pytestmark = pytest.mark.usefixtures("each_decoder")
 PLAIN = b"\0\0%s\x01\x01"  # attributes, time, offset, null key, null value
-
-
-@pytest.fixture(autouse=True, params=DECODERS, ids=lambda decoder: decoder.__module__)
-def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything here holds for the plain decoder and for the one that runs."""
-    monkeypatch.setattr(sys.modules[__name__], "decode", request.param)
 
 
 def record(delta: int, headers: int) -> bytes:

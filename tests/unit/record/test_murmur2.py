@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from tests.unit.record.implementations import ENCODINGS, Encoding
 
@@ -38,11 +36,3 @@ def test_what_has_no_hash(use: Encoding) -> None:
         with pytest.raises(ValueError, match=f"{partitions} partitions"):
             use.partition_for_key(b"key", partitions)
     assert use.partition_for_key(b"key", 1) == 0
-
-
-def test_both_hash_the_same() -> None:
-    rng = random.Random(5)
-    for size in range(200):
-        data = rng.randbytes(size)
-        assert len({use.murmur2(data) for use in ENCODINGS}) == 1
-        assert len({use.partition_for_key(data, 2**31 - 1) for use in ENCODINGS}) == 1

@@ -60,26 +60,28 @@ def test_who_gave_up_has_no_merit_in_dialling_little() -> None:
     assert table.rank(figure, found) == {"calm"}
 
 
-def scorecard(**results: list[dict[str, Any]]) -> dict[str, Any]:
+def good(**figures: float | None) -> list[dict[str, Any]]:
+    return [{"figures": figures, "error": None, "notes": {}, "version": "9", "date": "2026-11-21"}]
+
+
+REFUSED = good(foreign=0, asked=1)
+FAILED: list[dict[str, Any]] = [{"figures": {}, "error": "it ended by itself", "notes": {}}]
+
+
+def scorecard(**others: list[dict[str, Any]]) -> dict[str, Any]:
+    """A report in which both are as good in A, and Java fails in G, but for what is given."""
+    quick, foreign = good(record=0.1, contact=0.1), good(foreign=600, asked=1)
+    results = {"A_odradek": quick, "A_java": quick, "G_odradek": REFUSED, "G_java": foreign}
     card = Scorecard(["A", "G"], ["odradek", "java", "sarama"], runs=1, side_by_side=2)
     card.not_run["sarama"] = "no Go"
-    for key, found in results.items():
+    for key, found in {**results, **others}.items():
         row, client = key.split("_")
         card.results[row][client] = found
     return card.report(1.0)
 
 
-def good(**figures: float | None) -> list[dict[str, Any]]:
-    return [{"figures": figures, "error": None, "notes": {}, "version": "9", "date": "2026-11-21"}]
-
-
 def test_a_lost_row_stays_and_is_named() -> None:
-    report = scorecard(
-        A_odradek=good(record=3.0, contact=2.9),
-        A_java=good(record=0.1, contact=0.1),
-        G_odradek=good(foreign=0, asked=1),
-        G_java=good(foreign=600, asked=1),
-    )
+    report = scorecard(A_odradek=good(record=3.0, contact=2.9))
     text = table.markdown(report)
     assert "| 3.00 | 0.10 ● | not run |" in text
     assert "| refused ● | accepted 600 | not run |" in text
@@ -89,28 +91,21 @@ def test_a_lost_row_stays_and_is_named() -> None:
 
 
 def test_a_failed_run_is_named_and_never_a_figure() -> None:
-    failed = [{"figures": {}, "error": "the driver ended by itself", "notes": {}}]
     report = scorecard(
-        A_odradek=good(record=0.1, contact=0.1) + failed,
-        A_java=failed,
-        G_odradek=good(foreign=0, asked=1),
+        A_odradek=good(record=0.1, contact=0.1) + FAILED,
+        A_java=FAILED,
         G_java=good(foreign=0, asked=None),
     )
     text = table.markdown(report)
     assert "| 0.10 ● | not run | not run |" in text
     assert "| refused ● | never asked | not run |" in text
-    assert "Odradek (the driver ended by itself)" in text
-    assert "Not run (A): Java: the driver ended by itself" in text
+    assert "Odradek (it ended by itself)" in text
+    assert "Not run (A): Java: it ended by itself" in text
     assert table.lost(report) == []
 
 
 def test_an_update_keeps_what_is_not_measured_anew() -> None:
-    earlier = scorecard(
-        A_odradek=good(record=3.0, contact=2.9),
-        A_java=good(record=0.1, contact=0.1),
-        G_odradek=good(foreign=0, asked=1),
-        G_java=good(foreign=600, asked=1),
-    )
+    earlier = scorecard(A_odradek=good(record=3.0, contact=2.9))
     card = Scorecard(["A"], ["odradek"], runs=1, side_by_side=2)
     card.keep(earlier)
     card.results["A"]["odradek"] = good(record=0.1, contact=0.1)
@@ -121,12 +116,7 @@ def test_an_update_keeps_what_is_not_measured_anew() -> None:
 
 
 def test_a_readme_gets_the_ranked_figures_between_its_marks() -> None:
-    report = scorecard(
-        A_odradek=good(record=0.1, contact=0.1),
-        A_java=good(record=0.1, contact=0.1),
-        G_odradek=good(foreign=0, asked=1),
-        G_java=good(foreign=600, asked=1),
-    )
+    report = scorecard()
     old = f"before\n{table.README_BEGIN}\nold\n{table.README_END}\nafter\n"
     new = table.into_readme(old, report)
     assert new.startswith(f"before\n{table.README_BEGIN}\n| ")
@@ -139,11 +129,7 @@ def test_a_readme_gets_the_ranked_figures_between_its_marks() -> None:
 
 
 def test_a_row_in_which_odradek_failed_is_lost() -> None:
-    failed = [{"figures": {}, "error": "it ended", "notes": {}}]
-    fine = good(foreign=0, asked=1)
-    report = scorecard(
-        A_odradek=failed, A_java=good(record=1.0, contact=1.0), G_odradek=fine, G_java=fine
-    )
+    report = scorecard(A_odradek=FAILED, G_java=REFUSED)
     assert table.lost(report) == [f"A ({ROWS['A'].title}): not run"]
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.message import Message
@@ -39,13 +40,13 @@ def records(*values: bytes, **ids: Any) -> memoryview:
 class Setting:
     """One broker that leads topic t, and a raw client that is connected to it."""
 
-    def __init__(self, raw_client: Any, brokers: int = 1) -> None:
+    def __init__(self, brokers: int = 1) -> None:
         self.world = World(5)
         self.cluster = SimulatedCluster(self.world, brokers)
         self.topic = self.cluster.create_topic("t", 2)
         self.broker = self.cluster.brokers[1]
-        self.client = raw_client(self.world)
-        self.client.dial(self.broker.address.host, self.broker.address.port)
+        self.client = RawClient(self.world)
+        self.client.dial(self.broker.address.host)
         self.ask = self.client.ask
 
     def request(self, kind: type[Message], version: int) -> Any:
@@ -117,8 +118,8 @@ class Setting:
 
 
 @pytest.fixture
-def setting(raw_client: Any) -> Setting:
-    return Setting(raw_client)
+def setting() -> Setting:
+    return Setting()
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,8 @@ def test_every_api_answers_in_every_version(
     assert setting.broker.requests == {kind.API_NAME: 1}
 
 
-def test_a_broker_answers_api_versions_from_the_future_in_the_oldest_layout(
-    raw_client: Any,
-) -> None:
-    setting = Setting(raw_client)
+def test_a_broker_answers_api_versions_from_the_future_in_the_oldest_layout() -> None:
+    setting = Setting()
     setting.cluster.versions[18] = (0, 3)
     answer = setting.ask(ApiVersionsRequest("odradek", "1"), 4)
     assert answer.error_code == errors.UnsupportedVersionError.code
@@ -204,8 +203,8 @@ def test_unknown_topics_partitions_and_ids(setting: Setting) -> None:
     assert [t.error_code for t in found.topics] == [100, 3]
 
 
-def test_another_leader_is_named_with_its_address(raw_client: Any) -> None:
-    setting = Setting(raw_client, brokers=3)
+def test_another_leader_is_named_with_its_address() -> None:
+    setting = Setting(brokers=3)
     setting.cluster.move_leader("t", 0, to=2)
     place = setting.cluster.brokers[2].address
     response = setting.ask(setting.produce(13, records(b"a")), 13)
@@ -243,7 +242,7 @@ def test_a_fetch_waits_for_records_or_for_its_time(setting: Setting) -> None:
     assert 0.5 <= setting.world.now - before < 0.51
 
     other = type(setting.client)(setting.world)
-    other.dial(setting.broker.address.host, setting.broker.address.port)
+    other.dial(setting.broker.address.host)
     setting.world.after(0.2, lambda: other.send(setting.produce(13, records(b"a")), 13))
     before = setting.world.now
     got = setting.fetched(18, 0, max_wait_ms=500, min_bytes=1)
@@ -252,8 +251,8 @@ def test_a_fetch_waits_for_records_or_for_its_time(setting: Setting) -> None:
     assert not setting.cluster.log("t", 0).on_commit
 
 
-def test_a_waiting_fetch_ends_when_the_leader_changes(raw_client: Any) -> None:
-    setting = Setting(raw_client, brokers=3)
+def test_a_waiting_fetch_ends_when_the_leader_changes() -> None:
+    setting = Setting(brokers=3)
     setting.world.after(0.1, lambda: setting.cluster.move_leader("t", 0))
     answer = setting.fetched(18, 0, max_wait_ms=5000, min_bytes=1)
     assert answer.error_code == errors.NotLeaderOrFollowerError.code

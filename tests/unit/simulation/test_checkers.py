@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,183 +26,143 @@ A = "10.0.0.2:9092"
 B = "10.0.0.3:9092"
 
 
-@pytest.fixture
-def watched() -> tuple[EventLog, Checkers]:
+Happening = tuple[float, str, dict[str, Any]]
+FAILED: dict[str, Any] = {"failure": True, "backoff": 0.05}
+FAILED_AGAIN: dict[str, Any] = {"failure": True, "backoff": 0.1}
+BEGUN: dict[str, Any] = {"why": "", "known": []}
+
+
+def at(when: float, kind: str, address: str | None = A, **fields: Any) -> Happening:
+    return when, kind, fields if address is None else {"address": address, **fields}
+
+
+def dial(when: float, number: int) -> Happening:
+    return at(when, "dial", f"10.0.1.{number}:9092", purpose="data", connection=number)
+
+
+SEEN: dict[str, tuple[list[Happening], list[Happening], str]] = {
+    "a second metadata request in flight": (
+        [
+            *(at(1.0, "metadata_request"), at(1.1, "metadata"), at(1.2, "metadata_request")),
+            at(1.3, "metadata_failed", B),  # a dial of the round, not the request
+        ],
+        [at(1.4, "metadata_request", B)],
+        "while the one to",
+    ),
+    "a dial before the backoff is over": (
+        [at(1.0, "dial"), at(1.0, "dial_failed", **FAILED), at(1.041, "dial")],
+        [at(1.041, "dial_failed", **FAILED_AGAIN), at(1.10, "dial")],
+        "too soon after 2 failures",
+    ),
+    "a backoff that doesn't grow": (
+        [at(1.0, "dial_failed", **FAILED)],
+        [at(2.0, "dial_failed", **FAILED)],
+        "allowed are 0.080 to 0.120",
+    ),
+    "a backoff that was reset by a mere connect": (
+        [at(1.0, "connected"), at(1.0, "ready"), at(1.0, "disconnected", **FAILED)],
+        [at(2.0, "connected"), at(2.0, "ready"), at(2.0, "disconnected", **FAILED)],
+        "allowed are",
+    ),
+    "a proof resets the backoff, and an orderly end is followed by a wait": (
+        [
+            *(at(1.0, "disconnected", **FAILED), at(1.5, "proved")),
+            *(at(2.0, "disconnected", **FAILED), at(2.5, "proved")),
+            at(3.0, "disconnected", failure=False),
+        ],
+        [at(3.01, "dial")],
+        "too soon after 0 failures",
+    ),
+    "another cluster's answer is no proof": (
+        [
+            *(at(1.0, "dial_failed", **FAILED), at(2.0, "proved"), at(2.0, "foreign_cluster")),
+            at(2.0, "disconnected", **FAILED_AGAIN),
+        ],
+        [at(3.0, "disconnected", **FAILED)],
+        "allowed are",
+    ),
+    "a round that waits too short": (
+        [
+            *(at(1.0, "round_failed", None, round=1, backoff=wait) for wait in (0.1, 0.2, 0.4)),
+            *(at(1.5, "metadata"), at(2.0, "round_failed", None, round=2, backoff=0.1)),
+            at(2.0, "retry", None, what="a call", attempt=2, backoff=0.2),
+            at(2.0, "retry", None, what="a batch whose leader moved", attempt=7, backoff=0.0),
+            at(2.5, "metadata"),
+        ],
+        [at(3.0, "round_failed", None, round=1, backoff=0.07)],
+        "allowed are",
+    ),
+    "a round that waits too long": (
+        [],
+        [at(1.0, "round_failed", None, round=1, backoff=0.13)],
+        "allowed are",
+    ),
+    "a retry that waits too short": (
+        [],
+        [at(1.0, "retry", None, what="a call", attempt=3, backoff=0.2)],
+        "allowed are",
+    ),
+    "an outage that counts two rebootstraps": (
+        [
+            *(at(1.0, "rebootstrap", None, **BEGUN), at(1.1, "rebootstrapped")),
+            at(1.2, "rebootstrap", None, **BEGUN),
+        ],
+        [at(9.0, "rebootstrap", None, **BEGUN)],
+        "while the last one goes on",
+    ),
+    "rebootstraps that follow too fast": (
+        [at(1.0, "rebootstrap", None, **BEGUN), at(1.01, "rebootstrapped")],
+        [at(1.07, "rebootstrap", None, **BEGUN)],
+        r"0\.070 s after the last one",
+    ),
+    "too many dials in a second": (
+        [
+            happening
+            for n in range(6)
+            for happening in (
+                dial(1.0 + n * 0.15, n),
+                at(1.0 + n * 0.15, "dial_failed", f"10.0.1.{n}:9092", connection=n, **FAILED),
+            )
+        ],
+        [dial(1.9, 6)],
+        "more than 6 dials within a second",
+    ),
+    "dials in a burst": (
+        [
+            *(at(1.0, "disconnected", **FAILED), dial(1.1, 1), dial(1.14, 2)),
+            *(at(1.2, "proved", B), dial(1.2, 3), dial(1.2, 4)),
+        ],
+        [at(1.3, "disconnected", B, **FAILED), dial(1.4, 5), dial(1.42, 6)],
+        r"a dial 0\.0200 s after another",
+    ),
+    "too many dials that hang": (
+        [at(0.0, "disconnected", **FAILED), *(dial(1.0 + n, n) for n in range(6))],
+        [dial(8.0, 6)],
+        "while 6 others are pending",
+    ),
+    "dials are limited only after a failure": (
+        [
+            *(dial(1.0, n) for n in range(20)),
+            *(at(1.1, "ready", f"10.0.1.{n}:9092", purpose="data") for n in range(15)),
+            *(at(1.1, "dial_failed", "10.0.1.15:9092", connection=15, **FAILED), dial(2.1, 20)),
+        ],
+        [dial(2.11, 21)],
+        "a dial",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_is_fine_and_what_a_checker_complains_of_then(name: str) -> None:
+    fine, then, complaint = SEEN[name]
     events, checkers = EventLog("client"), Checkers(World())
     checkers.watch(events, Config("admin", {"bootstrap.servers": A}))
-    return events, checkers
-
-
-Watched = tuple[EventLog, Checkers]
-
-
-def test_a_second_metadata_request_in_flight(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "metadata_request", address=A)
-    events.emit(1.1, "metadata", address=A)
-    events.emit(1.2, "metadata_request", address=A)
-    events.emit(1.3, "metadata_failed", address=B)  # a dial of the round, not the request
+    for when, kind, fields in fine:
+        events.emit(when, kind, **fields)
     checkers.verify()
-    events.emit(1.4, "metadata_request", address=B)
-    with pytest.raises(Violation, match="while the one to"):
-        checkers.verify()
-
-
-def test_a_dial_before_the_backoff_is_over(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "dial", address=A)
-    events.emit(1.0, "dial_failed", address=A, failure=True, backoff=0.05)
-    events.emit(1.041, "dial", address=A)
-    checkers.verify()
-    events.emit(1.041, "dial_failed", address=A, failure=True, backoff=0.1)
-    events.emit(1.10, "dial", address=A)
-    with pytest.raises(Violation, match="too soon after 2 failures"):
-        checkers.verify()
-
-
-def test_a_backoff_that_doesnt_grow(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "dial_failed", address=A, failure=True, backoff=0.05)
-    events.emit(2.0, "dial_failed", address=A, failure=True, backoff=0.05)
-    with pytest.raises(Violation, match="allowed are 0.080 to 0.120"):
-        checkers.verify()
-
-
-def test_a_backoff_that_was_reset_by_a_mere_connect(watched: Watched) -> None:
-    events, checkers = watched
-    for at in (1.0, 2.0):
-        events.emit(at, "connected", address=A)
-        events.emit(at, "ready", address=A)
-        events.emit(at, "disconnected", address=A, failure=True, backoff=0.05)
-    with pytest.raises(Violation):
-        checkers.verify()
-
-
-def test_a_proof_resets_the_backoff(watched: Watched) -> None:
-    events, checkers = watched
-    for at in (1.0, 2.0):
-        events.emit(at, "disconnected", address=A, failure=True, backoff=0.05)
-        events.emit(at + 0.5, "proved", address=A)
-    events.emit(3.0, "disconnected", address=A, failure=False)
-    checkers.verify()
-    events.emit(3.01, "dial", address=A)
-    with pytest.raises(Violation, match="too soon after 0 failures"):
-        checkers.verify()
-
-
-def test_another_clusters_answer_is_no_proof(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "dial_failed", address=A, failure=True, backoff=0.05)
-    events.emit(2.0, "proved", address=A)
-    events.emit(2.0, "foreign_cluster", address=A)
-    events.emit(2.0, "disconnected", address=A, failure=True, backoff=0.1)
-    checkers.verify()
-    events.emit(3.0, "disconnected", address=A, failure=True, backoff=0.05)
-    with pytest.raises(Violation, match="allowed are"):
-        checkers.verify()
-
-
-def test_rounds_and_retries_wait_as_they_should(watched: Watched) -> None:
-    events, checkers = watched
-    for backoff in (0.1, 0.2, 0.4):
-        events.emit(1.0, "round_failed", round=1, backoff=backoff)
-    events.emit(1.5, "metadata", address=A)
-    events.emit(2.0, "round_failed", round=2, backoff=0.1)
-    events.emit(2.0, "retry", what="a call", attempt=2, backoff=0.2)
-    events.emit(2.0, "retry", what="a batch whose leader moved", attempt=7, backoff=0.0)
-    checkers.verify()
-
-
-@pytest.mark.parametrize(
-    ("kind", "fields"),
-    [
-        ("round_failed", {"round": 1, "backoff": 0.07}),
-        ("round_failed", {"round": 1, "backoff": 0.13}),
-        ("retry", {"what": "a call", "attempt": 3, "backoff": 0.2}),
-    ],
-)
-def test_rounds_and_retries_that_wait_too_long_or_too_short(
-    watched: Watched, kind: str, fields: dict[str, object]
-) -> None:
-    events, checkers = watched
-    events.emit(1.0, kind, **fields)
-    with pytest.raises(Violation, match="allowed are"):
-        checkers.verify()
-
-
-def test_an_outage_that_counts_two_rebootstraps(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "rebootstrap", why="", known=[])
-    events.emit(1.1, "rebootstrapped", address=A)
-    events.emit(1.2, "rebootstrap", why="", known=[])
-    checkers.verify()
-    events.emit(9.0, "rebootstrap", why="", known=[])
-    with pytest.raises(Violation, match="while the last one goes on"):
-        checkers.verify()
-
-
-def test_rebootstraps_that_follow_too_fast(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "rebootstrap", why="", known=[])
-    events.emit(1.01, "rebootstrapped", address=A)
-    events.emit(1.07, "rebootstrap", why="", known=[])
-    with pytest.raises(Violation, match=r"0\.070 s after the last one"):
-        checkers.verify()
-
-
-def dial(events: EventLog, at: float, number: int) -> None:
-    events.emit(at, "dial", address=f"10.0.1.{number}:9092", purpose="data", connection=number)
-
-
-def test_dials_are_limited_only_after_a_failure(watched: Watched) -> None:
-    events, checkers = watched
-    for number in range(20):
-        dial(events, 1.0, number)
-    for number in range(15):
-        events.emit(1.1, "ready", address=f"10.0.1.{number}:9092", purpose="data")
-    events.emit(
-        1.1, "dial_failed", address="10.0.1.15:9092", connection=15, failure=True, backoff=0.05
-    )
-    dial(events, 2.1, 20)
-    checkers.verify()
-
-
-def test_too_many_dials_in_a_second(watched: Watched) -> None:
-    events, checkers = watched
-    for number in range(6):
-        dial(events, 1.0 + number * 0.15, number)
-        fields = {"address": f"10.0.1.{number}:9092", "connection": number}
-        events.emit(1.0 + number * 0.15, "dial_failed", failure=True, backoff=0.05, **fields)
-    checkers.verify()
-    dial(events, 1.9, 6)
-    with pytest.raises(Violation, match="more than 6 dials within a second"):
-        checkers.verify()
-
-
-def test_dials_in_a_burst(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(1.0, "disconnected", address=A, failure=True, backoff=0.05)
-    dial(events, 1.1, 1)
-    dial(events, 1.14, 2)
-    events.emit(1.2, "proved", address=B)
-    dial(events, 1.2, 3)
-    dial(events, 1.2, 4)
-    checkers.verify()
-    events.emit(1.3, "disconnected", address=B, failure=True, backoff=0.05)
-    dial(events, 1.4, 5)
-    dial(events, 1.42, 6)
-    with pytest.raises(Violation, match=r"a dial 0\.0200 s after another"):
-        checkers.verify()
-
-
-def test_too_many_dials_that_hang(watched: Watched) -> None:
-    events, checkers = watched
-    events.emit(0.0, "disconnected", address=A, failure=True, backoff=0.05)
-    for number in range(6):
-        dial(events, 1.0 + number, number)
-    checkers.verify()
-    dial(events, 8.0, 6)
-    with pytest.raises(Violation, match="while 6 others are pending"):
+    for when, kind, fields in then:
+        events.emit(when, kind, **fields)
+    with pytest.raises(Violation, match=complaint):
         checkers.verify()
 
 

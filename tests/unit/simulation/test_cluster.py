@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.protocol.messages import produce as p
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -27,11 +28,10 @@ def cluster(world: World) -> SimulatedCluster:
 
 
 @pytest.fixture
-def dial(world: World, cluster: SimulatedCluster, raw_client: Any) -> Dial:
+def dial(world: World, cluster: SimulatedCluster) -> Dial:
     def dial(broker: int | None = None) -> Any:
-        client = raw_client(world)
-        owner = cluster.brokers[broker] if broker else cluster.front_door
-        client.dial(owner.address.host, owner.address.port)
+        client = RawClient(world)
+        client.dial((cluster.brokers[broker] if broker else cluster.front_door).address.host)
         return client
 
     return dial

@@ -4,6 +4,7 @@ import random
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import consumer_group_heartbeat as h
@@ -22,20 +23,19 @@ GROUP_ID = "g"
 class Setting:
     """Two topics, and a raw client of the group's coordinator."""
 
-    def __init__(self, raw_client: Any) -> None:
+    def __init__(self) -> None:
         self.world = World(12)
         self.cluster = SimulatedCluster(self.world, 3)
         self.topic = self.cluster.create_topic("t", 4)
         self.groups = self.cluster.coordinators[GROUP]
         self.groups.create()
         self.index = self.groups.index(GROUP_ID)
-        self._raw_client = raw_client
         self.reconnect()
 
     def reconnect(self) -> None:
         """Dial whoever coordinates now."""
-        self.client = self._raw_client(self.world)
-        self.client.dial(self.node.address.host, self.node.address.port)
+        self.client = RawClient(self.world)
+        self.client.dial(self.node.address.host)
 
     @property
     def node(self) -> SimulatedBroker:
@@ -111,8 +111,18 @@ class Member:
 
 
 @pytest.fixture
-def setting(raw_client: Any) -> Setting:
-    return Setting(raw_client)
+def setting() -> Setting:
+    return Setting()
+
+
+def pair(setting: Setting, *, settled: bool = True) -> tuple[Member, Member]:
+    """Two members that have joined."""
+    a, b = Member(setting, "a"), Member(setting, "b")
+    a.join()
+    b.join()
+    if settled:
+        settle(a, b)
+    return a, b
 
 
 def settle(*members: Member) -> None:
@@ -151,9 +161,7 @@ def test_partitions_are_given_up_before_somebody_else_gets_them(setting: Setting
 
 
 def test_who_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
+    a, b = pair(setting, settled=False)
     for _ in range(8):
         setting.world.advance(5)
         code = a.ask(a.epoch).error_code
@@ -163,10 +171,7 @@ def test_who_does_not_revoke_in_time_is_fenced(setting: Setting) -> None:
 
 
 def test_who_says_nothing_is_fenced(setting: Setting) -> None:
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
-    settle(a, b)
+    a, b = pair(setting)
     for _ in range(5):
         setting.world.advance(10)
         assert b.beat() == 0
@@ -178,10 +183,7 @@ def test_who_says_nothing_is_fenced(setting: Setting) -> None:
 
 
 def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
-    settle(a, b)
+    a, b = pair(setting)
     answer = a.ask(-1)
     assert (answer.error_code, answer.member_epoch) == (0, -1)
     b.beat()
@@ -190,10 +192,7 @@ def test_leaving_frees_the_partitions_at_once(setting: Setting) -> None:
 
 
 def test_epochs_fence(setting: Setting) -> None:
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
-    settle(a, b)
+    a, _ = pair(setting)
     assert a.ask(a.epoch + 1).error_code == errors.FencedMemberEpochError.code
     assert a.ask(a.epoch - 1).error_code == errors.FencedMemberEpochError.code  # owned isn't told
     a.epoch -= 1  # the answer was lost
@@ -209,10 +208,7 @@ def test_epochs_fence(setting: Setting) -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_commits_under_the_epoch_of_the_assignment(setting: Setting, strict: bool) -> None:
     setting.cluster.group_settings.strict_epochs = strict
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
-    settle(a, b)
+    a, b = pair(setting)
 
     def commit(member: Member, epoch: int) -> list[int]:
         parts = [oc.OffsetCommitRequestPartition(p, 1) for p in sorted(member.owned)]
@@ -273,10 +269,7 @@ def test_requests_that_make_no_sense(setting: Setting) -> None:
 
 
 def test_a_group_survives_its_coordinator(setting: Setting) -> None:
-    a, b = Member(setting, "a"), Member(setting, "b")
-    a.join()
-    b.join()
-    settle(a, b)
+    a, b = pair(setting)
     owned, epoch = set(a.owned), a.epoch
     setting.cluster.crash(setting.node.id)
     setting.world.advance(3)
@@ -285,10 +278,10 @@ def test_a_group_survives_its_coordinator(setting: Setting) -> None:
     assert (a.owned, a.epoch) == (owned, epoch)
 
 
-def test_members_that_come_and_go_end_with_every_partition_owned_once(raw_client: Any) -> None:
+def test_members_that_come_and_go_end_with_every_partition_owned_once() -> None:
     for seed in range(15):
         rng = random.Random(seed)
-        setting = Setting(raw_client)
+        setting = Setting()
         members = [Member(setting, f"m{i}") for i in range(4)]
         here: list[Member] = []
         for _ in range(40):

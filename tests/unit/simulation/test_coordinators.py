@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedBroker, SimulatedCluster, World
 from odradek.simulation.coordinators.group_coordinator import GroupShard
 from odradek.simulation.coordinators.shards import (
     CoordinatorTopic,
@@ -48,14 +48,13 @@ class Notes:
 class Setting:
     """Three brokers with one internal topic, and a raw client of the first."""
 
-    def __init__(self, raw_client: Callable[[World], Any]) -> None:
+    def __init__(self) -> None:
         self.world = World(3)
         self.cluster = SimulatedCluster(self.world, 3)
         self.topic = CoordinatorTopic(self.cluster, TOPIC, Notes)
         self.cluster.coordinators[KIND] = self.topic
-        self.client = raw_client(self.world)
-        address = self.cluster.brokers[1].address
-        self.client.dial(address.host, address.port)
+        self.client = RawClient(self.world)
+        self.client.dial(self.cluster.brokers[1].address.host)
 
     def find(self, key: str, version: int = 6) -> Any:
         """FindCoordinator's answer for one key."""
@@ -74,13 +73,18 @@ class Setting:
         assert found.error_code == 0
         return int(found.node_id)
 
+    def leader(self, key: str = "g") -> SimulatedBroker:
+        found = self.cluster.leader(TOPIC, self.topic.index(key))
+        assert found is not None
+        return found
+
     def shard(self, broker: int, key: str = "g") -> Notes:
         return self.topic.shard(self.cluster.brokers[broker], key)
 
 
 @pytest.fixture
-def setting(raw_client: Any) -> Setting:
-    return Setting(raw_client)
+def setting() -> Setting:
+    return Setting()
 
 
 def test_hashes_are_javas() -> None:
@@ -99,8 +103,8 @@ def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(
     assert setting.find("g", version).error_code == errors.CoordinatorNotAvailableError.code
     setting.world.advance(0.1)
     found = setting.find("g", version)
-    leader = setting.cluster.leader(TOPIC, partition_for("g", 50))
-    assert leader is not None
+    leader = setting.leader()
+    assert setting.topic.index("g") == partition_for("g", 50)
     assert (found.key, found.node_id, found.error_code) == ("g", leader.id, 0)
     assert (found.host, found.port) == (leader.address.host, leader.address.port)
     metadata = setting.client.ask(MetadataRequest(topics=None), 13)
@@ -140,8 +144,7 @@ def test_written_entries_are_there_after_a_failover(setting: Setting) -> None:
     assert settled == [True, True]
     setting.cluster.crash(node)
     setting.world.advance(setting.cluster.session_timeout + 0.001)
-    heir = setting.cluster.leader(TOPIC, setting.topic.index("g"))
-    assert heir is not None
+    heir = setting.leader()
     assert heir.id != node
     assert old.is_stopped
     with pytest.raises(errors.CoordinatorLoadInProgressError):
@@ -153,10 +156,10 @@ def test_written_entries_are_there_after_a_failover(setting: Setting) -> None:
         setting.shard(node)
 
 
-def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept(raw_client: Any) -> None:
+def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept() -> None:
     kept = set()
     for attempt in range(12):
-        setting = Setting(raw_client)
+        setting = Setting()
         key = f"g{attempt}"
         node = setting.there(key)
         settled: list[bool] = []
@@ -164,9 +167,7 @@ def test_what_is_being_written_when_the_leader_dies_may_be_lost_or_kept(raw_clie
         setting.cluster.crash(node)
         assert settled == [False]
         setting.world.advance(3)
-        heir = setting.cluster.leader(TOPIC, setting.topic.index(key))
-        assert heir is not None
-        kept.add(setting.shard(heir.id, key).kept.get(("a",)))
+        kept.add(setting.shard(setting.leader(key).id, key).kept.get(("a",)))
     assert kept == {None, 1}
 
 

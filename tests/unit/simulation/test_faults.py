@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.common.config import ADMIN, Config
@@ -182,7 +182,7 @@ def test_a_half_open_connection_is_noticed_by_what_is_sent(stage: Stage) -> None
     assert "reset" in lost.fields["error"]
 
 
-def test_stale_metadata_shows_old_leaders_and_epochs(raw_client: Callable[..., Any]) -> None:
+def test_stale_metadata_shows_old_leaders_and_epochs() -> None:
     world = World(1)
     cluster = SimulatedCluster(world, 2)
     cluster.create_topic("t", 1)
@@ -192,8 +192,8 @@ def test_stale_metadata_shows_old_leaders_and_epochs(raw_client: Callable[..., A
     body = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     seen = []
     for i in (1, 2):
-        client = raw_client(world)
-        client.dial(cluster.brokers[i].address.host, 9092)
+        client = RawClient(world)
+        client.dial(cluster.brokers[i].address.host)
         partition = client.ask(body, 12).topics[0].partitions[0]
         seen.append((partition.leader_id, partition.leader_epoch))
     assert seen == [(1, old), (2, old + 1)]

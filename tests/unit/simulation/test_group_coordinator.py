@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.common import kafka_errors as errors
 from odradek.common.types import TopicPartition
@@ -23,13 +23,12 @@ GROUP_ID = "g"
 class Setting:
     """Three brokers, topic t, and raw clients of the group's coordinator, one for each member."""
 
-    def __init__(self, raw_client: Callable[[World], Any]) -> None:
+    def __init__(self) -> None:
         self.world = World(11)
         self.cluster = SimulatedCluster(self.world, 3)
         self.topic = self.cluster.create_topic("t", 3)
         self.groups = self.cluster.coordinators[GROUP]
         self.groups.create()
-        self._raw_client = raw_client
         self.index = self.groups.index(GROUP_ID)
 
     @property
@@ -39,9 +38,8 @@ class Setting:
 
     def client(self) -> Any:
         """A client that is connected to the coordinator."""
-        made = self._raw_client(self.world)
-        address = self.cluster.brokers[self.node].address
-        made.dial(address.host, address.port)
+        made = RawClient(self.world)
+        made.dial(self.cluster.brokers[self.node].address.host)
         return made
 
     def fail_over(self) -> None:
@@ -164,8 +162,8 @@ class Member:
 
 
 @pytest.fixture
-def setting(raw_client: Any) -> Setting:
-    return Setting(raw_client)
+def setting() -> Setting:
+    return Setting()
 
 
 @pytest.fixture

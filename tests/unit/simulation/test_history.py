@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,12 @@ from odradek.simulation.checkers.history_check import Kind, check
 A, B, IN = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("in", 0)
 
 
-def kinds(history: History) -> list[Kind]:
-    return sorted({anomaly.kind for anomaly in check(history)})
+HOMES = {"a": A, "b": B, "i": IN}
+Spoil = Callable[[History], object]
+
+
+def kinds(history: History) -> set[Kind]:
+    return {anomaly.kind for anomaly in check(history)}
 
 
 def transaction(
@@ -86,197 +91,158 @@ def test_values_must_be_unique() -> None:
         check(history)
 
 
-def lost(history: History) -> None:
-    transaction(history, [(A, "a3")])
+def wrote(
+    *values: str,
+    outcome: TransactionOutcome = TransactionOutcome.COMMITTED,
+    group: str | None = None,
+    **how: Any,
+) -> Spoil:
+    """One more transaction; the first letter of a value says where it goes."""
+
+    def spoil(history: History) -> None:
+        made = transaction(history, [(HOMES[v[0]], v) for v in values], outcome, **how)
+        made.group = group or made.group
+
+    return spoil
 
 
-def lost_in_one_place(history: History) -> None:
-    transaction(history, [(A, "a3"), (B, "b3")])
-    history.readings[1].saw(9, "a3")
+def saw(reader: TopicPartition, *more: tuple[int, str], at: int | None = None) -> Spoil:
+    """Who reads all of a partition saw more than there was, at the end or in between."""
+
+    def spoil(history: History) -> None:
+        seen = history.readings[(IN, A, B).index(reader)].seen
+        where = len(seen) if at is None else at
+        seen[where:where] = more
+
+    return spoil
 
 
-def seen_and_gone(history: History) -> None:
-    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN)
-    read(history, A, [(9, "a3")], complete=False, reader="early")
+def also_read(*seen: tuple[int, str], complete: bool = False) -> Spoil:
+    """Somebody else read partition A."""
+    return lambda history: read(history, A, seen, complete=complete, reader="other")
 
 
-def twice(history: History) -> None:
-    history.readings[1].saw(9, "a2")
+def acknowledged(offset: int) -> Spoil:
+    """The first record of partition A, as lying elsewhere."""
+    return lambda history: setattr(history.transactions[2].writes[0], "offset", offset)
 
 
-def in_two_partitions(history: History) -> None:
-    history.readings[2].saw(9, "a2")
+def committed(offset: int) -> Spoil:
+    return lambda history: history.group_ends("g", [(IN, offset)])
 
 
-def aborted(history: History) -> None:
-    history.readings[1].seen.insert(1, (2, "a1"))
-    history.readings[2].seen.insert(1, (2, "b1"))
+MAYBE = TransactionOutcome.UNKNOWN
+ABORTED_WAS_SEEN = (saw(A, (2, "a1"), at=1), saw(B, (2, "b1"), at=1))
+BAD: dict[str, tuple[set[Kind], tuple[Spoil, ...]]] = {
+    "lost": ({Kind.LOST_WRITE}, (wrote("a3"),)),
+    "lost in one place": (
+        {Kind.PARTIAL, Kind.LOST_WRITE},
+        (wrote("a3", "b3"), saw(A, (9, "a3"))),
+    ),
+    "seen and gone": ({Kind.READERS_DISAGREE}, (wrote("a3", outcome=MAYBE), also_read((9, "a3")))),
+    "twice": ({Kind.DUPLICATE}, (saw(A, (9, "a2")),)),
+    "in two partitions": ({Kind.DUPLICATE, Kind.WRONG_PLACE}, (saw(B, (9, "a2")),)),
+    "aborted": ({Kind.ABORTED_READ}, ABORTED_WAS_SEEN),
+    "from nowhere": ({Kind.UNWRITTEN_READ}, (saw(A, (9, "never")),)),
+    "unknown and partial": (
+        {Kind.PARTIAL},
+        (wrote("a3", "b3", outcome=MAYBE), saw(B, (9, "b3"))),
+    ),
+    "swapped within": ({Kind.ORDER}, (wrote("a3", "a4"), saw(A, (9, "a4"), (10, "a3")))),
+    "swapped between": ({Kind.ORDER}, (wrote("a3"), wrote("a4"), saw(A, (9, "a4"), (10, "a3")))),
+    "zombie": (
+        {Kind.ZOMBIE_WRITE},
+        (wrote("a new", incarnation=1), wrote("a old"), saw(A, (9, "a new"), (10, "a old"))),
+    ),
+    "elsewhere": ({Kind.WRONG_PLACE}, (acknowledged(3),)),
+    "another value": ({Kind.READERS_DISAGREE}, (wrote("a3", outcome=MAYBE), also_read((4, "a3")))),
+    "skipped": (
+        {Kind.READERS_DISAGREE},
+        (wrote("a3"), saw(A, (9, "a3")), also_read((0, "a0"), (9, "a3"))),
+    ),
+    "repeated": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), (4, "a2"), (0, "a0")),)),
+    "not to the end": ({Kind.READERS_DISAGREE}, (also_read((0, "a0"), complete=True),)),
+    "circle": (
+        {Kind.CYCLE},
+        (
+            wrote("ix", producer="one", inputs=[3], group="g1"),
+            wrote("iy", producer="other", inputs=[2], group="g2"),
+            saw(IN, (2, "ix"), (3, "iy")),
+        ),
+    ),
+    "reads itself": (
+        {Kind.CYCLE},
+        (wrote("ix", producer="one", inputs=[2], group="g1"), saw(IN, (2, "ix"))),
+    ),
+    # Its first transaction consumed what its second one wrote.
+    "reads the future": (
+        {Kind.CYCLE},
+        (
+            wrote("a3", producer="one", inputs=[2], group="g1"),
+            wrote("ix", producer="one"),
+            *(saw(IN, (2, "ix")), saw(A, (9, "a3"))),
+        ),
+    ),
+    "consumed twice": (
+        {Kind.INPUT_TWICE},
+        (wrote("a3", producer="q", inputs=[1]), saw(A, (9, "a3"))),
+    ),
+    "consumed twice, of unknown outcome": (
+        {Kind.INPUT_TWICE},
+        (wrote("a3", outcome=MAYBE, producer="q", inputs=[1]), saw(A, (9, "a3"))),
+    ),
+    "never consumed": (
+        {Kind.INPUT_LOST},
+        (wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3)),
+    ),
+    # Its offsets count, its records don't.
+    "committed by an aborted one": (
+        {Kind.INPUT_LOST},
+        (
+            *(wrote("i2", producer="source"), saw(IN, (2, "i2"))),
+            *(wrote("a3", outcome=MAYBE, inputs=[2]), committed(3)),
+        ),
+    ),
+    "not committed": ({Kind.OFFSET_BEHIND}, (committed(1),)),
+}
 
 
-def from_nowhere(history: History) -> None:
-    history.readings[1].saw(9, "never")
-
-
-def unknown_and_partial(history: History) -> None:
-    transaction(history, [(A, "a3"), (B, "b3")], TransactionOutcome.UNKNOWN)
-    history.readings[2].saw(9, "b3")
-
-
-def swapped_within(history: History) -> None:
-    transaction(history, [(A, "a3"), (A, "a4")])
-    history.readings[1].seen += [(9, "a4"), (10, "a3")]
-
-
-def swapped_between(history: History) -> None:
-    transaction(history, [(A, "a3")])
-    transaction(history, [(A, "a4")])
-    history.readings[1].seen += [(9, "a4"), (10, "a3")]
-
-
-def zombie(history: History) -> None:
-    transaction(history, [(A, "new")], incarnation=1)
-    transaction(history, [(A, "old")], incarnation=0)
-    history.readings[1].seen += [(9, "new"), (10, "old")]
-
-
-def elsewhere(history: History) -> None:
-    history.transactions[2].writes[0].offset = 3
-
-
-def another_value(history: History) -> None:
-    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN)
-    read(history, A, [(4, "a3")], complete=False, reader="other")
-
-
-def skipped(history: History) -> None:
-    transaction(history, [(A, "a3")])
-    history.readings[1].saw(9, "a3")
-    read(history, A, [(0, "a0"), (9, "a3")], complete=False, reader="hasty")
-
-
-def repeated(history: History) -> None:
-    read(history, A, [(0, "a0"), (4, "a2"), (0, "a0")], complete=False, reader="dizzy")
-
-
-def not_to_the_end(history: History) -> None:
-    read(history, A, [(0, "a0")], reader="lazy")
-
-
-def circle(history: History) -> None:
-    read(history, IN, [(0, "i0"), (1, "i1"), (2, "x"), (3, "y")])
-    one = transaction(history, [(IN, "x")], producer="one", inputs=[3])
-    other = transaction(history, [(IN, "y")], producer="other", inputs=[2])
-    one.group, other.group = "g1", "g2"
-    history.readings[0].seen += [(2, "x"), (3, "y")]
-
-
-def reads_itself(history: History) -> None:
-    transaction(history, [(IN, "x")], producer="one", inputs=[2]).group = "g1"
-    history.readings[0].seen += [(2, "x")]
-
-
-def reads_the_future(history: History) -> None:
-    """Its first transaction consumed what its second one wrote."""
-    transaction(history, [(A, "a3")], producer="one", inputs=[2]).group = "g1"
-    transaction(history, [(IN, "x")], producer="one")
-    history.readings[0].seen += [(2, "x")]
-    history.readings[1].seen += [(9, "a3")]
-
-
-def consumed_twice(history: History) -> None:
-    transaction(history, [(A, "a3")], producer="q", inputs=[1])
-    history.readings[1].saw(9, "a3")
-
-
-def consumed_twice_unknown(history: History) -> None:
-    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN, producer="q", inputs=[1])
-    history.readings[1].saw(9, "a3")
-
-
-def never_consumed(history: History) -> None:
-    transaction(history, [(IN, "i2")], producer="source")
-    history.readings[0].saw(2, "i2")
-    history.group_ends("g", [(IN, 3)])
-
-
-def committed_by_an_aborted_one(history: History) -> None:
-    """Its offsets count, its records don't."""
-    transaction(history, [(IN, "i2")], producer="source")
-    history.readings[0].saw(2, "i2")
-    transaction(history, [(A, "a3")], TransactionOutcome.UNKNOWN, inputs=[2])
-    history.group_ends("g", [(IN, 3)])
-
-
-def not_committed(history: History) -> None:
-    history.group_ends("g", [(IN, 1)])
-
-
-BAD: list[tuple[Callable[[History], None], list[Kind]]] = [
-    (lost, [Kind.LOST_WRITE]),
-    (lost_in_one_place, [Kind.PARTIAL, Kind.LOST_WRITE]),
-    (seen_and_gone, [Kind.READERS_DISAGREE]),
-    (twice, [Kind.DUPLICATE]),
-    (in_two_partitions, [Kind.DUPLICATE, Kind.WRONG_PLACE]),
-    (aborted, [Kind.ABORTED_READ]),
-    (from_nowhere, [Kind.UNWRITTEN_READ]),
-    (unknown_and_partial, [Kind.PARTIAL]),
-    (swapped_within, [Kind.ORDER]),
-    (swapped_between, [Kind.ORDER]),
-    (zombie, [Kind.ZOMBIE_WRITE]),
-    (elsewhere, [Kind.WRONG_PLACE]),
-    (another_value, [Kind.READERS_DISAGREE]),
-    (skipped, [Kind.READERS_DISAGREE]),
-    (repeated, [Kind.READERS_DISAGREE]),
-    (not_to_the_end, [Kind.READERS_DISAGREE]),
-    (circle, [Kind.CYCLE]),
-    (reads_itself, [Kind.CYCLE]),
-    (reads_the_future, [Kind.CYCLE]),
-    (consumed_twice, [Kind.INPUT_TWICE]),
-    (consumed_twice_unknown, [Kind.INPUT_TWICE]),
-    (never_consumed, [Kind.INPUT_LOST]),
-    (committed_by_an_aborted_one, [Kind.INPUT_LOST]),
-    (not_committed, [Kind.OFFSET_BEHIND]),
-]
-
-
-@pytest.mark.parametrize(("spoil", "expected"), BAD, ids=[spoil.__name__ for spoil, _ in BAD])
-def test_each_anomaly_is_found_and_only_that(
-    spoil: Callable[[History], None], expected: list[Kind]
-) -> None:
+def spoilt(*how: Spoil) -> History:
     history = good()
-    spoil(history)
-    assert kinds(history) == sorted(set(expected))
+    for spoil in how:
+        spoil(history)
+    return history
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_each_anomaly_is_found_and_only_that(name: str) -> None:
+    expected, how = BAD[name]
+    assert kinds(spoilt(*how)) == expected
 
 
 def test_every_kind_of_anomaly_has_a_bad_history() -> None:
-    assert {kind for _, found in BAD for kind in found} == set(Kind)
+    assert {kind for found, _ in BAD.values() for kind in found} == set(Kind)
 
 
 def test_an_anomaly_says_what_and_where() -> None:
-    history = good()
-    aborted(history)
-    texts = [str(anomaly) for anomaly in check(history)]
+    texts = [str(anomaly) for anomaly in check(spoilt(*ABORTED_WAS_SEEN))]
     assert "aborted read: 'a1' of p#0/3 in a-0 at 2" in texts
 
 
 def test_an_unknown_outcome_is_what_readers_saw() -> None:
-    history = good()
-    transaction(history, [(A, "a3"), (B, "b3")], TransactionOutcome.UNKNOWN, inputs=[2])
+    history = spoilt(wrote("a3", "b3", outcome=MAYBE, inputs=[2]))
     assert check(history) == []  # aborted: nobody saw any of it, and the offset wasn't committed
     history.readings[1].saw(9, "a3")
     history.readings[2].saw(9, "b3")
-    assert kinds(history) == [Kind.OFFSET_BEHIND]
+    assert kinds(history) == {Kind.OFFSET_BEHIND}
     history.group_ends("g", [(IN, 3)])
     assert check(history) == []  # committed: all of it is there
 
 
 def test_one_without_records_whose_end_nobody_knows_excuses_its_inputs() -> None:
-    history = good()
-    transaction(history, [(IN, "i2")], producer="source")
-    history.readings[0].saw(2, "i2")
-    history.group_ends("g", [(IN, 3)])
-    assert kinds(history) == [Kind.INPUT_LOST]
-    transaction(history, [], TransactionOutcome.UNKNOWN, inputs=[2])
+    history = spoilt(wrote("i2", producer="source"), saw(IN, (2, "i2")), committed(3))
+    assert kinds(history) == {Kind.INPUT_LOST}
+    transaction(history, [], MAYBE, inputs=[2])
     assert check(history) == []
 
 

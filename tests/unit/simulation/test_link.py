@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.simulation.raw_client import RawClient
 
 from odradek.common.types import Address
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -13,34 +14,34 @@ from odradek.simulation.world.link import Mode
 BROKER = ("10.0.0.2", 9092)
 
 
-def connected(raw_client: Any, mode: Mode = "bytes", **profile: Any) -> tuple[Any, Any]:
+def connected(mode: Mode = "bytes", **profile: Any) -> tuple[Any, Any]:
     world = World(5)
     cluster = SimulatedCluster(world, 1)
-    client = raw_client(world, mode, LinkProfile(**profile))
+    client = RawClient(world, mode, LinkProfile(**profile))
     client.dial(*BROKER)
     assert client.connected
     return client, cluster
 
 
-def test_a_dial_takes_a_round_trip_and_is_counted_where_it_arrives(raw_client: Any) -> None:
-    client, _ = connected(raw_client, latency=0.002, jitter=0.0)
+def test_a_dial_takes_a_round_trip_and_is_counted_where_it_arrives() -> None:
+    client, _ = connected(latency=0.002, jitter=0.0)
     (dial,) = client.world.dials
     assert (dial.at, dial.client, dial.outcome) == (0.004, "raw", "accepted")
     assert (dial.ip, dial.port) == BROKER
 
 
-def test_where_nothing_listens_a_dial_is_refused(raw_client: Any) -> None:
-    client = raw_client(World())
+def test_where_nothing_listens_a_dial_is_refused() -> None:
+    client = RawClient(World())
     client.dial("10.9.9.9", 9092)
     assert client.lost == ["refused"]
     assert client.world.dials[0].outcome == "refused"
 
 
-def test_a_black_holed_address_says_nothing(raw_client: Any) -> None:
+def test_a_black_holed_address_says_nothing() -> None:
     world = World()
     SimulatedCluster(world, 1)
     world.black_hole(Address(*BROKER), True)
-    client = raw_client(world)
+    client = RawClient(world)
     client.dial(*BROKER)
     world.advance(100)
     assert not client.connected
@@ -49,8 +50,8 @@ def test_a_black_holed_address_says_nothing(raw_client: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bytes", "messages"])
-def test_answers_come_in_order_whatever_the_jitter(raw_client: Any, mode: Mode) -> None:
-    client, cluster = connected(raw_client, mode, latency=0.001, jitter=0.5)
+def test_answers_come_in_order_whatever_the_jitter(mode: Mode) -> None:
+    client, cluster = connected(mode, latency=0.001, jitter=0.5)
     cluster.create_topic("t", 3)
     for i in range(20):
         if i % 2:
@@ -62,10 +63,10 @@ def test_answers_come_in_order_whatever_the_jitter(raw_client: Any, mode: Mode) 
     assert names == ["Metadata", "DescribeCluster"] * 10
 
 
-def test_both_modes_deliver_the_same_at_the_same_instants(raw_client: Any) -> None:
+def test_both_modes_deliver_the_same_at_the_same_instants() -> None:
     answers = []
     for mode in ("bytes", "messages"):
-        client, _ = connected(raw_client, mode, jitter=0.01)
+        client, _ = connected(mode, jitter=0.01)
         for _ in range(30):
             client.send(MetadataRequest(None), 13)
         client.world.advance(60)
@@ -74,8 +75,8 @@ def test_both_modes_deliver_the_same_at_the_same_instants(raw_client: Any) -> No
     assert answers[0] == answers[1]
 
 
-def test_bytes_come_in_pieces_that_cut_frames_anywhere(raw_client: Any) -> None:
-    client, _ = connected(raw_client)
+def test_bytes_come_in_pieces_that_cut_frames_anywhere() -> None:
+    client, _ = connected()
     for _ in range(200):
         client.send(MetadataRequest(None), 13)
     client.world.advance(60)
@@ -84,8 +85,8 @@ def test_bytes_come_in_pieces_that_cut_frames_anywhere(raw_client: Any) -> None:
     assert max(client.deliveries) > 3
 
 
-def test_a_narrow_link_shows_progress_while_a_large_answer_comes(raw_client: Any) -> None:
-    client, cluster = connected(raw_client, bandwidth=1000.0)
+def test_a_narrow_link_shows_progress_while_a_large_answer_comes() -> None:
+    client, cluster = connected(bandwidth=1000.0)
     for i in range(60):
         cluster.create_topic(f"topic-{i}")
     client.send(MetadataRequest(None), 13)
@@ -97,8 +98,8 @@ def test_a_narrow_link_shows_progress_while_a_large_answer_comes(raw_client: Any
     assert len(client.answers[0][1].topics) == 60
 
 
-def test_what_a_black_hole_keeps_arrives_when_it_is_gone(raw_client: Any) -> None:
-    client, _ = connected(raw_client)
+def test_what_a_black_hole_keeps_arrives_when_it_is_gone() -> None:
+    client, _ = connected()
     client.link.hold(True)
     client.send(DescribeClusterRequest(), 2)
     client.world.advance(60)
@@ -108,16 +109,16 @@ def test_what_a_black_hole_keeps_arrives_when_it_is_gone(raw_client: Any) -> Non
     assert len(client.answers) == 1
 
 
-def test_a_lost_frame_resets_the_connection(raw_client: Any) -> None:
-    client, cluster = connected(raw_client, loss=1.0)
+def test_a_lost_frame_resets_the_connection() -> None:
+    client, cluster = connected(loss=1.0)
     client.send(DescribeClusterRequest(), 2)
     client.world.advance(1)
     assert client.lost == ["Connection reset by peer"]
     assert not cluster.brokers[1].sessions
 
 
-def test_the_end_of_a_broker_comes_after_what_it_had_sent(raw_client: Any) -> None:
-    client, cluster = connected(raw_client, latency=0.1, jitter=0.0)
+def test_the_end_of_a_broker_comes_after_what_it_had_sent() -> None:
+    client, cluster = connected(latency=0.1, jitter=0.0)
     client.send(DescribeClusterRequest(), 2)
     client.world.advance(0.101)
     cluster.crash(1)
@@ -126,8 +127,8 @@ def test_the_end_of_a_broker_comes_after_what_it_had_sent(raw_client: Any) -> No
     assert client.lost == [None]
 
 
-def test_closing_is_known_to_the_broker_and_ends_all_news(raw_client: Any) -> None:
-    client, cluster = connected(raw_client)
+def test_closing_is_known_to_the_broker_and_ends_all_news() -> None:
+    client, cluster = connected()
     client.send(DescribeClusterRequest(), 2)
     client.link.close_by_client()
     client.world.advance(1)

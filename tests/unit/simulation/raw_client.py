@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from odradek.network.effects import IncomingResponse, OutgoingRequest
 from odradek.network.frame import FrameReader
@@ -35,7 +32,7 @@ class RawClient:
         self.watcher: Watcher | None = None
         self.link = Link(world.time, self, 1, world.rng("link"), world.rng("pieces"))
 
-    def dial(self, host: str, port: int) -> None:
+    def dial(self, host: str, port: int = 9092) -> None:
         self.link.dial(lambda peer: self.world.dialled(peer, host, port))
         self.world.run_while(lambda: not self.connected and not self.lost, 3.0)
 
@@ -67,8 +64,3 @@ class RawClient:
 
     def link_message(self, number: int, response: IncomingResponse) -> None:
         self.answers.append((self.world.now, response.message))
-
-
-@pytest.fixture
-def raw_client() -> Callable[..., RawClient]:
-    return RawClient
