@@ -13,8 +13,6 @@ from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.record import InvalidRowError
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
     world = World(seed=1)

@@ -12,8 +12,6 @@ from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import AbortableTransactionError, CommitFailedError, KafkaError
 
-pytestmark = pytest.mark.simulation
-
 
 def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
     """A member that was handed records, and then didn't ask for more in time."""

@@ -21,7 +21,6 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 
-pytestmark = pytest.mark.simulation
 P0 = THREE[0]
 WAYS = {
     "poll": lambda c: c.poll(1000.0),

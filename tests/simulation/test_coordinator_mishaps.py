@@ -15,8 +15,6 @@ from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import GroupAuthorizationError
 
-pytestmark = pytest.mark.simulation
-
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)
 """Unknown to the broker, to this release, and of another API."""

@@ -12,8 +12,6 @@ from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 class Weighted:
     """Gives each member as much as it says that it bears."""

@@ -21,8 +21,6 @@ from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.primitives import records_view
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
 Spoil = Callable[[bytes], bytes]
 

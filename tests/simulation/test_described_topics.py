@@ -15,8 +15,6 @@ from odradek.common.errors import KafkaTimeoutError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 Spoil = Callable[[MetadataResponse], object]
 
 

@@ -25,7 +25,6 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
-pytestmark = pytest.mark.simulation
 COOPERATIVE = "cooperative-sticky"
 
 

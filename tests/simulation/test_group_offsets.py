@@ -21,8 +21,6 @@ from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
 
-pytestmark = pytest.mark.simulation
-
 
 @PROTOCOLS
 def test_offsets_of_open_transactions_are_waited_for_and_all_topics_told(version: int) -> None:

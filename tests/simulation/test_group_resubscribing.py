@@ -11,8 +11,6 @@ from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.errors import IllegalStateError
 
-pytestmark = pytest.mark.simulation
-
 
 def sticky(protocol: str) -> dict[str, Any]:
     """So that what stays is kept."""

@@ -14,8 +14,6 @@ from odradek.api.producer import Producer
 from odradek.clients.producer import partition_queue
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 def make(topics: int, partitions: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
     world = World(seed=1)

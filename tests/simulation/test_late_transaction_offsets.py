@@ -19,7 +19,6 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.simulation.brokers.broker_handlers import BY_KEY
 
-pytestmark = pytest.mark.simulation
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
 P1 = TopicPartition("t", 1)
 

@@ -12,8 +12,6 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 OUT_OF_RANGE = 1
 BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -15,8 +15,6 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.checkers.call_checkers import check_limits
 
-pytestmark = pytest.mark.simulation
-
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 RECORDS, SIZE = 1000, 1000
 

@@ -11,8 +11,6 @@ from odradek.api.admin import Admin
 from odradek.api.base import on_host
 from odradek.common.errors import KafkaTimeoutError, SaslExpectedError
 
-pytestmark = pytest.mark.simulation
-
 
 def plain(scene: Scene) -> dict[str, str]:
     return {"bootstrap.servers": scene.cluster.bootstrap_servers}

@@ -16,8 +16,6 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 TP = TopicPartition("t", 0)
 WITHOUT_IDS = {
     MetadataRequest.API_KEY: (0, 9),

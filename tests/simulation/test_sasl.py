@@ -27,8 +27,6 @@ from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.schedule import random_schedule
 from odradek.simulation.world.link import Mode
 
-pytestmark = pytest.mark.simulation
-
 MODES: tuple[Mode, ...] = ("bytes", "messages")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 

@@ -16,8 +16,6 @@ from odradek.api.producer import Producer
 from odradek.common.errors import CredentialsRefusedError, IllegalStateError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 
-pytestmark = pytest.mark.simulation
-
 ONE_ATTEMPT = 1.0
 """Seconds for a name, a dial, a broker's held answer and a round of all brokers."""
 

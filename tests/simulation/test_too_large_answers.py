@@ -14,8 +14,6 @@ from odradek.common.types import TopicPartition
 from odradek.network import network_client
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 MB = 1 << 20
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 

@@ -15,8 +15,6 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 P1 = TopicPartition("t", 1)
 
 

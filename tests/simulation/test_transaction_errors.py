@@ -24,8 +24,6 @@ from odradek.common.errors import (
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.produce import PartitionProduceResponse
 
-pytestmark = pytest.mark.simulation
-
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
     """A request that is refused."""

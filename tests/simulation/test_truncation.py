@@ -18,8 +18,6 @@ from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.epoch_handlers import end_of_epoch, unclean_election
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 TP = TopicPartition("t", 0)
 
 

@@ -15,8 +15,6 @@ from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 FULL, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -10,8 +10,6 @@ from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 class MineError(Exception):
     """The block's own."""
