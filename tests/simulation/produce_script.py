@@ -163,9 +163,9 @@ def every_broker(cluster: SimulatedCluster, verb: str) -> None:
         getattr(cluster, verb)(i)
 
 
-def leader_of(cluster: SimulatedCluster, partition: int = 0) -> SimulatedBroker:
-    """Who leads a partition of t."""
-    found = cluster.leader("t", partition)
+def leader_of(cluster: SimulatedCluster, partition: int = 0, topic: str = "t") -> SimulatedBroker:
+    """Who leads a partition."""
+    found = cluster.leader(topic, partition)
     assert found is not None
     return found
 

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from tests.simulation.produce_script import leader_of, make
 
-pytestmark = pytest.mark.simulation
-
 
 def run(trouble: str, **config: Any) -> tuple[dict[int, int], int]:
     """Send 3,000 records in 30 s; give how many each partition got, and the troubled one."""

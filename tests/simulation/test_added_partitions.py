@@ -6,22 +6,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.produce_script import make
 
-from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.errors import ConfigurationError, KafkaTimeoutError
 from odradek.record import InvalidRowError
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
 
-
-def make(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=1)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=3)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
-    producer = on_host(world.host("producer"), Producer, settings)
+def made(**config: Any) -> tuple[World, SimulatedCluster, Producer]:
+    world, cluster, producer = make(1, **{"linger.ms": 0, **config})
     producer.send("t", b"0", partition=0).result(timeout=5)
     return world, cluster, producer
 
@@ -31,7 +25,7 @@ def refreshes(producer: Producer) -> int:
 
 
 def test_a_new_partition_is_found_by_the_first_record_for_it() -> None:
-    world, cluster, producer = make()
+    world, cluster, producer = made()
     world.advance(2)
     cluster.add_partitions("t", 7)
     began, asked = world.now, refreshes(producer)
@@ -41,14 +35,14 @@ def test_a_new_partition_is_found_by_the_first_record_for_it() -> None:
 
 
 def test_one_that_comes_late_is_waited_for() -> None:
-    world, cluster, producer = make()
+    world, cluster, producer = made()
     world.after(20.0, lambda: cluster.add_partitions("t", 7))
     assert producer.send("t", b"1", partition=6).result(timeout=25).partition == 6
     assert 20.0 <= world.now < 22.0
 
 
 def test_one_that_never_comes_is_told_after_max_block_ms() -> None:
-    world, _, producer = make(**{"max.block.ms": 5000})
+    world, _, producer = made(**{"max.block.ms": 5000})
     began, asked = world.now, refreshes(producer)
     text = r"no partition 99 of topic t, which has partitions 0 to 2, in time"
     with pytest.raises(KafkaTimeoutError, match=text):
@@ -59,7 +53,7 @@ def test_one_that_never_comes_is_told_after_max_block_ms() -> None:
 
 
 def test_a_negative_one_is_nobody_to_wait_for() -> None:
-    world, _, producer = make()
+    world, _, producer = made()
     began = world.now
     with pytest.raises(
         ConfigurationError, match="-1 is no partition of topic t, which has partitions 0 to 2"
@@ -73,7 +67,7 @@ def rows(*partitions: int) -> pa.RecordBatch:
 
 
 def test_rows_of_columns_find_a_new_partition_too() -> None:
-    world, cluster, producer = make()
+    world, cluster, producer = made()
     world.advance(2)
     cluster.add_partitions("t", 7)
     producer.send_arrow("t", rows(0, 6)).result(timeout=5)
@@ -81,7 +75,7 @@ def test_rows_of_columns_find_a_new_partition_too() -> None:
 
 
 def test_a_row_for_no_partition_costs_one_look_and_no_wait() -> None:
-    world, _, producer = make()
+    world, _, producer = made()
     world.advance(2)
     began, asked = world.now, refreshes(producer)
     with pytest.raises(InvalidRowError, match="row 1: .*partitions 0 to 2, not 9"):

@@ -25,8 +25,6 @@ from odradek.common.kafka_errors import (
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.injected_errors import Injection
 
-pytestmark = pytest.mark.simulation
-
 
 def make(seed: int, **config: Any) -> tuple[World, SimulatedCluster, Admin]:
     world = World(seed=seed)

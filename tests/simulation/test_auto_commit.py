@@ -13,7 +13,6 @@ from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.kafka_errors import OffsetMetadataTooLargeError
 from odradek.network.flow import START, Flow
 
-pytestmark = pytest.mark.simulation
 P = PARTITIONS[0]
 
 WAYS: dict[str, Callable[[Consumer, list[ConsumerRecord]], Any]] = {

@@ -19,8 +19,6 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.partition_log import StoredBatch
 
-pytestmark = pytest.mark.simulation
-
 
 def limited(seed: int, limit: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
     world, cluster, producer = make(seed, partitions=2, **config)

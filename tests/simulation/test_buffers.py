@@ -13,8 +13,6 @@ from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 BUFFERS = [
     np.arange(3),
     np.array([1]),

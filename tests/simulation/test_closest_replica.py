@@ -20,8 +20,6 @@ from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 TP = TopicPartition("t", 0)
 LEADER, NEAR, OTHER = 1, 2, 3
 

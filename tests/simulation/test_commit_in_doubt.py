@@ -19,8 +19,6 @@ from odradek.protocol.message import Message
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.simulation.brokers.broker_handlers import BY_KEY
 
-pytestmark = pytest.mark.simulation
-
 DOUBT = "it isn't known whether it was committed: look at the output"
 FIRST = pytest.mark.parametrize("first", ["lost", "not replicated", "moved", "loading"])
 """What the first EndTxn is answered by: nothing, or an error. COORDINATOR_LOAD_IN_PROGRESS alone

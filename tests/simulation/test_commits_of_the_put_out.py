@@ -7,12 +7,8 @@ from typing import Any
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import AbortableTransactionError, CommitFailedError, KafkaError
-
-pytestmark = pytest.mark.simulation
 
 
 def put_out(protocol: str, **config: Any) -> tuple[Scene, Any]:
@@ -85,10 +81,7 @@ def test_who_was_put_out_sends_no_offsets_in_a_transaction(protocol: str, alone:
     if not alone:
         b = scene.subscribed("b")
         assert sorted(scene.read(b, 8)) == list(range(8))
-    servers = scene.cluster.bootstrap_servers
-    host = scene.world.host("producer")
-    with on_host(host, Producer, bootstrap_servers=servers, transactional_id="x") as producer:
-        producer.init_transactions()
+    with scene.transactional() as producer:
         producer.begin_transaction()
         with pytest.raises(AbortableTransactionError):
             producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, a.group_metadata())

@@ -30,8 +30,6 @@ from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 class Scene:
     """A cluster with a topic, and the tools' parts on it."""

@@ -27,8 +27,6 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.world.link import Mode
 
-pytestmark = pytest.mark.simulation
-
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 
 

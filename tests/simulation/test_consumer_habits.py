@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 from tests.simulation.test_consumer import PARTITIONS as THREE
 from tests.simulation.test_consumer import make, write
 
@@ -21,7 +22,6 @@ from odradek.common.errors import (
 )
 from odradek.common.types import TopicPartition
 
-pytestmark = pytest.mark.simulation
 P0 = THREE[0]
 WAYS = {
     "poll": lambda c: c.poll(1000.0),
@@ -232,8 +232,7 @@ def test_a_way_back_that_takes_too_long_hands_out_nothing_meanwhile() -> None:
     a.assign(PARTITIONS)
     a.commit(dict.fromkeys(PARTITIONS, 9))
     scene.read(a, 4)
-    for broker in scene.cluster.brokers:
-        scene.cluster.go_silent(broker)
+    every_broker(scene.cluster, "go_silent")
     with pytest.raises(KafkaTimeoutError, match="no position of t-0 in time"):
         a.seek_to_committed(timeout=1.0)
     assert a.poll(5.0) == []
@@ -255,9 +254,7 @@ def test_offsets_of_what_was_worked_on_go_with_a_transaction(kind: str) -> None:
         "batch": lambda: given,
         "table": lambda: pa.Table.from_batches([given.slice(0, 3)]),
     }
-    settings = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with on_host(scene.world.host("x"), Producer, settings) as producer:
-        producer.init_transactions()
+    with scene.transactional() as producer:
         with producer.transaction():
             worked_on: Any = made[kind]  # the stubs of pyarrow have no types here
             producer.send_offsets_to_transaction(worked_on(), a.group_metadata())

@@ -15,8 +15,6 @@ from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.world.link import Mode
 
-pytestmark = pytest.mark.simulation
-
 
 def test_batches_and_records_end_with_silence_or_with_until() -> None:
     world, _, client = make(40)

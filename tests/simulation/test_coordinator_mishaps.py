@@ -10,12 +10,8 @@ import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import GroupAuthorizationError
-
-pytestmark = pytest.mark.simulation
 
 FIND, HEARTBEAT, JOIN, SYNC, INIT, NEW_HEARTBEAT = 10, 12, 11, 14, 22, 68
 NOT_FORESEEN = (-1, 9999, 60)
@@ -175,8 +171,7 @@ def test_a_right_that_is_missing_is_raised_until_the_application_subscribes_agai
 def test_a_producer_that_got_no_id_asks_again(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     scene = Scene()
     Answers(monkeypatch, INIT, code, 1, 2)
-    config = {"bootstrap.servers": scene.cluster.bootstrap_servers}
-    with on_host(scene.world.host("p"), Producer, config) as producer:
+    with scene.producer() as producer:
         assert producer.send("t", b"1", partition=0).result(10).offset == 0
 
 
@@ -185,12 +180,7 @@ def test_a_producer_that_never_gets_an_id_ends_its_records_in_time(
 ) -> None:
     scene = Scene()
     answers = Answers(monkeypatch, INIT, -1, *range(1, 1000))
-    config = {
-        "bootstrap.servers": scene.cluster.bootstrap_servers,
-        "delivery.timeout.ms": 8000,
-        "request.timeout.ms": 2000,
-    }
-    with on_host(scene.world.host("p"), Producer, config) as producer:
+    with scene.producer(delivery_timeout_ms=8000, request_timeout_ms=2000) as producer:
         begin = scene.world.now
         with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
             producer.send("t", b"1", partition=0).result(20)
@@ -204,9 +194,7 @@ def test_a_transaction_outlives_a_failed_search_for_its_coordinator(
 ) -> None:
     scene = Scene()
     Answers(monkeypatch, FIND, code, 1)
-    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with on_host(scene.world.host("p"), Producer, config) as producer:
-        producer.init_transactions(30)
+    with scene.transactional() as producer:
         producer.begin_transaction()
         producer.send("t", b"1", partition=0)
         producer.commit_transaction(30)

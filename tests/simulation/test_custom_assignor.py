@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from tests.simulation.scene import Stage
 
 import odradek
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
 
 
 class Weighted:
@@ -49,20 +46,17 @@ class Broken(Weighted):
         raise ZeroDivisionError("no weights")
 
 
-class Scene:
+class Scene(Stage):
     def __init__(self) -> None:
-        self.world = World(seed=5)
-        self.cluster = SimulatedCluster(self.world, brokers=3)
-        self.cluster.create_topic("t", partitions=8)
+        super().__init__(5, partitions=8)
 
     def member(self, name: str, assignor: odradek.Assignor) -> Consumer:
-        config = {
-            "bootstrap.servers": self.cluster.bootstrap_servers,
-            "group.id": "g",
-            "heartbeat.interval.ms": 300,
-            "partition.assignment.strategy": [assignor],
-        }
-        consumer = on_host(self.world.host(name), Consumer, config)
+        consumer = self.consumer(
+            name=name,
+            group_id="g",
+            heartbeat_interval_ms=300,
+            partition_assignment_strategy=[assignor],
+        )
         consumer.subscribe(["t"])
         return consumer
 

@@ -9,19 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.errors import CorruptRecordError, KafkaError
 from odradek.common.record_errors import FetchTooLargeError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.primitives import records_view
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
 
 BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
 Spoil = Callable[[bytes], bytes]
@@ -35,7 +30,7 @@ def cut(batch: bytes) -> bytes:
     return batch[:40]
 
 
-class Scene:
+class Scene(Stage):
     """Records in two partitions; the first batch of one is spoilt in answers while it is offset 0
     that is asked for, so often.
     """
@@ -43,20 +38,16 @@ class Scene:
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int = 10_000) -> None:
         self.fetches, self.left, self.spoil = 0, often, spoil
         spoil_answers(patch, FetchRequest.API_KEY, self._spoil)
-        self.world = World(seed=3)
-        cluster = SimulatedCluster(self.world, brokers=1)
-        cluster.create_topic("t", partitions=2)
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
-        self.producer = on_host(self.world.host("p"), Producer, {**servers, "linger.ms": 0})
+        super().__init__(3, brokers=1, partitions=2)
+        self.writer = self.producer(linger_ms=0)
         for n in range(5):
-            self.write(BAD, n)
-            self.write(SOUND, n)
-        config = {**servers, "auto.offset.reset": "earliest"}
-        self.client = on_host(self.world.host("c"), Consumer, config)
-        self.client.assign([BAD, SOUND])
+            self.send(BAD, n)
+            self.send(SOUND, n)
+        self.reader = self.consumer()
+        self.reader.assign([BAD, SOUND])
 
-    def write(self, to: TopicPartition, n: int) -> None:
-        self.producer.send(to.topic, b"%d" % n, partition=to.partition).result(5)
+    def send(self, to: TopicPartition, n: int) -> None:
+        self.writer.send(to.topic, b"%d" % n, partition=to.partition).result(5)
 
     def _spoil(self, answer: FetchResponse) -> None:
         self.fetches += 1
@@ -86,10 +77,10 @@ def test_it_is_named_and_the_others_go_on(
     before, end = scene.fetches, scene.world.now + 10
     n = 5
     while scene.world.now < end:
-        scene.write(SOUND, n)
+        scene.send(SOUND, n)
         n += 1
         try:
-            found += [r.value or b"" for r in scene.client.poll(1.0)]
+            found += [r.value or b"" for r in scene.reader.poll(1.0)]
         except KafkaError as error:
             errors.append(error)
         scene.world.advance(0.1)
@@ -101,10 +92,10 @@ def test_it_is_named_and_the_others_go_on(
         for part in ("t-0", "offset 0", option, "seek()"):
             assert part in str(one)
     assert scene.fetches - before < 3 * len(found) + 4 * len(errors)
-    scene.client.seek(BAD, 1)
+    scene.reader.seek(BAD, 1)
     rest: list[int] = []
     while len(rest) < 4:
-        rest += [r.offset for r in scene.client.poll(5.0) if r.partition == 0]
+        rest += [r.offset for r in scene.reader.poll(5.0) if r.partition == 0]
     assert rest == [1, 2, 3, 4]
 
 
@@ -115,5 +106,5 @@ def test_one_that_comes_whole_in_the_end_is_no_error(
     scene = Scene(monkeypatch, cut, often)
     found: list[Any] = []
     while len(found) < 10:
-        found += [(r.partition, r.offset) for r in scene.client.poll(5.0)]
+        found += [(r.partition, r.offset) for r in scene.reader.poll(5.0)]
     assert sorted(found) == [(p, n) for p in range(2) for n in range(5)]

@@ -15,9 +15,6 @@ from odradek.common.errors import KafkaTimeoutError, RecordTooLargeError
 from odradek.network.flow import START, Signal, Wait
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 
-pytestmark = pytest.mark.simulation
-
-
 one_broker = partial(make, 1, brokers=1, partitions=2)
 
 

@@ -16,8 +16,6 @@ from odradek.common.errors import BufferExhaustedError, KafkaTimeoutError
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 EXACT = 0.1
 PARTITIONS = 4
 Trouble = Callable[[SimulatedCluster, int], None]

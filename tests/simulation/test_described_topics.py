@@ -6,16 +6,12 @@ import copy
 from collections.abc import Callable
 
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
 
 Spoil = Callable[[MetadataResponse], object]
 
@@ -42,21 +38,17 @@ def and_more(answer: MetadataResponse) -> None:
             answer.topics = [topic, *answer.topics]
 
 
-class Scene:
+class Scene(Stage):
     """Topics t and u; from `begin` on so many answers to Metadata are spoilt."""
 
     def __init__(self, patch: pytest.MonkeyPatch, spoil: Spoil, often: int) -> None:
         self.spoil, self.often, self.left = spoil, often, 0
         spoil_answers(patch, MetadataRequest.API_KEY, self._spoil)
-        self.world = World(seed=2)
-        cluster = SimulatedCluster(self.world, brokers=2)
-        cluster.create_topic("t", partitions=4)
-        cluster.create_topic("u", partitions=1)
-        self.config = {"bootstrap.servers": cluster.bootstrap_servers}
-        self.admin = on_host(self.world.host("a"), Admin, self.config)
-        self.consumer = on_host(self.world.host("c"), Consumer, self.config)
+        super().__init__(2, brokers=2, partitions=4)
+        self.cluster.create_topic("u", partitions=1)
+        self.admin, self.reader = self.client(Admin), self.consumer()
         self.admin.list_topics()
-        self.consumer.list_topics()
+        self.reader.list_topics()
 
     def _spoil(self, answer: MetadataResponse) -> None:
         if self.left:
@@ -76,9 +68,9 @@ def test_what_was_asked_for_is_waited_for_and_nothing_else_counts(
     found = scene.admin.describe_topics(["t", "u"], 10)
     assert {name: len(t.partitions) for name, t in found.items()} == {"t": 4, "u": 1}
     scene.begin()
-    assert set(scene.consumer.describe(["u", "t"], 10)) == {"t", "u"}
+    assert set(scene.reader.describe(["u", "t"], 10)) == {"t", "u"}
     scene.begin()
-    assert len(scene.consumer.partitions_for("u", 10)) == 1
+    assert len(scene.reader.partitions_for("u", 10)) == 1
 
 
 def test_an_answer_with_more_is_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +88,6 @@ def test_answers_that_never_name_them_are_an_error_at_the_deadline(
     with pytest.raises(KafkaTimeoutError, match="leaves some of the topics out"):
         scene.admin.describe_topics(["t"], 5)
     with pytest.raises(KafkaTimeoutError, match="leaves some of the topics out"):
-        scene.consumer.partitions_for("t", 5)
+        scene.reader.partitions_for("t", 5)
     scene.left = 0
-    assert len(scene.consumer.partitions_for("t", 5)) == 4
+    assert len(scene.reader.partitions_for("t", 5)) == 4

@@ -28,8 +28,6 @@ from odradek.simulation.faults.hostile_verbs import honest
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient, from_json
 
-pytestmark = pytest.mark.simulation
-
 P0 = TopicPartition("t", 0)
 
 

@@ -14,7 +14,6 @@ from odradek.common.events import KINDS
 from odradek.testing import KafkaSimulation
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
-pytestmark = pytest.mark.simulation
 
 
 def block(name: str) -> str:

@@ -24,8 +24,6 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 PATIENCE = 12.0
 
 

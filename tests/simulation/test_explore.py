@@ -33,8 +33,6 @@ from odradek.simulation.runs.shrink import kind, shrunk
 from odradek.simulation.world.link import Mode
 from odradek.simulation.world.trace import assert_same
 
-pytestmark = pytest.mark.simulation
-
 MODES: tuple[Mode, ...] = ("messages", "bytes")
 SHORT, LONG, PARTS = 4_000, 48, 8
 REGRESSIONS = Path(__file__).parent / "schedules"

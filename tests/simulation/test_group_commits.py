@@ -10,8 +10,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -25,7 +25,6 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 
-pytestmark = pytest.mark.simulation
 COOPERATIVE = "cooperative-sticky"
 
 
@@ -265,8 +264,7 @@ def test_close_without_a_cluster_tells_of_commits_in_time(protocol: str) -> None
     scene.write(range(40))
     a = scene.subscribed(enable_auto_commit=False)
     scene.read(a, 40)
-    for broker in list(scene.cluster.brokers):
-        scene.cluster.crash(broker)
+    every_broker(scene.cluster, "crash")
     told: list[Any] = []
 
     def again(_: object, error: KafkaError | None) -> None:
@@ -324,8 +322,7 @@ def test_unsubscribe_after_assign_waits_for_commits_and_calls_their_callbacks() 
     a.unsubscribe()
     assert told == [(1, None)]
     assert scene.committed()[0] == 1
-    for broker in list(scene.cluster.brokers):
-        scene.cluster.crash(broker)
+    every_broker(scene.cluster, "crash")
     a.assign(PARTITIONS[:1])
     a.commit_async({PARTITIONS[0]: 2}, note)
     began = scene.world.now
@@ -341,8 +338,7 @@ def test_commits_that_callbacks_begin_while_it_closes_are_told_of_or_refused() -
     scene.write(range(8))
     a = scene.subscribed(enable_auto_commit=False)
     scene.read(a, 8)
-    for broker in list(scene.cluster.brokers):
-        scene.cluster.crash(broker)
+    every_broker(scene.cluster, "crash")
     begun, told = [0], list[int]()
 
     def again(number: int) -> None:
@@ -378,10 +374,7 @@ def test_close_of_a_static_member_that_was_fenced_is_quiet(
 def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> None:
     scene = Scene()
     scene.write(range(4))
-    servers = scene.cluster.bootstrap_servers
-    host = scene.world.host("transactional")
-    producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")
-    producer.init_transactions()
+    producer = scene.transactional()
     a = one_partition(scene, isolation_level=isolation, enable_auto_commit=False)
     a.commit({PARTITIONS[0]: 1})
     producer.begin_transaction()
@@ -395,7 +388,7 @@ def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> N
         transactions = producer._engine.transactions
         assert transactions is not None
         producer._engine.start(transactions.commit(1e9))
-        host.wake()
+        producer._host.wake()
 
     scene.world.after(1.5, end)
     began = scene.world.now
@@ -409,16 +402,7 @@ def test_committed_waits_for_offsets_of_an_open_transaction(isolation: str) -> N
 
 def hangs_with_the_offset_of_the_first(scene: Scene) -> Producer:
     """A producer whose transaction has sent an offset of the first partition, and stays open."""
-    host = scene.world.host("hangs")
-    servers = scene.cluster.bootstrap_servers
-    producer = on_host(
-        host,
-        Producer,
-        bootstrap_servers=servers,
-        transactional_id="x",
-        transaction_timeout_ms=100_000,
-    )
-    producer.init_transactions()
+    producer = scene.transactional("hangs", transaction_timeout_ms=100_000)
     producer.begin_transaction()
     producer.send_offsets_to_transaction({PARTITIONS[0]: 1}, ConsumerGroupMetadata("g"))
     return producer
@@ -489,12 +473,9 @@ def test_who_takes_over_amid_a_transaction_begins_after_it(protocol: str) -> Non
     """
     scene = Scene(protocol)
     scene.write(range(8))
-    servers = scene.cluster.bootstrap_servers
     config = {"enable_auto_commit": False, "max_poll_interval_ms": 10_000}
     a = scene.subscribed("a", **config)
-    host = scene.world.host("producer of a")
-    producer = on_host(host, Producer, bootstrap_servers=servers, transactional_id="x")
-    producer.init_transactions()
+    producer = scene.transactional("producer of a")
     assert scene.read(a, 8) == list(range(8))
     producer.begin_transaction()
     ends = {p: a.position(p) for p in PARTITIONS}

@@ -14,8 +14,6 @@ from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaTi
 from odradek.common.kafka_errors import FencedInstanceIdError, UnreleasedInstanceIdError
 from odradek.common.types import TopicPartition
 
-pytestmark = pytest.mark.simulation
-
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
-from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
@@ -20,8 +19,6 @@ from odradek.spark.sink.sink_messages import SinkCommit, SinkTask
 from odradek.spark.sink.sink_options import parse_sink_options
 from odradek.spark.sink.sink_problems import ReplayError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns
-
-pytestmark = pytest.mark.simulation
 
 
 @PROTOCOLS
@@ -64,7 +61,7 @@ class Sink:
 
     def make(self, config: Mapping[str, Any]) -> Producer:
         given = {**config, "bootstrap.servers": self.scene.cluster.bootstrap_servers}
-        return on_host(self.scene.world.host("sink"), Producer, given)
+        return self.scene.client(Producer, "sink", **given)
 
     def attempt(self, batch: int) -> TransactionalTask:
         columns, task = SinkColumns(("value",), "t"), SinkTask(0, 0, batch, "query", "run")

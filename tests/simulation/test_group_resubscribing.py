@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.common.errors import IllegalStateError
-
-pytestmark = pytest.mark.simulation
 
 
 def sticky(protocol: str) -> dict[str, Any]:
@@ -48,9 +45,7 @@ def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol:
     scene = Scene(protocol)
     reads = {"isolation_level": "read_committed", **sticky(protocol)}
     a = scene.subscribed("a", **reads)
-    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, "transactional.id": "x"}
-    with on_host(scene.world.host("writer"), Producer, config) as producer:
-        producer.init_transactions(timeout=30)
+    with scene.transactional() as producer:
         for end in (producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             for n in range(8):
@@ -70,13 +65,11 @@ def test_who_waits_behind_an_aborted_transaction_holds_up_no_rebalance(protocol:
 def test_a_pattern_is_looked_up_again_soon_after_an_outage() -> None:
     scene = Scene("classic")
     scene.write(range(40))
-    for i in scene.cluster.brokers:
-        scene.cluster.stop(i)
+    every_broker(scene.cluster, "stop")
     with scene.member("a") as a:
         a.subscribe(pattern="t.*")
         scene.world.advance(70)
-        for i in scene.cluster.brokers:
-            scene.cluster.restart(i)
+        every_broker(scene.cluster, "restart")
         begun = scene.world.now
         assert scene.read(a, 40) == list(range(40))
         assert scene.world.now - begun < 20
@@ -93,8 +86,7 @@ def test_a_topic_that_went_before_an_outage_leaves_no_leader_turning() -> None:
     scene.cluster.delete_topic("u")
     for _ in range(30):
         a.poll(0.1)
-    for i in scene.cluster.brokers:
-        scene.cluster.stop(i)
+    every_broker(scene.cluster, "stop")
     for _ in range(30):
         a.poll(1.0)
     assert a._engine.ended is None

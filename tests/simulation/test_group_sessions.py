@@ -12,8 +12,6 @@ from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 
 def test_an_outage_of_everything_that_outlasts_the_session_doubles_nothing() -> None:
     """Java hands on what it has; here nothing is handed out until the coordinator has spoken."""

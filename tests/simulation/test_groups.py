@@ -22,8 +22,6 @@ from odradek.simulation.runs.group_runs import GroupRun
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 
-pytestmark = pytest.mark.simulation
-
 SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", "300"))
 CHUNKS = 10
 STAY = 0.6

@@ -20,8 +20,6 @@ from odradek.record.compression import compress
 from odradek.record.varint import write_varint
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 TP = TopicPartition("t", 0)
 MB = 1 << 20
 

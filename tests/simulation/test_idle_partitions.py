@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from itertools import pairwise
-from types import FrameType
-from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
+from tests.simulation.test_step_work import lines_run
 
-from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.clients.producer import partition_queue
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
 
-
-def make(topics: int, partitions: int, **config: Any) -> tuple[World, SimulatedCluster, Producer]:
-    world = World(seed=1)
-    cluster = SimulatedCluster(world, brokers=3)
+def make(topics: int, partitions: int) -> tuple[World, SimulatedCluster, Producer]:
+    stage = Stage(partitions=0)
     for n in range(topics):
-        cluster.create_topic(f"t{n}", partitions=partitions)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **config}
-    return world, cluster, on_host(world.host("producer"), Producer, settings)
+        stage.cluster.create_topic(f"t{n}", partitions=partitions)
+    return stage.world, stage.cluster, stage.producer(linger_ms=0)
 
 
-def lines_of(producer: Producer) -> int:
-    """Lines of ours that one `send().result()` and one `flush()` take; loops count each time."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        if "/simulation/" in frame.f_code.co_filename:
-            return None
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        producer.send("t0", b"x", partition=0).result(timeout=5)
-        producer.flush(timeout=5)
-    finally:
-        sys.settrace(before)
-    return count
+def sends(producer: Producer) -> None:
+    producer.send("t0", b"x", partition=0).result(timeout=5)
+    producer.flush(timeout=5)
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 600), (150, 2)])
@@ -58,7 +37,7 @@ def test_partitions_used_once_cost_a_send_nothing(topics: int, partitions: int) 
                 producer.send(f"t{topic}", b"x", partition=partition)
         producer.flush(timeout=60)
         producer.send("t0", b"x", partition=0).result(timeout=5)
-        counts.append(lines_of(producer))
+        counts.append(lines_run(partial(sends, producer), "api", "clients", "network", "metadata"))
         producer.close()
     assert counts[1] < 1.2 * counts[0], counts
 

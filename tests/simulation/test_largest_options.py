@@ -22,8 +22,6 @@ from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 TIMES = [name for name in OPTIONS if name.endswith(".ms") and "sasl" not in name]
 BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 from tests.simulation.transactional import P0, Scene
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
+from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
 from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.simulation.brokers.broker_handlers import BY_KEY
 
-pytestmark = pytest.mark.simulation
 VERSIONS = pytest.mark.parametrize("version", [0, 1, 2])
 P1 = TopicPartition("t", 1)
 
@@ -60,17 +58,6 @@ class Late:
         patch.setitem(BY_KEY, TxnOffsetCommitRequest.API_KEY, handler)
 
 
-def committed(scene: Scene) -> dict[TopicPartition, int | None]:
-    with on_host(
-        scene.world.host("observer"),
-        Consumer,
-        bootstrap_servers=scene.cluster.bootstrap_servers,
-        group_id="g",
-    ) as consumer:
-        found = consumer.committed([P0, P1])
-    return {p: None if at is None else at.offset for p, at in found.items()}
-
-
 @VERSIONS
 def test_a_later_call_in_the_transaction_has_the_last_word(
     version: int, monkeypatch: pytest.MonkeyPatch
@@ -87,7 +74,7 @@ def test_a_later_call_in_the_transaction_has_the_last_word(
             producer.send_offsets_to_transaction({P0: 9}, "g")
             scene.world.advance(3.0)  # the program works on
     assert late.carried_out == [5, 9]
-    assert committed(scene)[P0] == 9
+    assert scene.committed(P0) == [OffsetAndMetadata(9)]
 
 
 @VERSIONS
@@ -122,4 +109,4 @@ def test_what_an_aborted_transaction_asked_for_is_in_no_later_one(
     scene.world.advance(2.0)
     assert late.arrived == [99, 3]
     assert sorted(late.carried_out) == [3, 99]
-    assert committed(scene) == {P0: 3, P1: None}
+    assert scene.committed(P0, P1) == [OffsetAndMetadata(3), None]

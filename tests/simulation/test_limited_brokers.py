@@ -19,8 +19,6 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import disturbances
 
-pytestmark = pytest.mark.simulation
-
 
 class Scene:
     """One broker that speaks ApiVersions up to a version, and a producer's events."""

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
 
 OUT_OF_RANGE = 1
 BAD, SOUND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Scene:
+class Scene(Stage):
     """Two partitions; answers refuse the position of one, so often."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *partitions: TopicPartition) -> None:
         self.refused, self.left = 0, 0
         spoil_answers(patch, FetchRequest.API_KEY, self._spoil)
-        self.world = World(seed=3)
-        cluster = SimulatedCluster(self.world, brokers=1)
-        cluster.create_topic("t", partitions=2)
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
-        with on_host(self.world.host("p"), Producer, servers) as producer:
-            for n in range(10):
-                producer.send("t", b"%d" % n, partition=n % 2)
-        config = {**servers, "auto.offset.reset": "earliest"}
-        self.client = on_host(self.world.host("c"), Consumer, config)
-        self.client.assign(partitions)
+        super().__init__(3, brokers=1, partitions=2)
+        self.write(range(10))
+        self.reader = self.consumer()
+        self.reader.assign(partitions)
 
     def _spoil(self, answer: FetchResponse) -> None:
         for topic in answer.responses:
@@ -43,18 +32,18 @@ class Scene:
                     self.refused += 1
                     data.error_code, data.records = OUT_OF_RANGE, None
 
-    def read(self, seconds: float) -> list[tuple[int, int]]:
+    def read_for(self, seconds: float) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
         end = self.world.now + seconds
         while self.world.now < end:
-            found += [(r.partition, r.offset) for r in self.client.poll(1.0)]
+            found += [(r.partition, r.offset) for r in self.reader.poll(1.0)]
         return found
 
     def reads_at_once(self) -> bool:
         """All five records of a partition come without a pause."""
         begin, found = self.world.now, 0
         while found < 5:
-            found += len(self.client.poll(1.0))
+            found += len(self.reader.poll(1.0))
         return self.world.now - begin < 0.1
 
 
@@ -63,17 +52,17 @@ def test_resets_in_a_row_wait_longer_and_longer(
 ) -> None:
     scene = Scene(monkeypatch, BAD)  # alone: another one's long poll would slow it down
     scene.left = 1_000_000
-    assert scene.read(20.0) == []
+    assert scene.read_for(20.0) == []
     assert 15 <= scene.refused <= 40
     assert len([r for r in caplog.records if "isn't in its log" in r.message]) == scene.refused
     scene.left = 0
-    assert scene.read(2.0) == [(0, n) for n in range(5)]
+    assert scene.read_for(2.0) == [(0, n) for n in range(5)]
 
 
 def test_the_other_partitions_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch, BAD, SOUND)
     scene.left = 1_000_000
-    assert scene.read(5.0) == [(1, n) for n in range(5)]
+    assert scene.read_for(5.0) == [(1, n) for n in range(5)]
 
 
 def test_a_single_reset_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +77,8 @@ def test_the_count_begins_anew_with_a_good_answer_and_with_a_seek(
     scene = Scene(monkeypatch, BAD)
     for refused in (8, 1_000_000):  # a good answer comes in the end, or none
         scene.left = refused
-        scene.read(10.0)
+        scene.read_for(10.0)
         scene.left = 1
-        scene.client.seek(BAD, 0)
+        scene.reader.seek(BAD, 0)
         assert scene.reads_at_once()
-        scene.client.seek(BAD, 0)
+        scene.reader.seek(BAD, 0)

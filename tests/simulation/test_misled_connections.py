@@ -18,8 +18,6 @@ from odradek.network.effects import OutgoingRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 OLDER = {ApiVersionsRequest.API_KEY: (0, 4)}
 Meant = tuple[str, int, str | None, int]
 """An address, and the version, cluster id and node id of what was said there in ApiVersions."""

@@ -23,8 +23,6 @@ from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 TYPO = "Flihgts"
 
 

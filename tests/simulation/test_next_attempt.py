@@ -8,8 +8,6 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import PRODUCER, Config
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_next_attempt_is_never_in_the_past(seed: int) -> None:

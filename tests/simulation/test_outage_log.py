@@ -106,7 +106,6 @@ def said(world: World, caplog: pytest.LogCaptureFixture) -> Iterator[list[tuple[
     logger.removeHandler(handler)
 
 
-@pytest.mark.simulation
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_two_minute_outage(
@@ -149,7 +148,6 @@ def test_a_two_minute_outage(
     assert OUTAGE - 5.0 < seconds < OUTAGE + 20.0, report
 
 
-@pytest.mark.simulation
 def test_the_counts_are_those_that_the_network_saw(
     world: World, cluster: SimulatedCluster, said: list[tuple[float, str]]
 ) -> None:
@@ -173,7 +171,6 @@ def test_the_counts_are_those_that_the_network_saw(
     client.close()
 
 
-@pytest.mark.simulation
 def test_one_dead_broker_is_two_lines(
     world: World,
     cluster: SimulatedCluster,
@@ -190,7 +187,6 @@ def test_one_dead_broker_is_two_lines(
     assert "others answer, and" in over
 
 
-@pytest.mark.simulation
 def test_debug_keeps_each_event(
     world: World, cluster: SimulatedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

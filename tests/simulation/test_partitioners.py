@@ -14,8 +14,6 @@ from odradek.common.errors import PartitionerError
 from odradek.record import partition_for_key
 from odradek.simulation import SimulatedCluster
 
-pytestmark = pytest.mark.simulation
-
 PARTITIONS = 5
 KEYS = [None if n % 8 == 3 else b"" if n % 8 == 5 else b"key %d" % n for n in range(80)]
 

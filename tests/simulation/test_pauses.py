@@ -6,37 +6,25 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.common.types import TopicPartition
-from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.checkers.call_checkers import check_limits
-
-pytestmark = pytest.mark.simulation
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 RECORDS, SIZE = 1000, 1000
 
 
-class Scene:
+class Scene(Stage):
     """A consumer of four partitions of a megabyte in all, and what it fetched."""
 
     def __init__(self, **config: Any) -> None:
-        self.world = World(seed=5)
-        self.cluster = SimulatedCluster(self.world, brokers=1)
-        self.cluster.create_topic("t", partitions=4)
-        settings = {"bootstrap.servers": self.cluster.bootstrap_servers}
-        with on_host(self.world.host("producer"), Producer, settings) as producer:
-            for n in range(RECORDS):
-                producer.send("t", b"%d" % n + bytes(SIZE), partition=n % 4)
-            producer.flush(timeout=60)
-        config = {"auto.offset.reset": "earliest", **config}
-        self.client = on_host(self.world.host("consumer"), Consumer, settings | config)
+        super().__init__(5, brokers=1, partitions=4)
+        self.write(range(RECORDS), size=SIZE)
+        self.reader = self.consumer(**config)
         self.fetched: Counter[TopicPartition] = Counter()
-        waiting = self.client._engine.fetcher.waiting
+        waiting = self.reader._engine.fetcher.waiting
         add = waiting.add
 
         def counted(entry: CompletedFetch) -> None:
@@ -45,14 +33,14 @@ class Scene:
 
         waiting.add = counted  # type: ignore[method-assign]
         self.seen: Counter[int] = Counter()
-        self.client.assign(PARTITIONS)
+        self.reader.assign(PARTITIONS)
 
     def poll(self, most: int = 500) -> set[int]:
-        records = self.client.poll(1.0, most)
+        records = self.reader.poll(1.0, most)
         for r in records:
             assert r.offset == self.seen[r.partition]
             self.seen[r.partition] += 1
-        check_limits(self.client._engine, 1)
+        check_limits(self.reader._engine, 1)
         return {r.partition for r in records}
 
     @property
@@ -64,9 +52,9 @@ def test_what_was_fetched_is_handed_out_after_the_resume() -> None:
     scene = Scene()
     while scene.seen.total() < RECORDS:
         scene.poll(10)
-        scene.client.pause(PARTITIONS)
-        assert scene.client.poll(0.05) == []
-        scene.client.resume(PARTITIONS)
+        scene.reader.pause(PARTITIONS)
+        assert scene.reader.poll(0.05) == []
+        scene.reader.resume(PARTITIONS)
     assert scene.bytes < 1.1 * RECORDS * (SIZE + 20)  # each byte once
     assert set(scene.seen.values()) == {RECORDS // 4}
 
@@ -75,12 +63,12 @@ def test_others_are_read_while_some_are_paused() -> None:
     scene = Scene()
     scene.poll(1)
     first = scene.bytes
-    scene.client.pause(PARTITIONS[1:])
-    assert scene.client.paused() == PARTITIONS[1:]
+    scene.reader.pause(PARTITIONS[1:])
+    assert scene.reader.paused() == PARTITIONS[1:]
     while scene.seen[0] < RECORDS // 4:
         assert scene.poll(50) == {0}
-    assert scene.client.poll(1.0) == []
-    scene.client.resume(PARTITIONS[1:])
+    assert scene.reader.poll(1.0) == []
+    scene.reader.resume(PARTITIONS[1:])
     while scene.seen.total() < RECORDS:
         scene.poll()
     assert first <= scene.bytes < 1.1 * RECORDS * (SIZE + 20)
@@ -90,7 +78,7 @@ def test_others_are_read_while_some_are_paused() -> None:
 def test_what_is_of_no_use_any_more_is_let_go(what: str) -> None:
     scene = Scene()
     scene.poll(1)
-    client, tp = scene.client, PARTITIONS[2]
+    client, tp = scene.reader, PARTITIONS[2]
     client.pause([tp])
     assert scene.poll(1)
     waiting = client._engine.fetcher.waiting
@@ -117,16 +105,16 @@ def test_what_is_of_no_use_any_more_is_let_go(what: str) -> None:
 
 def test_an_answer_that_comes_after_the_pause_waits_too() -> None:
     scene = Scene()
-    asked = scene.client._engine.fetcher._asked
+    asked = scene.reader._engine.fetcher._asked
     while not any(one.under_way for one in asked.values()):
-        assert scene.client.poll(0) == []
+        assert scene.reader.poll(0) == []
         scene.world.advance(0.0005)
-    scene.client.pause(PARTITIONS)
-    assert scene.client.poll(1.0) == []
+    scene.reader.pause(PARTITIONS)
+    assert scene.reader.poll(1.0) == []
     before = scene.bytes
     assert before
-    scene.client.resume(PARTITIONS)
-    assert scene.client.poll(0)
+    scene.reader.resume(PARTITIONS)
+    assert scene.reader.poll(0)
     assert scene.bytes == before
 
 
@@ -134,13 +122,12 @@ def test_paused_partitions_leave_room_for_the_others() -> None:
     limits = {"fetch.max.bytes": 100_000, "max.partition.fetch.bytes": 60_000}
     scene = Scene(**limits)
     for tp in PARTITIONS[1:]:  # each is paused when something of it waits
-        while not any(
-            e.state.partition == tp for e in scene.client._engine.fetcher.waiting.fetched
-        ):
+        waiting = scene.reader._engine.fetcher.waiting
+        while not any(e.state.partition == tp for e in waiting.fetched):
             assert scene.poll(20)
-        scene.client.pause([tp])
+        scene.reader.pause([tp])
     while scene.seen[0] < RECORDS // 4:
         assert scene.poll(20) == {0}  # in spite of what waits aside
-    scene.client.resume(PARTITIONS)
+    scene.reader.resume(PARTITIONS)
     while scene.seen.total() < RECORDS:
         assert scene.poll()

@@ -20,8 +20,6 @@ from odradek.record import partition_for_key
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.trace import Trace
 
-pytestmark = pytest.mark.simulation
-
 
 def test_a_record_comes_back_with_its_place() -> None:
     _, cluster, producer = make(1)

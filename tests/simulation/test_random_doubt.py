@@ -20,8 +20,6 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import RecordFuture
 
-pytestmark = pytest.mark.simulation
-
 SCHEDULES = 32
 AFTER = (7, 20, 6, 56, 3, -1)
 BEFORE = (19, 6, 3, 5, 2, 7, -1, 56)

@@ -16,8 +16,6 @@ from odradek.common.errors import (
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 
 @pytest.fixture
 def admin(cluster: SimulatedCluster, simulated_client: Callable[..., Any]) -> Any:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
 
 TP = TopicPartition("t", 0)
 WITHOUT_IDS = {
@@ -26,28 +22,24 @@ WITHOUT_IDS = {
 }
 
 
-class Scene:
+class Scene(Stage):
     """A topic whose leader epoch is 4, or whose records are of epoch 0 with `early`."""
 
     def __init__(self, records: int = 1, *, early: bool = False, reset: str = "earliest") -> None:
-        self.world = World(seed=1)
-        self.cluster = SimulatedCluster(self.world, brokers=3, versions=WITHOUT_IDS)
-        self.cluster.create_topic("t", partitions=1)
-        self.servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
+        super().__init__(partitions=1, versions=WITHOUT_IDS)
         if not early:
             self.raise_epoch()
-        self.producer = on_host(self.world.host("producer"), Producer, self.servers)
-        self.write(self.producer, *(b"old %d" % n for n in range(records)))
-        settings = {**self.servers, "auto.offset.reset": reset}
-        self.consumer = on_host(self.world.host("consumer"), Consumer, settings)
-        self.consumer.assign([TP])
+        self.writer = self.producer()
+        self.send(self.writer, *(b"old %d" % n for n in range(records)))
+        self.reader = self.consumer(auto_offset_reset=reset)
+        self.reader.assign([TP])
         if reset == "none":
-            self.consumer.seek(TP, 0)
-        assert len(self.read(5)) == records
+            self.reader.seek(TP, 0)
+        assert len(self.read_for(5)) == records
         if early:
             self.raise_epoch()
             self.world.advance(1)
-            self.read(5)
+            self.read_for(5)
 
     def raise_epoch(self) -> None:
         for broker in (2, 3, 1, 2):
@@ -58,19 +50,18 @@ class Scene:
         self.cluster.delete_topic("t")
         self.cluster.create_topic("t", partitions=1)
         self.world.advance(1)
-        other = on_host(self.world.host("other"), Producer, self.servers)
-        self.write(other, *values)
-        other.close()
+        with self.producer() as other:
+            self.send(other, *values)
 
-    def write(self, producer: Producer, *values: bytes) -> None:
+    def send(self, producer: Producer, *values: bytes) -> None:
         for value in values:
             producer.send("t", value).result(timeout=20)
 
-    def read(self, seconds: float) -> list[bytes | None]:
+    def read_for(self, seconds: float) -> list[bytes | None]:
         found: list[bytes | None] = []
         end = self.world.now + seconds
         while self.world.now < end:
-            found += [r.value for r in self.consumer.poll(0.5)]
+            found += [r.value for r in self.reader.poll(0.5)]
         return found
 
     def epoch(self, client: Any) -> int:
@@ -82,33 +73,33 @@ def test_a_producer_goes_on_in_the_new_topic() -> None:
     scene = Scene()
     began = scene.world.now
     scene.make_anew(b"new 0")
-    scene.write(scene.producer, b"new 1")  # within 20 s
-    assert [row[4] for row in scene.cluster.records("t", 0)] == [b"new 0", b"new 1"]
-    assert scene.epoch(scene.producer) == 0
+    scene.send(scene.writer, b"new 1")  # within 20 s
+    assert scene.values() == [b"new 0", b"new 1"]
+    assert scene.epoch(scene.writer) == 0
     assert scene.world.now - began > 10  # not by the first answers: they may be a stale broker's
-    scene.write(scene.producer, *(b"%d" % n for n in range(5)))
+    scene.send(scene.writer, *(b"%d" % n for n in range(5)))
     assert len(scene.cluster.records("t", 0)) == 7
 
 
 def test_a_consumer_reads_the_new_topic_from_its_beginning() -> None:
     scene = Scene()
     scene.make_anew(b"new 0", b"new 1")
-    assert scene.read(30) == [b"new 0", b"new 1"]
-    assert scene.epoch(scene.consumer) == 0
+    assert scene.read_for(30) == [b"new 0", b"new 1"]
+    assert scene.epoch(scene.reader) == 0
 
 
 def test_also_where_its_position_is_in_the_new_log_too() -> None:
     """Without a look at epochs it would go on behind as many new records as it read old ones."""
     scene = Scene(1)
     scene.make_anew(*(b"new %d" % n for n in range(3)))
-    assert scene.read(30) == [b"new 0", b"new 1", b"new 2"]
+    assert scene.read_for(30) == [b"new 0", b"new 1", b"new 2"]
 
 
 def test_also_where_the_old_records_epoch_is_one_of_the_new_log() -> None:
     """By KIP-320's check alone it would go to the end of the new log, as after an election."""
     scene = Scene(5, early=True)
     scene.make_anew(b"new 0", b"new 1")
-    assert scene.read(30) == [b"new 0", b"new 1"]
+    assert scene.read_for(30) == [b"new 0", b"new 1"]
 
 
 def test_also_where_the_new_leader_is_the_old_one() -> None:
@@ -117,22 +108,22 @@ def test_also_where_the_new_leader_is_the_old_one() -> None:
     scene.cluster.delete_topic("t")
     scene.cluster.create_topic("t", assignments={0: [2, 3, 1]})
     assert scene.cluster.leader("t", 0) is scene.cluster.brokers[2]
-    scene.write(scene.producer, b"new 0")
-    assert scene.read(30) == [b"new 0"]
+    scene.send(scene.writer, b"new 0")
+    assert scene.read_for(30) == [b"new 0"]
 
 
 def test_without_a_policy_the_caller_is_told() -> None:
     scene = Scene(reset="none")
     scene.make_anew(b"new 0", b"new 1")
     with pytest.raises(OffsetOutOfRangeError):
-        scene.read(30)
-    scene.consumer.seek(TP, 0)
-    assert scene.read(5) == [b"new 0", b"new 1"]
+        scene.read_for(30)
+    scene.reader.seek(TP, 0)
+    assert scene.read_for(5) == [b"new 0", b"new 1"]
 
 
 def test_the_leader_left_the_cluster() -> None:
     scene = Scene()
     scene.cluster.stop(2)
     scene.make_anew(b"new 0")
-    scene.write(scene.producer, b"new 1")
-    assert scene.read(30) == [b"new 0", b"new 1"]
+    scene.send(scene.writer, b"new 1")
+    assert scene.read_for(30) == [b"new 0", b"new 1"]

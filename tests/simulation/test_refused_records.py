@@ -19,8 +19,6 @@ from odradek.protocol.messages.produce import BatchIndexAndErrorMessage as Said
 from odradek.protocol.messages.produce import PartitionProduceResponse
 from odradek.runtime.hosts.record_future import RecordFuture
 
-pytestmark = pytest.mark.simulation
-
 
 @pytest.mark.parametrize("bad", [{0}, {3, 4}, {1, 5, 9}, {9}, set(range(10))])
 @pytest.mark.parametrize("behind", [0, 3])

@@ -17,8 +17,6 @@ from odradek.common.types import TopicPartition
 from odradek.record import partition_for_key
 from odradek.simulation import SimulatedCluster
 
-pytestmark = pytest.mark.simulation
-
 
 def written(cluster: SimulatedCluster, partition: int) -> list[int]:
     return [int(bytes(row[4] or b"").split(b"/")[0]) for row in cluster.records("t", partition)]

@@ -46,8 +46,6 @@ from odradek.simulation.world.environment import Environment, ReceivedRequest
 from odradek.simulation.world.link import Mode
 from odradek.testing.loopback import LoopbackServer
 
-pytestmark = pytest.mark.simulation
-
 T = TypeVar("T")
 
 SEED = 23

@@ -9,9 +9,6 @@ import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.errors import (
     KafkaTimeoutError,
     MechanismUnsupportedError,
@@ -26,8 +23,6 @@ from odradek.simulation.brokers.sasl import Hostile
 from odradek.simulation.runs.explore import run_schedule
 from odradek.simulation.runs.schedule import random_schedule
 from odradek.simulation.world.link import Mode
-
-pytestmark = pytest.mark.simulation
 
 MODES: tuple[Mode, ...] = ("bytes", "messages")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -50,31 +45,23 @@ class Tokens:
         return f"token-{self.given}", end
 
 
-def settings(scene: Scene, **more: Any) -> dict[str, Any]:
-    found = scene.settings(**more)
-    if scene.mechanism == "OAUTHBEARER":
-        found.setdefault("sasl.oauthbearer.token.provider", Tokens(scene))
-    return found
+def tokens(scene: Scene) -> dict[str, Any]:
+    """What clients need where tokens are asked for."""
+    wanted = scene.mechanism == "OAUTHBEARER"
+    return {"sasl.oauthbearer.token.provider": Tokens(scene)} if wanted else {}
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
     scene = Scene(mechanism=mechanism)
-    with on_host(scene.world.host("producer"), Producer, settings(scene)) as producer:
-        for n in range(9):
-            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
-        producer.flush(timeout=10)
-    more = {"group_id": "g", "auto_offset_reset": "earliest"}
-    with on_host(scene.world.host("consumer"), Consumer, settings(scene, **more)) as consumer:
+    scene.write(range(9), **tokens(scene))
+    with scene.consumer(group_id="g", **tokens(scene)) as consumer:
         consumer.subscribe(["t"])
-        found: list[bytes | None] = []
-        while len(found) < 9:
-            found += [r.value for r in consumer.poll(5.0)]
+        assert scene.read(consumer, 9) == list(range(9))
         purposes = {p for _, p in consumer._engine.network.connections}
         assert COORDINATOR in purposes
-    with on_host(scene.world.host("admin"), Admin, settings(scene)) as admin:
+    with scene.client(Admin, **tokens(scene)) as admin:
         assert len(admin.describe_cluster().brokers) == 3
-    assert sorted(int(v or b"") for v in found) == list(range(9))
     accepted = [d for d in scene.world.dials if d.outcome == "accepted"]
     assert scene.sasl.authenticated == len(accepted)
     assert scene.sasl.refused == scene.sasl.killed == 0
@@ -82,10 +69,8 @@ def test_every_connection_of_every_client_authenticates(mechanism: str) -> None:
 
 def test_an_unsupported_mechanism_lists_the_brokers() -> None:
     scene = Scene(mechanism="SCRAM-SHA-512", mechanisms=("PLAIN", "OAUTHBEARER"))
-    with (
-        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
-        pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN") as caught,
-    ):
+    unsupported = pytest.raises(MechanismUnsupportedError, match="OAUTHBEARER, PLAIN")
+    with scene.client(Admin) as admin, unsupported as caught:
         admin.list_topics(timeout=10)
     assert caught.value.mechanisms == ("OAUTHBEARER", "PLAIN")
     assert caught.value.address is not None
@@ -95,10 +80,7 @@ def test_an_unsupported_mechanism_lists_the_brokers() -> None:
 def test_sasl_to_a_port_without_it() -> None:
     scene = Scene()
     scene.cluster.sasl = None
-    with (
-        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
-        pytest.raises(SaslNotExpectedError),
-    ):
+    with scene.client(Admin) as admin, pytest.raises(SaslNotExpectedError):
         admin.list_topics(timeout=10)
     assert scene.world.now < 1.0
 
@@ -120,10 +102,7 @@ def test_sasl_to_a_port_without_it() -> None:
 )
 def test_hostile_brokers_end_in_an_error_in_time(hostile: Hostile, kind: type[Exception]) -> None:
     scene = Scene(hostile=hostile)
-    with (
-        on_host(scene.world.host("admin"), Admin, scene.settings()) as admin,
-        pytest.raises(kind) as caught,
-    ):
+    with scene.client(Admin) as admin, pytest.raises(kind) as caught:
         admin.list_topics(timeout=15)
     text = str(caught.value)
     assert PASSWORD not in text
@@ -145,7 +124,7 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
                 yield b"and?"
 
     scene = Scene(mechanism="PLAIN", hostile=Hostile.ENDLESS)
-    with on_host(scene.world.host("admin"), Admin, scene.settings()) as admin:
+    with scene.client(Admin) as admin:
         admin._engine.network.mechanism = Patient()
         with pytest.raises(ServerNotTrustedError, match="16 SASL tokens"):
             admin.list_topics(timeout=10)
@@ -158,7 +137,6 @@ def test_endless_challenges_of_a_mechanism_that_bears_them_are_counted() -> None
 @pytest.mark.parametrize("seed", range(8))
 def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> None:
     scene = Scene(seed, mechanism, session_lifetime=1.5 + seed % 3)
-    config = settings(scene, linger_ms=seed % 3 * 4)
     events: list[str] = []
 
     def note(event: Event) -> None:
@@ -166,10 +144,8 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
             events.append(event.kind)
 
     with (
-        on_host(scene.world.host("producer"), Producer, config) as producer,
-        on_host(
-            scene.world.host("consumer"), Consumer, settings(scene, auto_offset_reset="earliest")
-        ) as consumer,
+        scene.producer(linger_ms=seed % 3 * 4, **tokens(scene)) as producer,
+        scene.consumer(**tokens(scene)) as consumer,
     ):
         producer.listen(note)
         consumer.listen(note)
@@ -184,7 +160,7 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
         producer.flush(timeout=30)
         while len(read) < count:
             read += [int(r.value or b"") for r in consumer.poll(1.0)]
-    assert sorted(scene.values()) == sorted(read) == list(range(count))
+    assert sorted(scene.numbers()) == sorted(read) == list(range(count))
     assert events.count("reauthenticated") == scene.sasl.reauthenticated > 6
     assert scene.sasl.killed == scene.sasl.refused == 0
     assert not {"retry", "disconnected", "dial_failed"} & set(events)
@@ -194,12 +170,7 @@ def test_no_request_is_lost_while_sessions_end(seed: int, mechanism: str) -> Non
 def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> None:
     scene = Scene(session_lifetime=2.0)
     scene.cluster.group_settings.initial_rebalance_delay = 7.0
-    more = {"group_id": "g", "group_protocol": protocol, "auto_offset_reset": "earliest"}
-    config = settings(scene, fetch_max_wait_ms=2500, **more)
-    with on_host(scene.world.host("producer"), Producer, settings(scene)) as producer:
-        for n in range(60):
-            producer.send("t", b"%d" % n, partition=n % PARTITIONS)
-        producer.flush(timeout=10)
+    scene.write(range(60))
     events: list[str] = []
 
     def note(event: Event) -> None:
@@ -207,7 +178,8 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
         if bad and "is being created" not in str(event):
             events.append(str(event))
 
-    with on_host(scene.world.host("consumer"), Consumer, config) as consumer:
+    more = {"group_id": "g", "group_protocol": protocol}
+    with scene.consumer(fetch_max_wait_ms=2500, **more) as consumer:
         consumer.listen(note)
         consumer.subscribe(["t"])
         read: list[int] = []
@@ -222,8 +194,8 @@ def test_a_held_join_outlasts_a_session_and_nothing_is_killed(protocol: str) -> 
 
 def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> None:
     scene = Scene(session_lifetime=2.0)
-    config = scene.settings(connections_max_idle_ms=10_000, metadata_max_age_ms=600_000)
-    with on_host(scene.world.host("admin"), Admin, config) as admin:
+    config: dict[str, Any] = {"connections_max_idle_ms": 10_000, "metadata_max_age_ms": 600_000}
+    with scene.client(Admin, **config) as admin:
         admin.list_topics()
         scene.world.advance(9.0)
         again = scene.sasl.reauthenticated
@@ -236,8 +208,7 @@ def test_an_idle_connection_authenticates_again_and_idles_out_all_the_same() -> 
 
 def test_a_client_that_nobody_runs_meanwhile_authenticates_again_before_it_asks() -> None:
     scene = Scene(session_lifetime=2.0)
-    host = scene.world.host("admin", background=False)
-    with on_host(host, Admin, scene.settings()) as admin:
+    with scene.client(Admin, background=False) as admin:
         for pause in (0.5, 1.9, 10.0, 100.0):
             admin.describe_cluster()
             scene.world.advance(pause)
@@ -258,7 +229,7 @@ def test_bytes_and_messages_lead_to_the_same_events(seed: int) -> None:
 
 def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> None:
     scene = Scene(session_lifetime=2.0)
-    with on_host(scene.world.host("producer"), Producer, scene.settings()) as producer:
+    with scene.producer() as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
         scene.sasl.users.clear()
         scene.world.after(6.0, lambda: scene.sasl.users.update(alice=PASSWORD))
@@ -266,7 +237,7 @@ def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> N
             producer.send("t", b"%d" % n, partition=0)
             scene.world.advance(0.05)
         producer.flush(timeout=30)
-    assert scene.values() == list(range(200))
+    assert scene.numbers() == list(range(200))
     assert scene.sasl.refused > 0
     assert scene.sasl.killed == 0
 
@@ -274,16 +245,15 @@ def test_a_refused_reauthentication_ends_the_connection_and_loses_nothing() -> N
 @pytest.mark.parametrize("outage", [8.0, 30.0])
 def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) -> None:
     scene = Scene(mechanism="OAUTHBEARER", session_lifetime=60.0)
-    tokens = Tokens(scene, lifetime=60.0)
-    config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
+    given = Tokens(scene, lifetime=60.0)
     events: list[str] = []
-    with on_host(scene.world.host("admin"), Admin, config) as admin:
+    with scene.client(Admin, sasl_oauthbearer_token_provider=given) as admin:
         admin.listen(lambda e: events.append(e.kind))
         admin.list_topics()
         scene.world.advance(50.0)
-        tokens.error = OSError("the token server is down")
+        given.error = OSError("the token server is down")
         scene.world.advance(outage)
-        tokens.error = None
+        given.error = None
         scene.world.advance(3.0)
         admin.list_topics()
         if outage < 10.0:
@@ -295,13 +265,10 @@ def test_a_token_server_that_fails_for_a_while_ends_no_session(outage: float) ->
 
 def test_a_token_function_that_raises_is_told_at_once() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
-    tokens = Tokens(scene)
-    tokens.error = RuntimeError("no luck")
-    config = scene.settings(**{"sasl.oauthbearer.token.provider": tokens})
-    with (
-        on_host(scene.world.host("admin"), Admin, config) as admin,
-        pytest.raises(TokenError, match="RuntimeError") as caught,
-    ):
+    given = Tokens(scene)
+    given.error = RuntimeError("no luck")
+    admin = scene.client(Admin, sasl_oauthbearer_token_provider=given)
+    with admin, pytest.raises(TokenError, match="RuntimeError") as caught:
         admin.list_topics(timeout=10)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert scene.world.now < 1.0
@@ -309,18 +276,16 @@ def test_a_token_function_that_raises_is_told_at_once() -> None:
 
 def test_a_slow_token_function_makes_no_broker_suspect() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
-    host = scene.world.host("admin")
-    host.worker_delay = 4.0
-    with on_host(host, Admin, settings(scene)) as admin:
+    with scene.client(Admin, **tokens(scene)) as admin:
+        scene.world.hosts["admin"].worker_delay = 4.0
         admin.list_topics(timeout=30)
-    kinds = [e.kind for e in host.trace.events]
-    assert "silent" not in kinds
+        assert "silent" not in admin._engine.events.counts
 
 
 def test_a_token_function_that_hangs_is_a_token_error_within_the_setup_timeout() -> None:
     scene = Scene(mechanism="OAUTHBEARER")
-    host = scene.world.host("admin")
-    host.worker_delay = 1e6
-    with on_host(host, Admin, settings(scene)) as admin, pytest.raises(TokenError, match="in time"):
-        admin.list_topics(timeout=60)
+    with scene.client(Admin, **tokens(scene)) as admin:
+        scene.world.hosts["admin"].worker_delay = 1e6
+        with pytest.raises(TokenError, match="in time"):
+            admin.list_topics(timeout=60)
     assert scene.world.now < 14.0

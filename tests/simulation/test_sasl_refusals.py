@@ -10,13 +10,10 @@ import pytest
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import CredentialsRefusedError, IllegalStateError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
-
-pytestmark = pytest.mark.simulation
 
 ONE_ATTEMPT = 1.0
 """Seconds for a name, a dial, a broker's held answer and a round of all brokers."""
@@ -55,13 +52,12 @@ CALLS: dict[str, tuple[type, dict[str, Any], Callable[[Any], object]]] = {
 @contextmanager
 def client_of(scene: Scene, which: str, **more: Any) -> Iterator[Any]:
     kind, config, _ = CALLS[which]
-    host = scene.world.host(which.replace(" ", "-"))
-    with on_host(host, kind, {**scene.settings(**more), **config}) as client:
+    with scene.client(kind, which.replace(" ", "-"), **more, **config) as client:
         yield client
 
 
-def dials_since(scene: Scene, since: float) -> int:
-    return sum(d.at >= since for d in scene.world.dials)
+def brokers(scene: Scene) -> list[str]:
+    return [str(broker.address) for broker in scene.cluster.brokers.values()]
 
 
 @pytest.mark.parametrize("which", CALLS)
@@ -99,8 +95,7 @@ def test_closing_a_refused_client_raises_nothing_and_ends_in_time(which: str) ->
 def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
     scene = Scene()
     scene.sasl.users.clear()
-    host = scene.world.host("admin", background=False)
-    with on_host(host, Admin, scene.settings()) as admin:
+    with scene.client(Admin, background=False) as admin:
         with pytest.raises(CredentialsRefusedError):
             admin.list_topics(timeout=30)
         dials, now = len(scene.world.dials), scene.world.now
@@ -121,9 +116,8 @@ def test_within_the_backoff_calls_get_it_without_a_dial() -> None:
 @pytest.mark.parametrize("refusing", [1, 2, 3])
 def test_one_broker_of_three_that_refuses_keeps_nobody_from_the_others(refusing: int) -> None:
     scene = Scene(refusing={refusing})
-    addresses = [str(b.address) for b in scene.cluster.brokers.values()]
     first = scene.cluster.brokers[refusing].address
-    servers = ",".join([str(first), *(a for a in addresses if a != str(first))])
+    servers = ",".join([str(first), *(a for a in brokers(scene) if a != str(first))])
     config = {"bootstrap_servers": servers, "delivery_timeout_ms": 4000, "linger_ms": 0}
     config["request_timeout_ms"] = 2000
     with client_of(scene, "producer", **config) as producer:
@@ -148,7 +142,7 @@ def test_a_refusal_waits_for_those_that_are_slow() -> None:
     scene = Scene(refusing={1})
     for slow in (2, 3):
         scene.cluster.slow_handshake(slow, 0.7)
-    servers = ",".join(str(b.address) for b in scene.cluster.brokers.values())
+    servers = ",".join(brokers(scene))
     with client_of(scene, "admin", bootstrap_servers=servers) as admin:
         assert admin.list_topics(timeout=10) == ["t"]
 
@@ -158,7 +152,7 @@ def test_a_call_to_a_broker_that_refuses_waits_as_long_as_others_take_the_client
     scene = Scene(refusing={2})
     led = {p: scene.cluster.leader("t", p) for p in range(PARTITIONS)}
     (partition,) = (p for p, broker in led.items() if broker is not None and broker.id == 2)
-    servers = ",".join(str(b.address) for b in scene.cluster.brokers.values())
+    servers = ",".join(brokers(scene))
     with client_of(scene, "consumer", bootstrap_servers=servers) as consumer:
         began = scene.world.now
         with pytest.raises(KafkaTimeoutError) as caught:
@@ -184,7 +178,7 @@ def test_a_running_client_with_good_connections_isnt_touched() -> None:
         producer.flush(timeout=10)
         for future in futures:
             future.result(timeout=1)
-    assert sorted(scene.values()) == list(range(60))
+    assert sorted(scene.numbers()) == list(range(60))
 
 
 def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired() -> None:
@@ -193,8 +187,7 @@ def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired(
     with client_of(scene, "producer", **config) as producer:
         producer.send("t", b"0", partition=0).result(timeout=5)
         scene.sasl.users.clear()
-        for broker in scene.cluster.brokers.values():
-            broker.disconnect_all()
+        scene.disconnect()
         late = producer.send("t", b"1", partition=1)
         with pytest.raises(KafkaTimeoutError) as caught:
             late.result(timeout=20)
@@ -204,7 +197,7 @@ def test_a_producer_that_had_got_in_keeps_its_records_and_says_why_they_expired(
         scene.world.after(3.0, lambda: scene.sasl.users.update(alice=PASSWORD))
         producer.flush(timeout=10)
         kept.result(timeout=1)
-    assert scene.values() == [0, 2]
+    assert scene.numbers() == [0, 2]
 
 
 @pytest.mark.parametrize("which", ["consumer", "group consumer", "admin"])
@@ -213,12 +206,10 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
     call = CALLS[which][2]
     more = {} if which == "admin" else {"auto_offset_reset": "earliest"}
     with client_of(scene, which, **more) as client:
-        with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
-            writer.send("t", b"0", partition=0).result(timeout=5)
+        scene.write(range(1))
         assert call(client)
         scene.sasl.users["alice"] = "another"
-        for broker in scene.cluster.brokers.values():
-            broker.disconnect_all()
+        scene.disconnect()
         began = scene.world.now
         with pytest.raises(CredentialsRefusedError):
             call(client)
@@ -226,8 +217,7 @@ def test_a_password_changed_under_a_running_client(which: str) -> None:
         scene.sasl.users["alice"] = PASSWORD
         scene.world.advance(3.0)
         if which != "admin":
-            with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
-                writer.send("t", b"1", partition=0).result(timeout=5)
+            scene.write(range(1))
         assert call(client)
 
 
@@ -242,7 +232,7 @@ def test_a_client_goes_on_with_a_new_password(mechanism: str) -> None:
             producer.send("t", b"%d" % n, partition=0)
             scene.world.advance(0.1)
         producer.flush(timeout=10)
-    assert scene.values() == list(range(100))
+    assert scene.numbers() == list(range(100))
     assert scene.sasl.refused == 0
     assert scene.sasl.reauthenticated >= 2
 
@@ -250,19 +240,14 @@ def test_a_client_goes_on_with_a_new_password(mechanism: str) -> None:
 def test_without_a_password_there_is_none_to_replace() -> None:
     scene = Scene()
     scene.cluster.sasl = None
-    settings = {"bootstrap.servers": scene.cluster.bootstrap_servers}
-    with (
-        on_host(scene.world.host("admin"), Admin, settings) as admin,
-        pytest.raises(IllegalStateError, match="no SASL") as caught,
-    ):
+    with scene.plain() as admin, pytest.raises(IllegalStateError, match="no SASL") as caught:
         admin.set_sasl_credentials("alice", PASSWORD)
     assert PASSWORD not in str(caught.value)
 
 
 def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
     scene = Scene(refusing={1})
-    addresses = ",".join(str(b.address) for b in scene.cluster.brokers.values())
-    config = {"connections_max_idle_ms": 5000, "bootstrap_servers": addresses}
+    config = {"connections_max_idle_ms": 5000, "bootstrap_servers": ",".join(brokers(scene))}
     with client_of(scene, "admin", **config) as admin:
         for _ in range(4):
             admin.list_topics(timeout=5)
@@ -273,14 +258,13 @@ def test_a_refusal_that_is_over_is_told_to_nobody() -> None:
 def test_a_single_recycled_address_is_no_verdict_while_the_others_are_away() -> None:
     scene = Scene()
     with client_of(scene, "consumer", auto_offset_reset="earliest") as consumer:
-        with on_host(scene.world.host("writer"), Producer, scene.settings()) as writer:
-            writer.send("t", b"0", partition=0).result(timeout=5)
+        scene.write(range(1))
         assert CALLS["consumer"][2](consumer)
         scene.sasl.refusing.add(1)
         for i in scene.cluster.brokers:
             scene.cluster.bounce(i, after=0.5 if i == 1 else 4.0)
         scene.world.after(4.0, scene.sasl.refusing.clear)
-        with on_host(scene.world.host("late"), Producer, scene.settings()) as writer:
+        with scene.producer() as writer:
             scene.world.after(6.0, lambda: writer.send("t", b"1", partition=0))
             assert consumer.poll(20.0)
 

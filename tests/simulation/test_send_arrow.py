@@ -27,8 +27,6 @@ from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 
-pytestmark = pytest.mark.simulation
-
 SCHEDULES = 96
 
 

@@ -26,8 +26,6 @@ from odradek.network.network_client import NetworkClient
 from odradek.protocol.api_keys import API_NAMES
 from odradek.simulation import SimulatedCluster, World
 
-pytestmark = pytest.mark.simulation
-
 P0 = TopicPartition("t", 0)
 KEYS = {name: key for key, name in API_NAMES.items()}
 AT_ONCE = 1.0

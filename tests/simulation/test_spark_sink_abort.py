@@ -17,8 +17,6 @@ from odradek.spark.sink.exactly_once import CONTACT_S, end_open
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 
-pytestmark = pytest.mark.simulation
-
 
 class Clock:
     def __init__(self, world: World) -> None:

@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.clients.consumer import consumer_engine
 from odradek.common.errors import KafkaError
 from odradek.common.record_errors import FetchTooLargeError
 from odradek.common.types import TopicPartition
 from odradek.network import network_client
-from odradek.simulation import SimulatedCluster, World
-
-pytestmark = pytest.mark.simulation
+from odradek.simulation import World
 
 MB = 1 << 20
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 
 
-def scene(
-    monkeypatch: pytest.MonkeyPatch, fetch_max_bytes: int = MB
-) -> tuple[World, SimulatedCluster, Consumer]:
+def scene(patch: pytest.MonkeyPatch, fetch_max_bytes: int = MB) -> tuple[World, Consumer]:
     """Three partitions of ten records, in one of which a batch of 3 MB lies at offset 5."""
-    monkeypatch.setattr(consumer_engine, "FRAME_SLACK", MB)
-    monkeypatch.setattr(network_client, "FRAME_SLACK", 0)
-    world = World(seed=3)
-    cluster = SimulatedCluster(world, brokers=1)
-    cluster.create_topic("t", partitions=3)
-    cluster.log("t", 1).max_message_bytes = 4 * MB
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "max.request.size": 4 * MB}
-    with on_host(world.host("producer"), Producer, settings) as producer:
+    patch.setattr(consumer_engine, "FRAME_SLACK", MB)
+    patch.setattr(network_client, "FRAME_SLACK", 0)
+    stage = Stage(3, brokers=1)
+    stage.cluster.log("t", 1).max_message_bytes = 4 * MB
+    with stage.producer(max_request_size=4 * MB) as producer:
         for n in range(10):
             for tp in PARTITIONS:
                 large = tp.partition == 1 and n == 5
                 producer.send("t", bytes(3 * MB if large else 10), partition=tp.partition)
             producer.flush(timeout=60)
-    config = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "auto.offset.reset": "earliest",
-        "fetch.max.bytes": fetch_max_bytes,
-        "max.partition.fetch.bytes": 100_000,
-    }
-    client = on_host(world.host("consumer", mode="bytes"), Consumer, config)
+    limits = {"fetch_max_bytes": fetch_max_bytes, "max_partition_fetch_bytes": 100_000}
+    client = stage.consumer(**limits)
     client.assign(PARTITIONS)
-    return world, cluster, client
+    return stage.world, client
 
 
 def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _, client = scene(monkeypatch)
+    world, client = scene(monkeypatch)
     found: set[tuple[int, int]] = set()
     errors: list[KafkaError] = []
     while world.now < 60 and (len(found) < 25 or len(errors) < 3):
@@ -71,11 +58,11 @@ def test_the_partition_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyP
 
 
 def test_the_option_that_the_error_names_cures_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, client = scene(monkeypatch)
+    _, client = scene(monkeypatch)
     with pytest.raises(FetchTooLargeError) as caught:
         while client.poll(10.0):
             pass
-    _, _, client = scene(monkeypatch, caught.value.size)
+    _, client = scene(monkeypatch, caught.value.size)
     found = 0
     while records := client.poll(2.0):
         found += len(records)

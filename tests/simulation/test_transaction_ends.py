@@ -15,8 +15,6 @@ from odradek.protocol.messages.end_txn import EndTxnRequest
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 P1 = TopicPartition("t", 1)
 
 
@@ -74,8 +72,7 @@ def test_offsets_whose_time_ran_out_come_into_no_later_transaction(
     producer = scene.producer()
     with producer.transaction():
         producer.send_offsets_to_transaction({P0: 1}, "g")
-    leader = cluster.leader("__consumer_offsets", groups.index("g"))
-    assert leader is not None
+    leader = scene.coordinator_of_group()
     if leader.id == scene.coordinator():
         other = leader.id % 3 + 1
         cluster.move_leader("__consumer_offsets", groups.index("g"), to=other)
@@ -188,8 +185,7 @@ def test_brokers_without_new_epochs_end_the_producer_but_not_what_has_gone_well(
         producer.send_offsets_to_transaction({P0: 1}, "g")
     producer.begin_transaction()
     send(producer, range(3))
-    leader = cluster.leader("__consumer_offsets", cluster.groups.index("g"))
-    assert leader is not None
+    leader = scene.coordinator_of_group()
     cluster.pause(leader.id)
     with pytest.raises(KafkaTimeoutError):
         producer.send_offsets_to_transaction({P0: 3}, "g", timeout=0.5)

@@ -10,8 +10,6 @@ import pytest
 from tests.simulation.produce_script import leader_of
 from tests.simulation.transactional import P0, PROTOCOLS, Scene, send
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.common import kafka_errors as errors
@@ -23,8 +21,6 @@ from odradek.common.errors import (
 )
 from odradek.network.flow import START, Flow
 from odradek.protocol.messages.produce import PartitionProduceResponse
-
-pytestmark = pytest.mark.simulation
 
 
 def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
@@ -41,14 +37,7 @@ def failing(error: KafkaError) -> Callable[..., Flow[Any]]:
 def test_a_member_that_was_replaced_can_commit_nothing(version: int) -> None:
     """KIP-447: its offsets are refused, and the transaction with them; the next one goes well."""
     scene = Scene(version)
-    servers = scene.cluster.bootstrap_servers
-    consumer = on_host(
-        scene.world.host("c"),
-        Consumer,
-        bootstrap_servers=servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-    )
+    consumer = scene.consumer(group_id="g")
     consumer.subscribe(["t"])
     producer = scene.producer()
     with producer.transaction():

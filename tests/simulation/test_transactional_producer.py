@@ -20,8 +20,6 @@ from odradek.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.environment import ReceivedRequest
 
-pytestmark = pytest.mark.simulation
-
 
 @PROTOCOLS
 def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> None:

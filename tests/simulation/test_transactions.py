@@ -32,8 +32,6 @@ from odradek.simulation.checkers.history import History, Transaction, Transactio
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.world.link import Mode
 
-pytestmark = pytest.mark.simulation
-
 PARTITIONS = 3
 SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "200"))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))

@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
-
-pytestmark = pytest.mark.simulation
 
 FULL, EMPTY = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def make(seed: int, reset: str, **config: Any) -> tuple[World, SimulatedCluster, Consumer]:
+def make(seed: int, reset: str) -> tuple[Stage, Consumer]:
     """Ten records of partition 0, an hour between each and the next, the last one just now."""
-    world = World(seed=seed)
-    cluster = SimulatedCluster(world, brokers=3)
-    cluster.create_topic("t", partitions=2)
-    now_ms = int(world.wall_clock() * 1000)
-    write(world, cluster, *(now_ms - (9 - n) * 3_600_000 for n in range(10)))
-    client = on_host(
-        world.host("consumer"),
-        Consumer,
-        bootstrap_servers=cluster.bootstrap_servers,
-        auto_offset_reset=reset,
-        **config,
-    )
-    return world, cluster, client
+    stage = Stage(seed, partitions=2)
+    write(stage, *(-(9 - n) * 3600 for n in range(10)))
+    return stage, stage.consumer(auto_offset_reset=reset)
 
 
-def write(world: World, cluster: SimulatedCluster, *times: int, partition: int = 0) -> None:
-    host = world.host(f"producer-{world.now}-{partition}")
-    with on_host(host, Producer, bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for at in times:
-            producer.send("t", b"x", partition=partition, timestamp_ms=at)
-        producer.flush(timeout=60)
+def write(stage: Stage, *seconds: int) -> None:
+    """Records of these times, from now on."""
+    with stage.producer() as producer:
+        for at in seconds:
+            now_ms = int(stage.world.wall_clock() * 1000)
+            producer.send("t", b"x", partition=0, timestamp_ms=now_ms + 1000 * at)
 
 
 @pytest.mark.parametrize(
@@ -55,32 +39,32 @@ def write(world: World, cluster: SimulatedCluster, *times: int, partition: int =
     ],
 )
 def test_the_first_record_that_is_young_enough(reset: str, offset: int) -> None:
-    world, _, client = make(1, reset)
+    stage, client = make(1, reset)
     client.assign([FULL, EMPTY])
     assert client.position(FULL, 5) == offset
     assert client.position(EMPTY, 5) == 0
     assert client.poll(1.0)[0].offset == offset
-    assert not world.hot_loops
+    assert not stage.world.hot_loops
 
 
 def test_the_end_where_no_record_is_young_enough() -> None:
-    world, cluster, client = make(2, "by_duration:PT10S")
-    world.advance(60)
+    stage, client = make(2, "by_duration:PT10S")
+    stage.world.advance(60)
     client.assign([FULL, EMPTY])
     assert (client.position(FULL, 5), client.position(EMPTY, 5)) == (10, 0)
-    write(world, cluster, int(world.wall_clock() * 1000))
+    write(stage, 0)
     assert [r.offset for r in client.poll(5.0)] == [10]
 
 
 def test_the_clock_is_the_hosts_and_is_read_when_it_is_needed() -> None:
-    world, _, client = make(3, "by_duration:PT3H1M")
-    world.clock_offset = -2 * 3600.0
+    stage, client = make(3, "by_duration:PT3H1M")
+    stage.world.clock_offset = -2 * 3600.0
     client.assign([FULL])
     assert client.position(FULL, 5) == 4
 
 
 def test_it_applies_to_a_position_outside_the_log_and_not_to_seeks() -> None:
-    _, _, client = make(4, "by_duration:PT3H1M")
+    _, client = make(4, "by_duration:PT3H1M")
     client.assign([FULL])
     client.seek(FULL, 1000)
     assert client.poll(5.0)[0].offset == 6
@@ -91,16 +75,16 @@ def test_it_applies_to_a_position_outside_the_log_and_not_to_seeks() -> None:
 
 
 def test_the_end_is_asked_for_before_the_time_so_that_nothing_comes_between() -> None:
-    world, cluster, client = make(5, "by_duration:PT10S")
+    stage, client = make(5, "by_duration:PT10S")
     asked: list[int] = []
 
     def look(broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
         if isinstance(request.body, ListOffsetsRequest):
             asked.extend(p.timestamp for t in request.body.topics for p in t.partitions)
 
-    cluster.observers.append(look)
+    stage.cluster.observers.append(look)
     client.assign([EMPTY])
-    begun_ms = world.wall_clock() * 1000
+    begun_ms = stage.world.wall_clock() * 1000
     assert client.position(EMPTY, 5) == 0
     assert asked[0] == -1
     assert len(asked) == 2
@@ -108,11 +92,10 @@ def test_the_end_is_asked_for_before_the_time_so_that_nothing_comes_between() ->
 
 
 def test_an_answer_about_a_partition_that_was_taken_away_is_passed_over() -> None:
-    world = World(seed=3)
-    cluster = SimulatedCluster(world, brokers=3)
+    stage = Stage(3, partitions=0)
+    cluster = stage.cluster
     cluster.create_topic("t", assignments={p: [p + 1] for p in range(3)})
-    settings = {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
-    with on_host(world.host("consumer"), Consumer, settings) as consumer:
+    with stage.consumer() as consumer:
         everything = [TopicPartition("t", p) for p in range(3)]
         consumer.assign(everything)
         consumer.poll(2.0)

@@ -24,8 +24,6 @@ from odradek.common.errors import KafkaTimeoutError
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers import disturbances
 
-pytestmark = pytest.mark.simulation
-
 NONE = (-1, -1, -1)
 """Producer id, epoch and sequence of a batch without them."""
 OFF: dict[str, Any] = {"enable.idempotence": False}

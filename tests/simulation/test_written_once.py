@@ -27,8 +27,6 @@ from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation.brokers.disturbances import slow_api
 
-pytestmark = pytest.mark.simulation
-
 SHORT = {"delivery.timeout.ms": 3000, "request.timeout.ms": 1000}
 
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import leader_of
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.types import TopicPartition
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers.broker import SimulatedBroker
 
 PROTOCOLS = pytest.mark.parametrize("version", [0, 2])
 """Without and with KIP-890's second part; 1 changes nothing for clients."""
 P0 = TopicPartition("t", 0)
 
 
-class Scene:
+class Scene(Stage):
     """A cluster with topic t, and producers with transactions."""
 
     def __init__(self, version: int = 2, seed: int = 1) -> None:
-        self.world = World(seed=seed)
-        self.cluster = SimulatedCluster(self.world, brokers=3)
+        super().__init__(seed)
         self.cluster.transactions.version = version
-        self.cluster.create_topic("t", partitions=3)
 
     def producer(self, **config: Any) -> Producer:
         """A producer that has called init_transactions."""
@@ -34,14 +32,15 @@ class Scene:
         return made
 
     def uninitialised(self, **config: Any) -> Producer:
-        config = {"transactional_id": "x", **config}
-        servers = self.cluster.bootstrap_servers
-        return on_host(self.world.host("producer"), Producer, bootstrap_servers=servers, **config)
+        return self.client(Producer, **{"transactional_id": "x", **config})
 
     def coordinator(self) -> int:
-        leader = self.cluster.leader("__transaction_state", self.cluster.transactions.index("x"))
-        assert leader is not None
-        return leader.id
+        index = self.cluster.transactions.index("x")
+        return leader_of(self.cluster, index, "__transaction_state").id
+
+    def coordinator_of_group(self) -> SimulatedBroker:
+        """Who keeps the offsets of group g."""
+        return leader_of(self.cluster, self.cluster.groups.index("g"), "__consumer_offsets")
 
     def visible(self) -> list[int]:
         """What read_committed shows, the markers written."""
@@ -51,10 +50,7 @@ class Scene:
 
     def committed(self, *partitions: TopicPartition) -> list[OffsetAndMetadata | None]:
         """What group g has committed, as a consumer of its own sees it."""
-        servers = self.cluster.bootstrap_servers
-        with on_host(
-            self.world.host("c"), Consumer, bootstrap_servers=servers, group_id="g"
-        ) as consumer:
+        with self.consumer(group_id="g") as consumer:
             return list(consumer.committed(list(partitions)).values())
 
     def written(self) -> int:

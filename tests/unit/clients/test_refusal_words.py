@@ -18,8 +18,6 @@ from odradek.common.kafka_errors import (
     UnknownMemberIdError,
 )
 
-pytestmark = pytest.mark.simulation
-
 
 def test_a_transaction_timeout_above_the_brokers_names_both_options() -> None:
     with pytest.raises(InvalidTransactionTimeoutError) as caught:
