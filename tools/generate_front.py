@@ -160,9 +160,11 @@ def stub() -> str:
     """The stub: every public name with its type, and no other."""
     lines = [f"# {COMMAND.format(source='odradek/api/public_names.py')}"]
     for module, names in sorted(MODULES.items()):
-        lines.append(f"from {module} import (")
-        lines += wrapped(sorted(names.split()))
-        lines.append(")")
+        line = f"from {module} import {', '.join(sorted(names.split()))}"
+        if len(line) <= WIDTH:
+            lines.append(line)
+        else:
+            lines += [f"from {module} import (", *wrapped(sorted(names.split())), ")"]
     lines += ["", "__version__: str", "", "__all__ = ["]
     lines += wrapped(f'"{name}"' for name in sorted(odradek.__all__))
     return "\n".join([*lines, "]", ""])
