@@ -99,7 +99,8 @@ class Caller:
         (awaited,) = wanted.on
         if not isinstance(awaited, Completion):
             raise TypeError(f"{call.what} waits for {awaited!r}, which may never end")
-        deadline = self._world.now if wanted.deadline is None else wanted.deadline
+        # A process that was stopped may come to a wait too late: it ends at once then.
+        deadline = max(self._world.now, wanted.deadline or 0.0)
         self._calls.begin(awaited, call.what, deadline)
         awaited.when_done(lambda _: self._later(call, 0.0))
 

@@ -19,6 +19,7 @@ from odradek.simulation.checkers.call_checkers import check_limits
 from odradek.simulation.checkers.group_checkers import GroupLedger
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage
+from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.habits import Habits
 from odradek.simulation.runs.record_workload import ReadingDriver
 from odradek.simulation.runs.schedule import ScheduledClient
@@ -157,6 +158,26 @@ class MemberDriver(ReadingDriver):
             self.host.freeze(on=False)
             if self._leaving and not self._polling:
                 self._later(0.0)
+
+    def application(self) -> Caller:
+        """Whose process is stopped, or dead, makes no calls."""
+        return Caller(self.world, self.calls, lambda: self.over, self.soon)
+
+    @property
+    def stopped(self) -> bool:
+        """The process is."""
+        return self._frozen
+
+    def soon(self, seconds: float, action: Callable[[], None]) -> None:
+        """Go on so much later, unless it is stopped or dead."""
+
+        def act() -> None:
+            if self.stopped:
+                self.world.at(max(self._idle_until, self.world.now), act)
+            elif not self.over:
+                action()
+
+        self.world.after(seconds, act)
 
     def _later(self, seconds: float) -> None:
         self.world.after(seconds, self._again)

@@ -93,16 +93,10 @@ class ProcessorDriver(MemberDriver):
 
     # The application's thread
 
-    def soon(self, seconds: float, action: Callable[[], None]) -> None:
-        """Go on so much later; who is stopped, busy with something else or dead doesn't."""
-
-        def act() -> None:
-            if self._frozen or self.world.now < self._idle_until:
-                self.world.at(max(self._idle_until, self.world.now), act)
-            elif not self.over:
-                action()
-
-        self.world.after(seconds, act)
+    @property
+    def stopped(self) -> bool:
+        """Also one that is busy with something else makes no calls: it makes more than polls."""
+        return self._frozen or self.world.now < self._idle_until
 
     def _go_on(self, seconds: float = 0.0) -> None:
         """Back to `poll`."""
@@ -119,7 +113,7 @@ class ProcessorDriver(MemberDriver):
         if not self._ready:
             self._initialise()
             return
-        application = Caller(self.world, self.calls, lambda: self.over, self.soon)
+        application = self.application()
         application.begin(f"{self.name}: committed", self._look_up(), self._go_on, self._failed)
 
     def _initialise(self) -> None:
