@@ -43,12 +43,12 @@ def test_readers_live_through_a_move(tmp_path: Path) -> None:
 
 
 PLAIN = """
-def read(bootstrap, topic, partitions, got, failed):
+def read(bootstrap, topic, partitions, reporter):
     import logging, time
     for n in range(5):
-        got(b'{"row": %d}' % n)
+        reporter.got(b'{"row": %d}' % n)
     logging.getLogger("some.client").warning("I can't reach %s", bootstrap)
-    failed("a second complaint within a second")
+    reporter.failed("a second complaint within a second")
     if bootstrap == "ends:1":
         raise ValueError("no more")
     while True:

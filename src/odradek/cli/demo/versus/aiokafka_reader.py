@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from odradek.cli.demo.versus.reader import Reporter
 
-def read(
-    bootstrap: str,
-    topic: str,
-    partitions: list[int],
-    got: Callable[[bytes], None],
-    failed: Callable[[str], None],
-) -> None:
+
+def read(bootstrap: str, topic: str, partitions: list[int], reporter: Reporter) -> None:
     """Read for ever."""
 
     async def run() -> None:
@@ -25,9 +20,9 @@ def read(
         while True:
             try:
                 async for record in consumer:
-                    got(record.value or b"")
+                    reporter.got(record.value or b"")
             except KafkaError as error:
-                failed(str(error))
+                reporter.failed(str(error))
                 await asyncio.sleep(0.1)  # it may raise the same again at once
 
     asyncio.run(run())

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from odradek.cli.demo.versus.reader import Reporter
 
-def read(
-    bootstrap: str,
-    topic: str,
-    partitions: list[int],
-    got: Callable[[bytes], None],
-    failed: Callable[[str], None],
-) -> None:
+
+def read(bootstrap: str, topic: str, partitions: list[int], reporter: Reporter) -> None:
     """Read for ever."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "odradek-demo",  # it insists on one
-            "error_cb": lambda error: failed(str(error)),
+            "error_cb": lambda error: reporter.failed(str(error)),
         }
     )
     consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in partitions])
@@ -28,6 +22,6 @@ def read(
         if message is None:
             continue
         if message.error():
-            failed(str(message.error()))
+            reporter.failed(str(message.error()))
         else:
-            got(message.value() or b"")
+            reporter.got(message.value() or b"")

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from odradek import Consumer, KafkaError, TopicPartition
+from odradek.cli.demo.versus.reader import Reporter
 
 
-def read(
-    bootstrap: str,
-    topic: str,
-    partitions: list[int],
-    got: Callable[[bytes], None],
-    failed: Callable[[str], None],
-) -> None:
+def read(bootstrap: str, topic: str, partitions: list[int], reporter: Reporter) -> None:
     """Read for ever."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "client.id": "demo-reader"})
     assigned = [TopicPartition(topic, partition) for partition in partitions]
@@ -22,6 +15,6 @@ def read(
     while True:
         try:
             for record in consumer.poll(1.0):
-                got(record.value or b"")
+                reporter.got(record.value or b"")
         except KafkaError as error:
-            failed(str(error))
+            reporter.failed(str(error))

@@ -58,7 +58,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[reporter])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     read = importlib.import_module(module).read
-    read(bootstrap, topic, list(range(int(partitions))), reporter.got, reporter.failed)
+    read(bootstrap, topic, list(range(int(partitions))), reporter)
 
 
 if __name__ == "__main__":
