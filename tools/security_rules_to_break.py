@@ -308,7 +308,6 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "runtime/credentials/http_until.py",
         "        until.left()  # a wait that succeeds, again and again, must end as well\n",
         "",
-        "tests/unit/runtime/test_oidc.py::test_a_server_that_drips_before_its_answer",
         "tests/unit/runtime/test_oidc.py::test_a_server_that_drips",
     ),
     broken(

@@ -2,49 +2,49 @@
 
 import random
 
+import pytest
+
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import ENOUGH, Silence, check_cluster_id, reason, shuffled
 
 A = [Address(f"b{n}", 1) for n in range(20)]
 
 
-def why(total: int, failed: list[Address], *, answering: int = 0, unavailable: int = 0) -> str:
-    """So many known brokers answer, and the last so many are unavailable."""
-    away = A[total - unavailable : total]
-    found = reason(A[:total], failed, answering=answering > 0, unavailable=away.__contains__)
-    return found or ""
-
-
-def test_all_unavailable() -> None:
-    for total in (1, 3, 20):
-        assert why(total, [], unavailable=total)
-
-
-def test_one_that_was_not_tried_keeps_the_set_available() -> None:
-    assert not why(3, A[1:3], unavailable=2)
-
-
-def test_one_that_answers_outweighs_any_count() -> None:
-    assert not why(20, A[1:], answering=1, unavailable=19)
-
-
-def test_five_failures_in_a_row_are_enough_in_a_large_cluster() -> None:
-    assert not why(20, A[: ENOUGH - 1])
-    assert "5 of 20" in why(20, A[:ENOUGH])
+@pytest.mark.parametrize(
+    ("total", "failed", "unavailable", "answering", "why"),
+    [
+        *((total, 0, total, False, "") for total in (1, 3, 20)),
+        (3, 2, 2, False, None),  # one was not tried
+        (20, 19, 19, True, None),  # one that answers outweighs any count
+        (20, ENOUGH - 1, 0, False, None),
+        (20, ENOUGH, 0, False, "5 of 20"),  # enough in a row, in a large cluster
+        (0, 20, 0, False, None),  # nothing known is no reason
+    ],
+)
+def test_when_known_brokers_are_unavailable(
+    total: int, failed: int, unavailable: int, answering: bool, why: str | None
+) -> None:
+    """So many dials failed, and the last so many known brokers are unavailable."""
+    tried, away = A[max(0, total - failed) :][:failed], A[total - unavailable : total]
+    found = reason(A[:total], tried, answering=answering, unavailable=away.__contains__)
+    assert (found is None) == (why is None)
+    assert (why or "") in (found or "")
 
 
 def test_failures_of_others_do_not_count() -> None:
-    assert not why(10, A[10:])
+    assert not reason(A[:10], A[10:], answering=False, unavailable=lambda _: False)
 
 
-def test_nothing_known_is_no_reason() -> None:
-    assert not why(0, A)
+def silent(count: int) -> Silence:
+    """So many brokers are silent, the last one since 6."""
+    silence = Silence()
+    for n in range(count):
+        silence.fell(A[n], 5.0 + count - n)
+    return silence
 
 
 def test_silence_is_general_after_five_two_of_them_asked() -> None:
-    silence = Silence()
-    for n in range(ENOUGH):
-        silence.fell(A[n], 10.0 - n)
+    silence = silent(ENOUGH)
     assert silence.since == 6.0
     assert not silence.general(20, heard_at=7.0)
     silence.asked()
@@ -56,9 +56,7 @@ def test_silence_is_general_after_five_two_of_them_asked() -> None:
 
 
 def test_one_question_is_enough_when_nobody_said_anything_meanwhile() -> None:
-    silence = Silence()
-    for n in range(ENOUGH):
-        silence.fell(A[n], 10.0 - n)
+    silence = silent(ENOUGH)
     assert not silence.general(20, heard_at=6.0)  # writes may be held for a dead replica's sake
     silence.asked()
     assert silence.general(20, heard_at=6.0)
@@ -66,8 +64,7 @@ def test_one_question_is_enough_when_nobody_said_anything_meanwhile() -> None:
 
 
 def test_silence_in_a_small_cluster_takes_all_of_it() -> None:
-    silence = Silence()
-    silence.fell(A[0], 1.0)
+    silence = silent(1)
     silence.asked()
     assert not silence.general(0, heard_at=0.0)
     assert not silence.general(2, heard_at=0.0)

@@ -46,14 +46,9 @@ def test_idle_least_recently_used_first() -> None:
     assert chosen(connected("a", used=3.0), connected("b", used=1.0)) == (Action.USE, "b")
 
 
-def test_idle_beats_busy_and_fewest_in_flight_among_the_busy() -> None:
+def test_fewest_in_flight_among_the_busy_before_a_young_dial() -> None:
     busy, busier = connected("a", used=1.0, in_flight=1), connected("b", used=0.0, in_flight=3)
-    assert chosen(busier, busy) == (Action.USE, "a")
-    assert chosen(busier, busy, connected("c", used=9.0)) == (Action.USE, "c")
-
-
-def test_a_busy_connection_beats_a_young_dial_and_a_new_one() -> None:
-    assert chosen(pending("b", 99.0), connected("c", in_flight=5)) == (Action.USE, "c")
+    assert chosen(busier, pending("c", 99.0), busy) == (Action.USE, "a")
 
 
 def test_a_young_dial_is_waited_for_and_an_old_one_is_not() -> None:

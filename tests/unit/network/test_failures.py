@@ -9,57 +9,60 @@ import copy
 import pickle
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from tests.unit.network.tls_peers import NAME, Ends, Issuer, issuer, server_context
+from tests.unit.network.tls_peers import NAME, server_context, shake, trusting
+from tests.unit.network.tls_peers import authority as authority
 
 from odradek.common import errors
 from odradek.common.types import Address
 from odradek.network.failures import as_error, ended_unexplained
+from odradek.testing.authority import Authority
 
 WHERE = Address("broker-1", 9093)
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+NOW, DAY = datetime.now(UTC), timedelta(1)
+OVER: dict[str, Any] = {"starts": NOW - 2 * DAY, "ends": NOW - DAY}
+EARLY: dict[str, Any] = {"starts": NOW + DAY}
 Change = Callable[[ssl.SSLContext], object]
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    return issuer(tmp_path_factory.mktemp("authority"))
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("stranger"), "somebody else")
 
 
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    return issuer(tmp_path_factory.mktemp("stranger"), "somebody else")
-
-
-def error_of(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> errors.KafkaError:
-    seen = Ends(client, server, name).client_error()
-    assert seen is not None, "the handshake went well"
-    return as_error(seen, setting_up=True, address=WHERE)
-
-
-def trusting(authority: Issuer) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=authority.pem)
-
-
-def test_a_handshake_that_goes_well_is_no_error(authority: Issuer) -> None:
-    ends = Ends(trusting(authority), server_context(authority.issue("server")))
-    assert ends.client_error() is None
+def error_of(
+    client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME
+) -> errors.ExplainedError:
+    with pytest.raises(ssl.SSLError) as caught:
+        shake(client, server, name)
+    error = as_error(caught.value, setting_up=True, address=WHERE)
+    assert isinstance(error, errors.ExplainedError)
+    return error
 
 
 @pytest.mark.parametrize(
-    ("name", "days", "kind", "words"),
+    ("host", "name", "given", "kind", "words"),
     [
-        ("other.test", (-1, 1), errors.HostNameMismatchError, f"isn't for '{NAME}'"),
-        (NAME, (-3, -2), errors.CertificateExpiredError, "has expired"),
-        (NAME, (2, 3), errors.CertificateExpiredError, "isn't valid yet"),
+        ("other.test", NAME, {}, errors.HostNameMismatchError, f"isn't for '{NAME}'"),
+        (NAME, "127.0.0.1", {}, errors.HostNameMismatchError, "isn't for '127.0.0.1'"),
+        (NAME, NAME, OVER, errors.CertificateExpiredError, "has expired"),
+        (NAME, NAME, EARLY, errors.CertificateExpiredError, "isn't valid yet"),
     ],
 )
 def test_a_certificate_that_does_not_fit(
-    authority: Issuer, name: str, days: tuple[int, int], kind: type[errors.KafkaError], words: str
+    authority: Authority,
+    host: str,
+    name: str,
+    given: dict[str, datetime],
+    kind: type[errors.KafkaError],
+    words: str,
 ) -> None:
-    server = server_context(authority.issue("wrong", name, days=days))
-    error = error_of(trusting(authority), server)
+    broker = authority.issue("wrong", hosts=[host], **given)  # type: ignore[arg-type]
+    error = error_of(trusting(authority), server_context(broker), name)
     assert type(error) is kind
     assert str(error).startswith("broker-1:9093: the broker's certificate")
     assert words in str(error)
@@ -67,17 +70,11 @@ def test_a_certificate_that_does_not_fit(
     assert not error.retriable
 
 
-def test_an_ip_that_the_certificate_lacks(authority: Issuer) -> None:
-    server = server_context(authority.issue("server"))
-    error = error_of(trusting(authority), server, "127.0.0.1")
-    assert type(error) is errors.HostNameMismatchError
-    assert "isn't for '127.0.0.1'" in str(error)
-
-
-def test_an_authority_that_nobody_trusts(authority: Issuer, stranger: Issuer) -> None:
-    error = error_of(trusting(authority), server_context(stranger.issue("server")))
+def test_an_authority_that_nobody_trusts(authority: Authority, stranger: Authority) -> None:
+    broker = stranger.issue("server", hosts=[NAME])
+    error = error_of(trusting(authority), server_context(broker))
     assert type(error) is errors.CertificateUntrustedError
-    assert "unable to get local issuer certificate" in str(error)
+    assert "self-signed certificate in certificate chain" in str(error)
     assert "ssl.ca.location" in str(error)
 
 
@@ -87,20 +84,16 @@ def test_an_authority_that_nobody_trusts(authority: Issuer, stranger: Issuer) ->
     [("none", ""), ("strange", "doesn't trust the authority"), ("old", "has expired")],
 )
 def test_a_client_certificate_that_the_broker_refuses(
-    authority: Issuer, stranger: Issuer, version: ssl.TLSVersion, client: str, words: str
+    authority: Authority, stranger: Authority, version: ssl.TLSVersion, client: str, words: str
 ) -> None:
     """TLS 1.3 says so only after the handshake, in place of the first answer."""
-    server = server_context(authority.issue("server"))
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_verify_locations(cadata=authority.pem)
+    server = server_context(authority.issue("server", hosts=[NAME]), authority)
     server.maximum_version = version
     context = trusting(authority)
-    if client == "strange":
-        context.load_cert_chain(stranger.issue("client"))
-    elif client == "old":
-        context.load_cert_chain(authority.issue("client", days=(-3, -2)))
+    if client != "none":
+        own = stranger.issue("c") if client == "strange" else authority.issue("c", **OVER)
+        context.load_cert_chain(own.both)
     error = error_of(context, server)
-    assert isinstance(error, errors.TlsError)
     assert error.sticky
     assert "ssl.keystore.location" in str(error)
     assert words in str(error)
@@ -133,8 +126,8 @@ def cipher(name: str) -> Change:
     ],
     ids=["client 1.2", "client 1.3", "cipher"],
 )
-def test_nothing_in_common(authority: Issuer, client: Change, server: Change) -> None:
-    context, broker = trusting(authority), server_context(authority.issue("server"))
+def test_nothing_in_common(authority: Authority, client: Change, server: Change) -> None:
+    context, broker = trusting(authority), server_context(authority.issue("b", hosts=[NAME]))
     client(context)
     server(broker)
     error = error_of(context, broker)
@@ -143,7 +136,7 @@ def test_nothing_in_common(authority: Issuer, client: Change, server: Change) ->
     assert "ssl." in str(error)
 
 
-def answer_to_hello(authority: Issuer, answer: bytes, *, end: bool = False) -> ssl.SSLError:
+def answer_to_hello(authority: Authority, answer: bytes, *, end: bool = False) -> ssl.SSLError:
     """What a client sees that says hello and gets these bytes."""
     received = ssl.MemoryBIO()
     client = trusting(authority).wrap_bio(received, ssl.MemoryBIO(), server_hostname=NAME)
@@ -158,7 +151,7 @@ def answer_to_hello(authority: Issuer, answer: bytes, *, end: bool = False) -> s
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n", bytes(64)]
 )
-def test_an_answer_that_is_no_tls(authority: Issuer, answer: bytes) -> None:
+def test_an_answer_that_is_no_tls(authority: Authority, answer: bytes) -> None:
     error = as_error(answer_to_hello(authority, answer), setting_up=True, address=WHERE)
     assert type(error) is errors.PlaintextPortError
     assert error.sticky
@@ -166,20 +159,25 @@ def test_an_answer_that_is_no_tls(authority: Issuer, answer: bytes) -> None:
     assert "security.protocol" not in str(error)  # no advice to do without TLS
 
 
-def test_a_name_that_the_server_does_not_know(authority: Issuer) -> None:
-    seen = answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x70")
+ALERT = b"\x15\x03\x03\x00\x02\x02"
+
+
+def test_alerts(authority: Authority) -> None:
+    """A name that the server doesn't know; one that may pass; and one of a connection in use."""
+    seen = answer_to_hello(authority, ALERT + b"\x70")
     assert type(as_error(seen, setting_up=True)) is errors.HostNameMismatchError
-
-
-def test_an_alert_of_which_nobody_knows_the_reason_may_pass(authority: Issuer) -> None:
-    error = as_error(answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x50"), setting_up=True)
+    error = as_error(answer_to_hello(authority, ALERT + b"\x50"), setting_up=True)
     assert type(error) is errors.TlsError
     assert error.retriable
     assert not error.sticky
     assert str(error) == "the TLS handshake failed: tlsv1 alert internal error"
+    lost = as_error(answer_to_hello(authority, ALERT + b"\x14"), setting_up=False)
+    assert type(lost) is errors.DisconnectedError
+    assert lost.refresh_metadata
+    assert str(lost) == "TLS: sslv3 alert bad record mac"
 
 
-def test_an_end_without_a_word_may_pass(authority: Issuer) -> None:
+def test_an_end_without_a_word_may_pass(authority: Authority) -> None:
     """A proxy without a broker behind it does that, and comes back."""
     seen = answer_to_hello(authority, b"", end=True)
     error = as_error(seen, setting_up=True, address=WHERE)
@@ -191,14 +189,6 @@ def test_an_end_without_a_word_may_pass(authority: Issuer) -> None:
     assert error.retriable
     assert not error.sticky
     assert "ended during the TLS handshake" in str(error)
-
-
-def test_a_connection_in_use_is_lost_whatever_tls_says(authority: Issuer) -> None:
-    seen = answer_to_hello(authority, b"\x15\x03\x03\x00\x02\x02\x14")  # bad_record_mac
-    error = as_error(seen, setting_up=False)
-    assert type(error) is errors.DisconnectedError
-    assert error.refresh_metadata
-    assert str(error) == "TLS: sslv3 alert bad record mac"
 
 
 @pytest.mark.parametrize(

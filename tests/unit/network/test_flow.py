@@ -18,7 +18,8 @@ from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Signal, Task, Wait
 
 
-def engine() -> Engine:
+@pytest.fixture
+def e() -> Engine:
     return Engine(EventLog("test"))
 
 
@@ -27,45 +28,36 @@ def waits(*on: Any, deadline: float | None = None) -> Flow[float]:
     return (yield Wait(tuple(on), deadline))
 
 
+def raises(error: Exception) -> Flow[None]:
+    yield START
+    raise error
+
+
 class TestCompletion:
     def test_ends_once_and_says_how(self) -> None:
         done: Completion[int] = Completion()
         with pytest.raises(IllegalStateError):
             done.result()
         done.complete(3)
-        assert done.done
-        assert done.result() == 3
         with pytest.raises(RuntimeError, match="twice"):
             done.complete(4)
         with pytest.raises(RuntimeError, match="twice"):
             done.fail(KafkaError())
+        assert done.done
         assert done.result() == 3
 
-    def test_callbacks_run_once_before_and_after_the_end(self) -> None:
+    def test_callbacks_run_once_before_and_after_the_end_also_those_that_one_adds(self) -> None:
         done: Completion[int] = Completion()
-        calls: list[int] = []
+        calls: list[int | str] = []
         done.when_done(lambda c: calls.append(c.result()))
-        done.complete(1)
-        done.when_done(lambda c: calls.append(c.result() + 1))
-        assert calls == [1, 2]
-
-    def test_a_callback_that_adds_a_callback(self) -> None:
-        done: Completion[int] = Completion()
-        calls: list[str] = []
         done.when_done(lambda _: done.when_done(lambda _: calls.append("inner")))
         done.complete(1)
-        assert calls == ["inner"]
-
-    def test_a_failure_is_raised_by_result(self) -> None:
-        done: Completion[int] = Completion()
-        done.fail(DisconnectedError("gone"))
-        with pytest.raises(DisconnectedError, match="gone"):
-            done.result()
+        done.when_done(lambda c: calls.append(c.result() + 1))
+        assert calls == [1, "inner", 2]
 
 
 class TestWaits:
-    def test_a_flow_reads_the_time_from_its_engine(self) -> None:
-        e = engine()
+    def test_a_flow_reads_the_time_from_its_engine(self, e: Engine) -> None:
         done = e.start(waits(deadline=5.0))
         assert e.step(1.0) == 5.0
         assert not done.done
@@ -73,8 +65,8 @@ class TestWaits:
         e.step(5.25)
         assert done.result() == 5.25
 
-    def test_a_signal_wakes_all_that_wait_and_each_once(self) -> None:
-        e, signal = engine(), Signal()
+    def test_a_signal_wakes_all_that_wait_and_each_once(self, e: Engine) -> None:
+        signal = Signal()
         both = [e.start(waits(signal)) for _ in range(2)]
         e.step(1.0)
         signal.notify()
@@ -82,8 +74,8 @@ class TestWaits:
         e.step(2.0)
         assert [c.result() for c in both] == [2.0, 2.0]
 
-    def test_any_of_several_is_enough_and_the_others_forget_the_flow(self) -> None:
-        e, signal, other = engine(), Signal(), Signal()
+    def test_any_of_several_is_enough_and_the_others_forget_the_flow(self, e: Engine) -> None:
+        signal, other = Signal(), Signal()
         done = e.start(waits(signal, other, deadline=9.0))
         e.step(1.0)
         other.notify()
@@ -91,38 +83,27 @@ class TestWaits:
         assert done.result() == 2.0
         assert not signal._waiters
 
-    def test_a_completion_that_is_done_already_does_not_wait(self) -> None:
-        e = engine()
+    def test_what_is_over_already_is_not_waited_for(self, e: Engine) -> None:
         reply: Completion[int] = Completion()
         reply.complete(1)
-        done = e.start(waits(reply))
-        e.step(3.0)
-        assert done.result() == 3.0
+        both = [e.start(waits(reply)), e.start(waits(deadline=1.0))]
+        assert e.step(3.0) is None
+        assert [done.result() for done in both] == [3.0, 3.0]
 
-    def test_a_deadline_in_the_past_fires_in_the_same_step(self) -> None:
-        e = engine()
-        done = e.start(waits(deadline=1.0))
-        assert e.step(2.0) is None
-        assert done.result() == 2.0
-
-    def test_a_kafka_error_of_a_flow_is_its_result(self) -> None:
-        def fails() -> Flow[None]:
-            yield START
-            raise DisconnectedError("gone")
-
-        e = engine()
-        done = e.start(fails())
+    def test_a_kafka_error_of_a_flow_is_its_result(self, e: Engine) -> None:
+        done = e.start(raises(DisconnectedError("gone")))
         e.step(1.0)
-        assert isinstance(done.error, DisconnectedError)
+        with pytest.raises(DisconnectedError, match="gone"):
+            done.result()
         assert e.ended is None
 
-    def test_flows_that_are_woken_often_leave_no_pile_of_timers(self) -> None:
+    def test_flows_that_are_woken_often_leave_no_pile_of_timers(self, e: Engine) -> None:
         def restless() -> Flow[None]:
             yield START
             while True:
                 yield Wait((signal,), 1e9)
 
-        e, signal = engine(), Signal()
+        signal = Signal()
         e.start(restless())
         for turn in range(2000):
             e.step(float(turn))
@@ -132,7 +113,7 @@ class TestWaits:
 
 
 class TestCancel:
-    def test_a_cancelled_flow_ends_in_the_next_step_and_cleans_up(self) -> None:
+    def test_a_cancelled_flow_ends_in_the_next_step_and_cleans_up(self, e: Engine) -> None:
         cleaned: list[bool] = []
 
         def tidy() -> Flow[None]:
@@ -142,7 +123,7 @@ class TestCancel:
             finally:
                 cleaned.append(True)
 
-        e, signal = engine(), Signal()
+        signal = Signal()
         done = e.start(tidy())
         e.step(1.0)
         e.cancel(done, ClientClosedError("no longer wanted"))
@@ -152,23 +133,18 @@ class TestCancel:
         assert cleaned == [True]
         assert not signal._waiters
 
-    def test_cancelling_what_is_done_changes_nothing(self) -> None:
-        e = engine()
-        done = e.start(waits(deadline=1.0))
+    def test_before_the_first_step_and_after_the_end(self, e: Engine) -> None:
+        early, late = (e.start(waits(deadline=1.0)) for _ in range(2))
+        e.cancel(early, ClientClosedError())
         e.step(1.0)
-        e.cancel(done, ClientClosedError())
+        assert isinstance(early.error, ClientClosedError)
+        e.cancel(late, ClientClosedError())
         e.step(2.0)
-        assert done.result() == 1.0
+        assert late.result() == 1.0
 
-    def test_cancelling_before_the_first_step(self) -> None:
-        e = engine()
-        done = e.start(waits(deadline=1.0))
-        e.cancel(done, ClientClosedError())
-        e.step(0.5)
-        assert isinstance(done.error, ClientClosedError)
-
-    def test_a_flow_that_another_starts_and_cancels_in_one_step_never_begins(self) -> None:
-        e = engine()
+    def test_a_flow_that_another_starts_and_cancels_in_one_step_never_begins(
+        self, e: Engine
+    ) -> None:
         ran: list[float] = []
 
         def never() -> Flow[None]:
@@ -177,49 +153,52 @@ class TestCancel:
         def both() -> Flow[Completion[None]]:
             yield START
             inner = e.start(never())
-            e.cancel_now(inner, ClientClosedError())
-            assert isinstance(inner.error, ClientClosedError)
-            e.cancel_now(inner, ClientClosedError())
+            for _ in range(2):
+                e.cancel_now(inner, ClientClosedError())
+                assert isinstance(inner.error, ClientClosedError)
             return inner
 
         done = e.start(both())
         e.step(1.0)
         assert done.done
-        assert ran == []
-        assert e.flows == 0
+        assert (ran, e.flows) == ([], 0)
 
 
 class Part:
     """A component that does what a test says."""
 
-    def __init__(self, advance: Callable[[float], bool] = lambda now: False) -> None:
-        self._advance = advance
+    def __init__(
+        self,
+        advance: Callable[[float], bool] = lambda now: False,
+        abort: Callable[[KafkaError], object] = lambda error: None,
+    ) -> None:
+        self.advance = advance
         self.aborted: list[KafkaError] = []
-        self.deadline: float | None = None
-
-    def advance(self, now: float) -> bool:
-        return self._advance(now)
+        self._abort = abort
 
     def next_deadline(self, now: float) -> float | None:
-        return self.deadline
+        return None
 
     def abort(self, error: KafkaError, now: float) -> None:
         self.aborted.append(error)
+        self._abort(error)
+
+
+def fails(error: BaseException) -> Callable[[object], bool]:
+    def action(_: object) -> bool:
+        raise error
+
+    return action
 
 
 class TestTheEnd:
-    def test_a_bug_in_a_flow_ends_every_future(self) -> None:
-        def buggy() -> Flow[None]:
-            yield START
-            raise ZeroDivisionError("oops")
-
-        e, part = engine(), Part()
-        seen = list[Event]()
+    def test_a_bug_in_a_flow_ends_every_future(self, e: Engine) -> None:
+        part, seen = Part(), list[Event]()
         e.events.listen(seen.append)
         e.components.append(part)
         other = e.start(waits(Signal()))
         e.step(1.0)
-        bad = e.start(buggy())
+        bad = e.start(raises(ZeroDivisionError("oops")))
         e.step(2.0)
         for future in (bad, other):
             assert isinstance(future.error, ClientBrokenError)
@@ -230,55 +209,41 @@ class TestTheEnd:
         assert isinstance(late.error, ClientBrokenError)
         assert [ev.kind for ev in seen] == ["broken"]
 
-    def test_a_bug_in_a_component_ends_every_future(self) -> None:
-        def explode(now: float) -> bool:
-            raise KeyError("oops")
-
-        e = engine()
-        e.components.append(Part(explode))
+    def test_so_does_one_in_a_component(self, e: Engine) -> None:
+        e.components.append(Part(fails(KeyError("oops"))))
         future = e.start(waits(Signal()))
         e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_component_that_never_rests_is_a_bug(self) -> None:
-        e = engine()
+    def test_a_component_that_never_rests_is_a_bug(self, e: Engine) -> None:
         e.components.append(Part(lambda now: True))
         e.step(1.0)
         assert isinstance(e.ended, ClientBrokenError)
         assert "turns" in str(e.ended)
 
-    def test_an_interrupt_in_mid_step_ends_the_client_and_is_raised(self) -> None:
-        def interrupted(now: float) -> bool:
-            raise KeyboardInterrupt
-
-        e = engine()
-        e.components.append(Part(interrupted))
+    def test_an_interrupt_in_mid_step_ends_the_client_and_is_raised(self, e: Engine) -> None:
+        e.components.append(Part(fails(KeyboardInterrupt())))
         future = e.start(waits(Signal()))
         with pytest.raises(KeyboardInterrupt):
             e.step(1.0)
         assert isinstance(future.error, ClientBrokenError)
 
-    def test_a_flow_may_end_the_client_itself(self) -> None:
+    def test_a_flow_may_end_the_client_itself_and_only_once(self, e: Engine) -> None:
         def ends() -> Flow[None]:
             yield START
-            e.end(ClientClosedError("enough"), "closed")
+            e.end(ClientClosedError("first"), "closed")
+            e.end(ClientBrokenError("second"), "broken")
             yield Wait((Signal(),))
 
-        e = engine()
         other = e.start(waits(Signal()))
         e.step(1.0)
         ending = e.start(ends())
         e.step(2.0)
-        assert isinstance(other.error, ClientClosedError)
-        assert isinstance(ending.error, ClientClosedError)
+        assert [str(future.error) for future in (other, ending)] == ["first", "first"]
 
-    def test_a_part_that_fails_at_the_end_leaves_the_others_no_future_open(self) -> None:
-        class Clumsy(Part):
-            def abort(self, error: KafkaError, now: float) -> None:
-                raise ValueError("oops")
-
-        e, tidy = engine(), Part()
-        e.components += [Clumsy(), tidy]
+    def test_a_part_that_fails_at_the_end_leaves_the_others_no_future_open(self, e: Engine) -> None:
+        tidy = Part()
+        e.components += [Part(abort=fails(ValueError("oops"))), tidy]
         future = e.start(waits(Signal()))
         called = e.call(len, ("x",), deadline=9.0)
         e.step(1.0)
@@ -287,36 +252,21 @@ class TestTheEnd:
         assert isinstance(future.error, ClientClosedError)
         assert isinstance(called.error, ClientClosedError)
 
-    def test_it_ends_once(self) -> None:
-        e = engine()
-        e.end(ClientClosedError("first"), "closed")
-        e.end(ClientBrokenError("second"), "broken")
-        assert str(e.ended) == "first"
 
-
-class TestCalls:
-    def test_a_call_is_an_effect_and_its_end_an_input(self) -> None:
-        e = engine()
-        done = e.call(pow, (2, 3), deadline=4.0)
-        call = e.effects.popleft()
-        assert isinstance(call, Call)
-        assert (call.function(*call.arguments), call.where, call.deadline) == (8, "caller", 4.0)
-        e.called(call.token, 8, None)
-        assert not done.done
-        e.step(1.0)
-        assert done.result() == 8
-        e.called(call.token, 9, None)  # a second answer is nobody's
-        e.step(2.0)
-        assert done.result() == 8
-
-    def test_a_call_that_fails(self) -> None:
-        e = engine()
-        done = e.call(int, ("x",), deadline=4.0)
-        call = e.effects.popleft()
-        assert isinstance(call, Call)
-        e.called(call.token, None, ValueError("x"))
-        e.step(1.0)
-        assert isinstance(done.error, ValueError)
+def test_a_call_is_an_effect_and_its_end_an_input(e: Engine) -> None:
+    done, failing = e.call(pow, (2, 3), deadline=4.0), e.call(int, ("x",), deadline=4.0)
+    call, other = e.effects.popleft(), e.effects.popleft()
+    assert isinstance(call, Call)
+    assert isinstance(other, Call)
+    assert (call.function(*call.arguments), call.where, call.deadline) == (8, "caller", 4.0)
+    e.called(call.token, 8, None)
+    e.called(other.token, None, ValueError("x"))
+    assert not done.done
+    e.step(1.0)
+    assert isinstance(failing.error, ValueError)
+    e.called(call.token, 9, None)  # a second answer is nobody's
+    e.step(2.0)
+    assert done.result() == 8
 
 
 def test_a_task_that_is_done_ignores_wake_ups() -> None:

@@ -10,28 +10,25 @@ import ssl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.network.tls_peers import NAME, Issuer, issuer, server_context
+from tests.unit.network.tls_peers import NAME, server_context, trusting
+from tests.unit.network.tls_peers import authority as authority
 
 from odradek.common.errors import KafkaError, TlsError
 from odradek.network.failures import as_error
+from odradek.testing.authority import Authority
 
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    return issuer(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
-def client(authority: Issuer) -> ssl.SSLContext:
-    return ssl.create_default_context(cadata=authority.pem)
+def client(authority: Authority) -> ssl.SSLContext:
+    return trusting(authority)
 
 
 @pytest.fixture(scope="module", params=VERSIONS, ids=["1.2", "1.3"])
-def flight(request: pytest.FixtureRequest, authority: Issuer, client: ssl.SSLContext) -> bytes:
+def flight(request: pytest.FixtureRequest, authority: Authority, client: ssl.SSLContext) -> bytes:
     """What a server says to a client's hello."""
-    context = server_context(authority.issue("server"))
+    context = server_context(authority.issue("server", hosts=[NAME]))
     context.maximum_version = request.param
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(ssl.MemoryBIO(), to_server, server_hostname=NAME)

@@ -1,115 +1,47 @@
-"""Certificates for tests, and handshakes in memory that show OpenSSL's own errors."""
+"""Handshakes in memory that show OpenSSL's own errors."""
 
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from contextlib import suppress
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+import pytest
 
-NAME = "broker.test"
+from odradek.testing.authority import Authority, KeyAndCertificate
+
+NAME = "localhost"
 
 
-@dataclass(frozen=True)
-class Issuer:
-    """An authority that signs what a test asks for."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-    directory: Path
-
-    @property
-    def pem(self) -> str:
-        """What its clients trust."""
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-    def issue(self, label: str, name: str = NAME, *, days: tuple[int, int] = (-1, 1)) -> Path:
-        """A file with a key and a certificate for a name, valid in these days from now."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.DNSName(name)])
-        made = _builder(name, self.certificate.subject, key, days).add_extension(names, False)
-        return self._save(label, made.sign(self.key, hashes.SHA256()), key)
-
-    def _save(self, label: str, made: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Path:
-        path = self.directory / f"{label}.pem"
-        secret = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
-        path.chmod(0o600)
-        return path
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def _builder(
-    name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: tuple[int, int]
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + timedelta(days=days[0]))
-        .not_valid_after(now + timedelta(days=days[1]))
-    )
+def trusting(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority.certificate))
 
 
-def issuer(directory: Path, name: str = "authority") -> Issuer:
-    """A new authority whose files lie in a directory."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    basic = x509.BasicConstraints(ca=True, path_length=None)
-    made = _builder(name, subject, key, (-9, 9)).add_extension(basic, True)
-    return Issuer(made.sign(key, hashes.SHA256()), key, directory)
-
-
-def server_context(certificate: Path) -> ssl.SSLContext:
-    """A broker that shows a certificate."""
+def server_context(broker: KeyAndCertificate, clients: Authority | None = None) -> ssl.SSLContext:
+    """A broker that shows a certificate; with an authority it wants certificates of it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(broker.both)
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients.certificate)
     return context
 
 
-class Ends:
-    """Both ends of a TLS connection, in memory."""
-
-    def __init__(self, client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> None:
-        self.to_server, self.to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = client.wrap_bio(self.to_client, self.to_server, server_hostname=name)
-        self.server = server.wrap_bio(self.to_server, self.to_client, server_side=True)
-
-    def client_error(self) -> ssl.SSLError | None:
-        """Shake hands, ask one thing, and give what the client gets to see of a refusal."""
-        refused, done = False, False
-        for _ in range(8):
-            try:
-                if not done:
-                    self.client.do_handshake()
-                    done = True
-                    self.client.write(b"question")
-                self.client.read(1)
-            except ssl.SSLWantReadError:
-                pass
-            except ssl.SSLError as error:
-                return error
-            if not refused:
-                refused = self._serve()
-        return None
-
-    def _serve(self) -> bool:
-        """Let the server go on; say whether it has refused."""
-        try:
-            self.server.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        except ssl.SSLError:
-            return True
-        return False
+def shake(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> ssl.SSLObject:
+    """Shake hands and hear a word of the broker; the client's end, or the error that it sees."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    mine = client.wrap_bio(to_client, to_server, server_hostname=name)
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(8):
+        with suppress(ssl.SSLWantReadError):
+            mine.do_handshake()
+            assert mine.read(4) == b"word"
+            return mine
+        with suppress(ssl.SSLError):  # what it refuses, the client is told by an alert
+            theirs.do_handshake()
+            theirs.write(b"word")
+    raise AssertionError("the handshake has no end")

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
 from odradek.runtime import SelectorHost, ThreadHost
+from odradek.testing.authority import Authority, KeyAndCertificate
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,26 @@ def no_thread_left() -> Iterator[None]:
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("other"), "Another")
+
+
+@pytest.fixture(scope="session")
+def broker(authority: Authority) -> KeyAndCertificate:
+    return authority.issue("broker", hosts=["localhost", "127.0.0.1", "::1", "*.k.example"])
+
+
+@pytest.fixture(scope="session")
+def alice(authority: Authority) -> KeyAndCertificate:
+    return authority.issue("alice")
 
 
 @pytest.fixture

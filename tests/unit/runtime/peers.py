@@ -8,14 +8,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
-from odradek.common.errors import KafkaError
 from odradek.common.events import EventLog
 from odradek.common.types import Address
 from odradek.network.effects import (
     Call,
     Close,
+    Effect,
     IncomingResponse,
     Open,
     OutgoingRequest,
@@ -24,6 +24,9 @@ from odradek.network.effects import (
 )
 from odradek.network.engine import Engine
 from odradek.network.flow import Completion
+from odradek.runtime import SelectorHost, ThreadHost
+
+T = TypeVar("T")
 
 PATIENCE = 10.0
 """Seconds that a test waits at most; nothing here takes so long."""
@@ -32,14 +35,13 @@ PATIENCE = 10.0
 class RawRequest:
     """Stands for a request: its frame is given."""
 
-    correlation_id = 0
-
-    def __init__(self, *buffers: bytes | memoryview, answered: bool = True) -> None:
-        self.answered = answered
-        self.buffers = list(buffers)
+    def __init__(self, buffers: Sequence[bytes | memoryview], unanswered: int) -> None:
+        self.answered = not unanswered
+        self.correlation_id = unanswered
+        self.buffers = buffers
 
     def encode(self) -> list[bytes | memoryview]:
-        return self.buffers
+        return list(self.buffers)
 
 
 class ScriptedEngine(Engine):
@@ -51,7 +53,6 @@ class ScriptedEngine(Engine):
         self.down: dict[int, Completion[BaseException | str | None]] = defaultdict(Completion)
         self.unsent: dict[int, Completion[BaseException]] = defaultdict(Completion)
         self.written: dict[int, Completion[None]] = defaultdict(Completion)
-        self.names: dict[int, Completion[list[str]]] = {}
         self.results: dict[int, Completion[Any]] = {}
         self.received_bytes: dict[int, bytearray] = defaultdict(bytearray)
         self.writable_calls: list[tuple[int, bool]] = []
@@ -87,13 +88,10 @@ class ScriptedEngine(Engine):
         self.post(lambda now: self.writable_calls.append((connection, ready)))
 
     def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
-        def note(now: float) -> None:
-            if isinstance(result, BaseException):
-                self.names[token].fail(result)
-            else:
-                self.names[token].complete(list(result))
-
-        self.post(note)
+        if isinstance(result, BaseException):
+            self.called(token, None, result)
+        else:
+            self.called(token, list(result), None)
 
     def called(self, token: int, result: Any, error: BaseException | None) -> None:
         def note(now: float) -> None:
@@ -116,22 +114,19 @@ class ScriptedEngine(Engine):
     def open(self, port: int, host: str = "127.0.0.1", ip: str = "127.0.0.1") -> int:
         self._next_connection += 1
         number = self._next_connection
-        effect = Open(number, Address(host, port), ip)
-        self.post(lambda now: self.effects.append(effect))
+        self.effect(Open(number, Address(host, port), ip))
         return number
 
-    def send(self, connection: int, *buffers: bytes | memoryview) -> None:
-        request = cast("OutgoingRequest", RawRequest(*buffers))
-        self.post(lambda now: self.effects.append(Send(connection, request)))
+    def effect(self, effect: Effect) -> None:
+        self.post(lambda now: self.effects.append(effect))
 
-    def send_unanswered(self, connection: int, identity: int, data: bytes) -> None:
-        raw = RawRequest(data, answered=False)
-        raw.correlation_id = identity
-        request = cast("OutgoingRequest", raw)
-        self.post(lambda now: self.effects.append(Send(connection, request)))
+    def send(self, connection: int, *buffers: bytes | memoryview, unanswered: int = 0) -> None:
+        """A request that is these bytes; `unanswered` is the number of one without an answer."""
+        request = cast("OutgoingRequest", RawRequest(buffers, unanswered))
+        self.effect(Send(connection, request))
 
     def close(self, connection: int) -> None:
-        self.post(lambda now: self.effects.append(Close(connection, "test")))
+        self.effect(Close(connection, "test"))
 
     def expect(self, connection: int, count: int) -> Completion[None]:
         completion: Completion[None] = Completion()
@@ -140,10 +135,7 @@ class ScriptedEngine(Engine):
         return completion
 
     def resolve(self, host: str, deadline: float) -> Completion[list[str]]:
-        token = self.new_token()
-        self.names[token] = Completion()
-        self.post(lambda now: self.effects.append(Resolve(token, host, 9092, deadline)))
-        return self.names[token]
+        return self._wanted(lambda token: Resolve(token, host, 9092, deadline))
 
     def ask(
         self,
@@ -152,17 +144,22 @@ class ScriptedEngine(Engine):
         where: Literal["caller", "worker"],
         deadline: float,
     ) -> Completion[Any]:
+        return self._wanted(lambda token: Call(token, function, arguments, where, deadline))
+
+    def _wanted(self, effect: Callable[[int], Effect]) -> Completion[Any]:
         token = self.new_token()
         self.results[token] = Completion()
-        effect = Call(token, function, arguments, where, deadline)
-        self.post(lambda now: self.effects.append(effect))
+        self.effect(effect(token))
         return self.results[token]
 
-    def finish(self, completion: Completion[Any], error: KafkaError | None = None) -> None:
-        if error is None:
-            self.post(lambda now: completion.complete(None))
-        else:
-            self.post(lambda now: completion.fail(error))
+    def finish(self, completion: Completion[Any]) -> None:
+        self.post(lambda now: completion.complete(None))
+
+
+def run(host: SelectorHost | ThreadHost, completion: Completion[T]) -> Completion[T]:
+    """Have a host work until this is done."""
+    assert host.run(completion, host.now() + PATIENCE)
+    return completion
 
 
 Talk = Callable[[socket.socket], None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import time
@@ -64,20 +63,7 @@ def test_after_close_it_opens_again(tmp_path: Path) -> None:
     assert len(lines(events)) == 2
 
 
-def test_a_directory_that_cannot_be_is_one_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    events = EventFile(tmp_path / "file", "c")
-    with caplog.at_level(logging.WARNING, "odradek"):
-        events(Event(0.0, "closed"))
-        events(Event(0.0, "closed"))
-    assert len(caplog.records) == 1
-
-
-def test_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = EventFile(tmp_path, "c")
     write = os.write
     with monkeypatch.context() as patch:

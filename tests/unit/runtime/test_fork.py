@@ -7,12 +7,12 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, run
 
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
@@ -24,8 +24,6 @@ from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost, ThreadHost
 from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation import SimulatedCluster, World
-
-Host = SelectorHost | ThreadHost
 
 
 def in_child(check: Callable[[], None]) -> None:
@@ -46,28 +44,31 @@ def in_child(check: Callable[[], None]) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
-def every_call_is_refused(host: Host) -> None:
-    calls: list[Callable[[], Any]] = [
+def refused(*calls: Callable[[], Any]) -> None:
+    for call in calls:
+        with pytest.raises(ClientForkedError, match="forked child"):
+            call()
+
+
+def every_call_is_refused(host: SelectorHost | ThreadHost) -> None:
+    refused(
         lambda: host.run(Completion(), None),
         host.wake,
         host.drive,
         lambda: host.defer(lambda: None),
         host.rng,
-    ]
-    for call in calls:
-        with pytest.raises(ClientForkedError, match="forked child"):
-            call()
+    )
     host.close(host.now() + PATIENCE)  # the end of a `with` block raises nothing
 
 
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
-def test_the_parent_goes_on(kind: type[Host], engine: ScriptedEngine) -> None:
+def test_the_parent_goes_on(kind: type[SelectorHost | ThreadHost], engine: ScriptedEngine) -> None:
     host = kind()
     host.attach(engine)
     with peer(echo) as server:
         connection = engine.open(server.port)
         engine.send(connection, b"one")
-        assert host.run(engine.expect(connection, 3), host.now() + PATIENCE)
+        run(host, engine.expect(connection, 3))
         assert not host.run(Completion(), host.now() + 0.01)  # has slept: all descriptors exist
         inner = host._inner if isinstance(host, ThreadHost) else host
         ours = {t.fd for t in inner._transports.values()}
@@ -81,7 +82,7 @@ def test_the_parent_goes_on(kind: type[Host], engine: ScriptedEngine) -> None:
 
         in_child(check)
         engine.send(connection, b"two")
-        assert host.run(engine.expect(connection, 6), host.now() + PATIENCE)
+        run(host, engine.expect(connection, 6))
         assert engine.received_bytes[connection] == b"onetwo"
         assert not engine.down[connection].done
         host.close(host.now() + PATIENCE)
@@ -106,35 +107,45 @@ def held_by_another(lock: Any) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_the_lock_is_never_waited_for_in_a_child() -> None:
+def test_the_lock_is_never_waited_for_in_a_child_and_a_member_stays_its_parents() -> None:
     tp = TopicPartition("t", 0)
-    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
+    consumer, member = (
+        Consumer(bootstrap_servers="127.0.0.1:1", group_id=group) for group in ("g", "h")
+    )
     consumer.assign([tp])
+    member.subscribe(["t"])
+    assert member.poll(0.05) == []
     producer = Producer(bootstrap_servers="127.0.0.1:1")
-    with held_by_another(consumer._host.lock), held_by_another(producer._host.lock):
+    clients = (consumer, member, producer)
 
-        def check() -> None:
-            calls: list[Callable[[], Any]] = [
-                lambda: consumer.pause([tp]),
-                lambda: consumer.seek(tp, 1),
-                lambda: consumer.assign([]),
-                lambda: consumer.commit_async(),
-                lambda: consumer.poll(0),
-                consumer.explain,
-                lambda: producer.send("t", b"1"),
-                lambda: producer.send_arrow("t", None),
-                producer.flush,
-                producer.explain,
-            ]
-            for call in calls:
-                with pytest.raises(ClientForkedError, match="forked child"):
-                    call()
-            consumer.close()
-            producer.close()
+    def check() -> None:
+        refused(
+            lambda: consumer.pause([tp]),
+            lambda: consumer.seek(tp, 1),
+            lambda: consumer.assign([]),
+            consumer.commit_async,
+            lambda: consumer.poll(0),
+            consumer.explain,
+            lambda: producer.send("t", b"1"),
+            lambda: producer.send_arrow("t", None),
+            producer.flush,
+            producer.explain,
+            lambda: member.poll(0),
+            lambda: next(iter(member)),
+            lambda: member.commit({tp: 1}),
+            lambda: member.subscribe(["u"]),
+            member.unsubscribe,
+        )
+        for client in clients:
+            client.close()
 
+    with ExitStack() as held:
+        for client in clients:
+            held.enter_context(held_by_another(client._host.lock))
         in_child(check)
-    consumer.close(0)
-    producer.close(0)
+    assert member.poll(0.05) == []
+    for client in clients:
+        client.close(0.2)
 
 
 def test_an_unused_client_is_dead_in_a_child_too(host: SelectorHost) -> None:
@@ -164,36 +175,10 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         producer._calls.host, producer._engine.accumulator.lock = host, host.lock
 
         def check() -> None:
-            for _ in range(3):
-                with pytest.raises(ClientForkedError, match="forked child"):
-                    producer.send("t", b"2")
+            refused(*[lambda: producer.send("t", b"2")] * 3)
             assert producer._lanes["t"].open[0].count == 1
 
         in_child(check)
         assert producer.send("t", b"3") is not None
         assert producer._lanes["t"].open[0].count == 2
         producer._calls.host = world.hosts["producer"]
-
-
-@pytest.mark.slow
-def test_a_member_of_a_group_stays_its_parents() -> None:
-    consumer = Consumer(bootstrap_servers="127.0.0.1:1", group_id="g")
-    consumer.subscribe(["t"])
-    assert consumer.poll(0.05) == []
-
-    def check() -> None:
-        calls: list[Callable[[], Any]] = [
-            lambda: consumer.poll(0),
-            lambda: next(iter(consumer)),
-            lambda: consumer.commit({TopicPartition("t", 0): 1}),
-            lambda: consumer.subscribe(["u"]),
-            consumer.unsubscribe,
-        ]
-        for call in calls:
-            with pytest.raises(ClientForkedError, match="forked child"):
-                call()
-        consumer.close()
-
-    in_child(check)
-    assert consumer.poll(0.05) == []
-    consumer.close(0.2)

@@ -19,16 +19,6 @@ KEY_PASSWORD = "key-password"  # noqa: S105  of a test key
 Shape = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("inline"))
-
-
-@pytest.fixture(scope="module")
-def alice(authority: Authority) -> KeyAndCertificate:
-    return authority.issue("alice")
-
-
 SHAPES: dict[str, Shape] = {
     "lines": str,
     "crlf": lambda text: text.replace("\n", "\r\n"),

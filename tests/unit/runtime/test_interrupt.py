@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,10 +25,6 @@ def plain(*_: Any) -> None:
     raise MineError
 
 
-def of_depth(number: int, frame: object) -> None:
-    deeper()
-
-
 def deeper() -> None:
     raise MineError
 
@@ -42,6 +39,10 @@ def takes_itself_away(number: int, frame: object) -> None:
     raise MineError
 
 
+def times_out(*_: Any) -> None:
+    raise TimeoutError("mine")
+
+
 class Handler:
     def __call__(self, *_: Any) -> None:
         raise MineError
@@ -52,7 +53,6 @@ class Handler:
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     "function": plain,
-    "depth": of_depth,
     "forgets": forgets_its_frame,
     "takes itself away": takes_itself_away,
     "method": Handler().method,
@@ -64,9 +64,28 @@ HANDLERS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(params=HANDLERS)
 def handler(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = signal.signal(signal.SIGUSR1, HANDLERS[request.param])
+    with handled_by(HANDLERS[request.param]):
+        yield
+
+
+@contextmanager
+def handled_by(handler: Callable[..., Any]) -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, handler)
     yield
     signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.fixture
+def admin() -> Iterator[Admin]:
+    """One that has been used."""
+    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as made:
+        assert "t" in made.list_topics(PATIENCE)
+        yield made
+
+
+def transport_of(admin: Admin) -> Any:
+    (transport,) = admin._host._transports.values()  # type: ignore[attr-defined]
+    return transport
 
 
 def interrupted() -> None:
@@ -101,84 +120,58 @@ class Amid:
         pass
 
 
-def test_it_comes_out_of_a_step_and_the_client_goes_on(handler: None) -> None:
-    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
-        assert "t" in admin.list_topics(PATIENCE)
-        engine = admin._engine
-        engine.components.append(Amid(interrupted))
-        with pytest.raises(MineError):
-            admin.list_topics(PATIENCE)
-        assert "t" in admin.list_topics(PATIENCE)
-        assert admin._engine is not engine
-        assert admin.ended is None
+def test_it_comes_out_of_a_step_and_the_client_goes_on(handler: None, admin: Admin) -> None:
+    engine = admin._engine
+    engine.components.append(Amid(interrupted))
+    with pytest.raises(MineError):
+        admin.list_topics(PATIENCE)
+    assert "t" in admin.list_topics(PATIENCE)
+    assert admin._engine is not engine
+    assert admin.ended is None
 
 
-def test_a_bug_of_ours_ends_the_client_for_good(handler: None) -> None:
-    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
-        admin._engine.components.append(Amid(deeper))
-        for _ in range(2):
-            with pytest.raises(ClientBrokenError, match="MineError"):
-                admin.list_topics(PATIENCE)
-
-
-def test_a_bug_of_ours_before_an_interruption_ends_it_too(handler: None) -> None:
-    with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
-        engine = admin._engine
-        engine.components.append(Amid(deeper))
-        with pytest.raises(ClientBrokenError):
-            admin.list_topics(PATIENCE)
-        engine.post(lambda _: interrupted())
+@pytest.mark.parametrize("then", ["nothing", "an interruption"])
+def test_a_bug_of_ours_ends_the_client_for_good(handler: None, admin: Admin, then: str) -> None:
+    admin._engine.components.append(Amid(deeper))
+    with pytest.raises(ClientBrokenError, match="MineError"):
+        admin.list_topics(PATIENCE)
+    if then == "an interruption":
+        admin._engine.post(lambda _: interrupted())
         with pytest.raises((MineError, ClientBrokenError)):
             admin.list_topics(PATIENCE)
-        with pytest.raises(ClientBrokenError, match="MineError"):
-            admin.list_topics(PATIENCE)
+    with pytest.raises(ClientBrokenError, match="MineError"):
+        admin.list_topics(PATIENCE)
 
 
-def test_a_time_out_of_the_program_is_no_fault_of_a_connection() -> None:
-    def alarm(*_: Any) -> None:
-        raise TimeoutError("mine")
+def test_a_time_out_of_the_program_is_no_fault_of_a_connection(admin: Admin) -> None:
+    transport = transport_of(admin)
+    receive = transport.receive
 
-    before = signal.signal(signal.SIGUSR1, alarm)
-    try:
-        with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
-            admin.list_topics(PATIENCE)
-            (transport,) = admin._host._transports.values()  # type: ignore[attr-defined]
-            receive = transport.receive
+    def receiving(buffer: Any) -> Any:
+        transport.receive = receive
+        interrupted()
 
-            def receiving(buffer: Any) -> Any:
-                transport.receive = receive
-                interrupted()
-
-            transport.receive = receiving
-            with pytest.raises(TimeoutError, match="mine"):
-                admin.list_topics(PATIENCE)
-            assert "t" in admin.list_topics(PATIENCE)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    transport.receive = receiving
+    with handled_by(times_out), pytest.raises(TimeoutError, match="mine"):
+        admin.list_topics(PATIENCE)
+    assert "t" in admin.list_topics(PATIENCE)
 
 
-def test_an_interruption_amid_the_end_of_a_flow_that_is_given_up_comes_out() -> None:
+def test_an_interruption_amid_the_end_of_a_flow_that_is_given_up_comes_out(admin: Admin) -> None:
     """Collected as garbage, its `finally` would swallow what a signal handler raises there."""
-    before = signal.signal(signal.SIGUSR1, plain)
-    try:
-        with one_broker() as (_, servers), Admin(bootstrap_servers=servers) as admin:
-            admin.list_topics(PATIENCE)
 
-            def flow() -> Any:
-                try:
-                    yield START
-                    yield Wait((Signal(),))
-                finally:
-                    interrupted()
+    def flow() -> Any:
+        try:
+            yield START
+            yield Wait((Signal(),))
+        finally:
+            interrupted()
 
-            admin._engine.start(flow())
-            admin.list_topics(PATIENCE)
-            (transport,) = admin._host._transports.values()  # type: ignore[attr-defined]
-            transport.receive = lambda _: interrupted()  # tears outside of a step
+    with handled_by(plain):
+        admin._engine.start(flow())
+        admin.list_topics(PATIENCE)
+        transport_of(admin).receive = lambda _: interrupted()  # tears outside of a step
+        for _ in range(2):
             with pytest.raises(MineError):
                 admin.list_topics(PATIENCE)
-            with pytest.raises(MineError):
-                admin.list_topics(PATIENCE)
-            assert "t" in admin.list_topics(PATIENCE)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+        assert "t" in admin.list_topics(PATIENCE)

@@ -19,6 +19,7 @@ from urllib.parse import quote_plus
 
 import pytest
 from tests.token_server import CLIENT_ID, CLIENT_SECRET, TokenServer
+from tests.unit.network.tls_peers import server_context, trusting
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ConfigurationError, TokenError
@@ -88,6 +89,8 @@ def refused(asked: oidc.TokenServer) -> TokenError:
 
 
 def test_client_credentials(server: TokenServer) -> None:
+    header = oidc.basic("a b", Secret("c+d:"), url_encode=True).reveal()
+    assert b64decode(header.removeprefix("Basic ")) == b"a+b:c%2Bd%3A"
     token = fetch(asking(server.url()))
     assert token.value.reveal().count(".") == 2
     assert token.expires_at == 5000.0 + 3600
@@ -95,11 +98,6 @@ def test_client_credentials(server: TokenServer) -> None:
     assert server.headers[0]["accept"] == "application/json"
     assert server.headers[0]["content-type"] == "application/x-www-form-urlencoded"
     assert str(token.value) == "[hidden]"
-
-
-def test_the_header_is_url_encoded_on_request() -> None:
-    header = oidc.basic("a b", Secret("c+d:"), url_encode=True).reveal()
-    assert b64decode(header.removeprefix("Basic ")) == b"a+b:c%2Bd%3A"
 
 
 def test_a_refusal_is_final_and_says_what_the_server_said(server: TokenServer) -> None:
@@ -153,21 +151,6 @@ def test_a_server_that_hangs() -> None:
     assert "no answer in time" in str(error)
 
 
-def test_a_server_that_drips(server: TokenServer) -> None:
-    clock = VirtualClock()
-
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "100000")
-        handler.end_headers()
-        handler.wfile.write(b"{")
-        clock.pauses.append(9.0)
-        handler.wfile.write(b" ")
-
-    server.faults.append(drip)
-    assert "no answer in time" in str(refused(asking(server.url(), clock)))
-
-
 PIECES = 3000
 """A drip that has an end, so that a client without a limit of its own fails and doesn't hang."""
 
@@ -180,12 +163,11 @@ PIECES = 3000
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
         (b"HTTP/1.1 100 Continue\r\nX: ", b"a" * 20),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{", b" "),
     ],
-    ids=["a header", "headers", "100", "a header of 100", "chunks"],
+    ids=["a header", "headers", "100", "a header of 100", "chunks", "a body"],
 )
-def test_a_server_that_drips_before_its_answer(
-    server: TokenServer, head: bytes, piece: bytes
-) -> None:
+def test_a_server_that_drips(server: TokenServer, head: bytes, piece: bytes) -> None:
     clock = VirtualClock()
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
@@ -281,13 +263,8 @@ def test_the_next_address_of_a_name(server: TokenServer) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed(server: TokenServer, status: int) -> None:
-    def redirect(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Location", server.url("/elsewhere"))
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    server.faults.append(redirect)
+    where = f"Location: {server.url('/elsewhere')}".encode()
+    server.faults.append(_status(b"HTTP/1.1 %d There\r\n%b" % (status, where)))
     assert f"answered HTTP {status}" in str(refused(asking(server.url())))
     assert len(server.forms) == 1
 
@@ -322,27 +299,9 @@ def test_when_a_token_ends(expires_in: object, end: float) -> None:
     assert oidc.token_of(answer, "here", 1000.0).expires_at == end
 
 
-def test_an_opaque_token_has_no_known_end() -> None:
-    assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == Token(Secret("opaque"), None)
-
-
-def test_https_asks_for_a_certificate_that_is_trusted(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    identity = authority.issue("localhost", hosts=["localhost"])
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(identity.both)
-    trusting = ssl.create_default_context(cafile=str(authority.certificate))
-    with TokenServer(context) as server:
-        good = server.url(host="localhost")
-        assert fetch(asking(good, tls=trusting)).expires_at is not None
-        strange = asking(good)
-        assert "self-signed certificate in certificate chain" in str(refused(strange))
-        assert "https.ca.location" in str(refused(strange))
-        assert "IP address mismatch" in str(refused(asking(server.url(), tls=trusting)))
-    assert len(server.forms) == 1
-
-
-def test_a_token_in_a_file(tmp_path: Path) -> None:
+def test_an_opaque_token_has_no_known_end(tmp_path: Path) -> None:
+    opaque = Token(Secret("opaque"), None)
+    assert oidc.token_of({"id_token": "opaque"}, "here", 1.0) == opaque
     path = tmp_path / "token"
     with pytest.raises(TokenError, match="can't be read: No such file"):
         oidc.from_file(path)
@@ -350,24 +309,26 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(TokenError, match="is empty"):
         oidc.from_file(path)
     path.write_text("opaque\n")
-    assert oidc.from_file(path) == Token(Secret("opaque"))
+    assert oidc.from_file(path) == opaque
+
+
+def test_https_asks_for_a_certificate_that_is_trusted(authority: Authority) -> None:
+    own = authority.issue("tokens", hosts=["localhost"])
+    with TokenServer(server_context(own)) as server:
+        good = server.url(host="localhost")
+        assert fetch(asking(good, tls=trusting(authority))).expires_at is not None
+        assert "IP address mismatch" in str(refused(asking(server.url(), tls=trusting(authority))))
+        said = str(refused(asking(good)))
+        assert "self-signed certificate in certificate chain" in said
+        assert "https.ca.location" in said
+    assert len(server.forms) == 1
 
 
 @pytest.mark.parametrize(
     "url",
-    [
-        *(
-            "ftp://x/y",
-            "x/y",
-            "http:///y",
-            "data:,x",
-            "http://a\n.b/",
-            "http://a b/",
-            "http://a\\b/",
-        ),
-        *("file://elsewhere/etc/passwd", "http://[::1", "http://a:b/", "jar:file:/x"),
-    ],
-)
+    ["ftp://x/y", "x/y", "http:///y", "data:,x", "http://a\n.b/", "http://a b/", "http://a\\b/",
+     "file://elsewhere/etc/passwd", "http://[::1", "http://a:b/", "jar:file:/x"],
+)  # fmt: skip
 def test_urls_of_other_kinds_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="must be an http, https or file URL"):
         allowed_url(url)

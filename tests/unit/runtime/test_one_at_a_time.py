@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.unit.runtime.peers import PATIENCE
@@ -13,13 +14,14 @@ from odradek.runtime.credentials.one_at_a_time import MOST_HANGING, OneAtATime
 
 
 class Slow:
-    """Runs until it is let go on."""
+    """Runs until it is let go on; `shared` is what threads call."""
 
     def __init__(self) -> None:
         self.runs = 0
-        self.began = threading.Event()
-        self.go = threading.Event()
+        self.began, self.go = threading.Event(), threading.Event()
         self.error: str | None = None
+        self.now = 0.0
+        self.shared = OneAtATime(self, 30.0, lambda: self.now)
 
     def __call__(self) -> int:
         self.runs += 1
@@ -30,120 +32,78 @@ class Slow:
             raise TokenError(self.error)
         return run
 
-
-def several(function: Callable[[], int], count: int, slow: Slow) -> list[object]:
-    """Ask from so many threads, all of which wait before the first one goes on."""
-    outcomes: list[object] = []
-    waiting = threading.Semaphore(0)
-
-    def ask() -> None:
-        waiting.release()
+    def outcome(self) -> object:
         try:
-            outcomes.append(function())
-        except Exception as error:
-            outcomes.append(error)
+            return self.shared()
+        except TokenError as error:
+            return error
 
-    threads = [threading.Thread(target=ask) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-        assert waiting.acquire(timeout=PATIENCE)
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+@pytest.fixture
+def threads(slow: Slow) -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(5) as made:
+        yield made
+        slow.go.set()
+
+
+@pytest.mark.parametrize("error", [None, "no token"])
+def test_whoever_asks_meanwhile_gets_the_same_answer(
+    slow: Slow, threads: ThreadPoolExecutor, error: str | None
+) -> None:
+    slow.error = error
+    asked = [threads.submit(slow.outcome)]
     assert slow.began.wait(PATIENCE)
-    slow.go.set()
-    for thread in threads:
-        thread.join(PATIENCE)
-    return outcomes
-
-
-def test_whoever_asks_meanwhile_gets_the_same_answer() -> None:
-    slow = Slow()
-    shared = OneAtATime(slow)
-    first: list[int] = []
-    thread = threading.Thread(target=lambda: first.append(shared()))
-    thread.start()
-    assert slow.began.wait(PATIENCE)
-    joined: list[int] = []
     entered = threading.Barrier(5)
-
-    def ask() -> None:
-        entered.wait(PATIENCE)
-        joined.append(shared())
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for one in threads:
-        one.start()
+    asked += [threads.submit(lambda: (entered.wait(PATIENCE), slow.outcome())[1]) for _ in range(4)]
     entered.wait(PATIENCE)
-    run = shared._run
-    assert run is not None
     slow.go.set()
-    for one in [thread, *threads]:
-        one.join(PATIENCE)
-    assert first == [1]
-    # A thread that comes after the end of the first run begins another: none runs beside another.
-    assert len(joined) == 4
-    assert slow.runs == max(joined)
+    first, *joined = [one.result(PATIENCE) for one in asked]
+    if error is not None:  # each has its own
+        assert {str(one) for one in (first, *joined)} == {str(TokenError(error))}
+        assert len({id(one) for one in (first, *joined)}) == 5
+    else:
+        # A thread that comes after the first run's end begins another: none runs beside another.
+        assert first == 1
+        assert slow.runs == max(map(int, map(str, joined)))
 
 
-def test_an_answer_is_not_kept() -> None:
-    slow = Slow()
+def test_an_answer_is_not_kept(slow: Slow) -> None:
     slow.go.set()
-    shared = OneAtATime(slow)
-    assert [shared(), shared()] == [1, 2]
+    assert [slow.shared(), slow.shared()] == [1, 2]
 
 
-def test_an_error_goes_to_all_and_each_has_its_own() -> None:
-    slow = Slow()
-    slow.error = "no token"
-    outcomes = several(OneAtATime(slow), 5, slow)
-    assert [str(outcome) for outcome in outcomes] == [str(TokenError("no token"))] * 5
-    assert len({id(outcome) for outcome in outcomes}) == 5
-
-
-def test_a_run_that_hangs_is_given_up() -> None:
-    slow = Slow()
-    now = [0.0]
-    shared = OneAtATime(slow, 30.0, lambda: now[0])
-    thread = threading.Thread(target=shared)
-    thread.start()
+def test_a_run_that_hangs_is_given_up(slow: Slow, threads: ThreadPoolExecutor) -> None:
+    threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
-    now[0] = 30.0
+    slow.now = 30.0
     slow.go.set()
-    assert shared() in (1, 2)
-    thread.join(PATIENCE)
+    assert slow.shared() in (1, 2)
+    threads.shutdown()
     assert slow.runs == 2
 
 
-def test_a_late_joiner_does_not_wait_for_ever() -> None:
-    slow = Slow()
-    now = [0.0]
-    shared = OneAtATime(slow, 30.0, lambda: now[0])
-    thread = threading.Thread(target=shared)
-    thread.start()
+def test_a_late_joiner_does_not_wait_for_ever(slow: Slow, threads: ThreadPoolExecutor) -> None:
+    threads.submit(slow.shared)
     assert slow.began.wait(PATIENCE)
-    run = shared._run
-    assert run is not None
-    run.began = -29.999
+    slow.now = 29.999
     with pytest.raises(TimeoutError, match="already going on"):
-        shared()
-    slow.go.set()
-    thread.join(PATIENCE)
+        slow.shared()
 
 
-def test_only_a_few_may_hang() -> None:
-    slow = Slow()
-    now = [0.0]
-    shared = OneAtATime(slow, 30.0, lambda: now[0])
-    threads = []
+def test_only_a_few_may_hang(slow: Slow, threads: ThreadPoolExecutor) -> None:
     for run in range(MOST_HANGING):
-        thread = threading.Thread(target=shared)
-        thread.start()
+        threads.submit(slow.shared)
         assert slow.began.wait(PATIENCE)
         slow.began.clear()
-        threads.append(thread)
-        now[0] = 30.0 * (run + 1)
+        slow.now = 30.0 * (run + 1)
     for _ in range(3):
         with pytest.raises(TimeoutError, match="4 earlier calls still hang"):
-            shared()
+            slow.shared()
     slow.go.set()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert shared() == MOST_HANGING + 1
+    threads.shutdown()
+    assert slow.shared() == MOST_HANGING + 1

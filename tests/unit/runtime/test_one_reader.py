@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -15,18 +16,8 @@ from odradek.runtime.hosts.one_reader import OneReader
 
 
 def in_thread(action: Callable[[], object]) -> BaseException | None:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            action()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="other")
-    thread.start()
-    thread.join(20.0)
-    return raised[0] if raised else None
+    with ThreadPoolExecutor(1, "other") as other:
+        return other.submit(action).exception()
 
 
 def test_who_comes_while_another_advances_gets_an_error_that_names_both() -> None:
@@ -42,7 +33,7 @@ def test_who_comes_while_another_advances_gets_an_error_that_names_both() -> Non
     assert len(errors) == 6
     for error in errors:
         assert isinstance(error, IllegalStateError)
-        assert "'other'" in str(error)
+        assert "'other" in str(error)
         assert repr(threading.current_thread().name) in str(error)
 
 
@@ -52,8 +43,7 @@ def test_in_between_others_may_come_and_an_iterator_may_change_hands() -> None:
     assert next(numbers) == 0
     reader.leave(reader.claim("poll()", None))
     assert in_thread(lambda: next(numbers)) is None
-    held = reader.claim("poll()", None)
-    claim = held  # the name by which a call is known to stand
+    claim = reader.claim("poll()", None)
     with pytest.raises(IllegalStateError):
         next(numbers)
     reader.leave(claim)
@@ -82,4 +72,4 @@ def test_the_loops_of_a_consumer_go_in_for_each_record(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(CompletedFetch, "_walk", slowly)
     assert next(client.records(2.0)).offset == 0
-    assert "'other'" in str(errors[0])
+    assert "'other" in str(errors[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import random
 import signal
@@ -10,21 +9,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from queue import Queue
+from typing import Literal
 
 import pytest
 from tests.own_time import ends_at
-from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, refused_port
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, Talk, echo, peer, refused_port, run
 
 from odradek.common.errors import IllegalStateError
-from odradek.network.flow import Completion
+from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.runtime import SelectorHost
 from odradek.runtime.hosts.transport import IOV_MAX
-
-
-def run(host: SelectorHost, completion: Completion[Any]) -> None:
-    assert host.run(completion, host.now() + PATIENCE)
 
 
 def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
@@ -40,40 +37,41 @@ def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
         assert not engine.down[connection].done  # nothing is reported about what the engine closed
 
 
-def test_refused(host: SelectorHost, engine: ScriptedEngine) -> None:
-    connection = engine.open(refused_port())
-    run(host, engine.down[connection])
-    assert isinstance(engine.down[connection].result(), ConnectionRefusedError)
+def reset(sock: socket.socket) -> None:
+    sock.recv(1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
 
 
-def test_an_address_that_is_none(host: SelectorHost, engine: ScriptedEngine) -> None:
-    connection = engine.open(9092, ip="not-an-ip")
-    run(host, engine.down[connection])
-    assert isinstance(engine.down[connection].result(), socket.gaierror)
+def says_bye(sock: socket.socket) -> None:
+    sock.recv(1)  # or its end would be a reset
+    sock.sendall(b"bye")
 
 
-def test_end_of_stream_after_the_last_bytes(host: SelectorHost, engine: ScriptedEngine) -> None:
-    with peer(lambda sock: sock.sendall(b"bye")) as server:
-        connection = engine.open(server.port)
-        run(host, engine.down[connection])
-        assert engine.down[connection].result() is None
-        assert engine.received_bytes[connection] == b"bye"
+@pytest.mark.parametrize(
+    ("talk", "ip", "kind", "received"),
+    [
+        pytest.param(None, "127.0.0.1", ConnectionRefusedError, b"", id="refused"),
+        pytest.param(None, "not-an-ip", socket.gaierror, b"", id="an address that is none"),
+        pytest.param(reset, "127.0.0.1", ConnectionResetError, b"", id="reset"),
+        pytest.param(says_bye, "127.0.0.1", type(None), b"bye", id="end"),
+    ],
+)
+def test_how_connections_end(
+    host: SelectorHost,
+    engine: ScriptedEngine,
+    talk: Talk | None,
+    ip: str,
+    kind: type,
+    received: bytes,
+) -> None:
+    with peer(talk or echo) as server:
+        connection = engine.open(server.port if talk else refused_port(), ip=ip)
+        engine.send(connection, b"x")
+        error = run(host, engine.down[connection]).result()
+        assert type(error) is kind
+        assert engine.received_bytes[connection] == received
         engine.send(connection, b"too late")  # dropped: the engine was told
         host.drive()
-
-
-def test_reset(host: SelectorHost, engine: ScriptedEngine) -> None:
-    def reset(sock: socket.socket) -> None:
-        sock.recv(1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-
-    with peer(reset) as server:
-        connection = engine.open(server.port)
-        engine.send(connection, b"x")
-        run(host, engine.down[connection])
-        error = engine.down[connection].result()
-        assert isinstance(error, ConnectionResetError)
-        assert error.errno == errno.ECONNRESET
 
 
 def test_a_request_that_cannot_be_encoded_is_given_back_and_the_connection_stands(
@@ -134,10 +132,10 @@ def test_a_request_without_an_answer_is_told_of_once_its_last_byte_has_gone(
     with peer(read_late) as server:
         connection = engine.open(server.port)
         run(host, engine.up[connection])
-        engine.send_unanswered(connection, 1, b"small")
+        engine.send(connection, b"small", unanswered=1)
         run(host, engine.written[1])
-        engine.send_unanswered(connection, 2, large)
-        engine.send_unanswered(connection, 3, b"behind it")
+        engine.send(connection, large, unanswered=2)
+        engine.send(connection, b"after it", unanswered=3)
         host.drive()
         assert not engine.written[2].done  # the kernel has taken a part of it
         assert not engine.written[3].done
@@ -192,30 +190,11 @@ def test_the_deadline_is_kept_while_bytes_stream_in(
 def test_the_engines_own_deadline_ends_the_sleep(
     host: SelectorHost, engine: ScriptedEngine
 ) -> None:
-    from odradek.network.flow import START, Flow, Wait
-
     def pause() -> Flow[float]:
         now = yield START
         return (yield Wait((), now + 0.02)) - now
 
-    completion = engine.start(pause())
-    run(host, completion)
-    assert 0.02 <= completion.result() < 0.12
-
-
-def test_wake_from_another_thread(host: SelectorHost, engine: ScriptedEngine) -> None:
-    done: Completion[None] = Completion()
-
-    def other() -> None:
-        while not host._wake_up.sleeping:  # until the main thread has gone to sleep
-            pass
-        engine.finish(done)
-        host.wake()
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    run(host, done)
-    thread.join()
+    assert 0.02 <= run(host, engine.start(pause())).result() < 0.12
 
 
 def test_no_wake_up_is_lost(host: SelectorHost, engine: ScriptedEngine) -> None:
@@ -242,28 +221,18 @@ def test_waking_nobody_opens_nothing(host: SelectorHost, engine: ScriptedEngine)
     assert host._selector is None
 
 
-def test_calls_of_the_caller_run_inline(host: SelectorHost, engine: ScriptedEngine) -> None:
-    deadline = host.now() + PATIENCE
-    answer = engine.ask(lambda x: (x, threading.get_ident()), 7, where="caller", deadline=deadline)
-    run(host, answer)
-    assert answer.result() == (7, threading.get_ident())
-
-
-def test_calls_of_a_worker_run_elsewhere(host: SelectorHost, engine: ScriptedEngine) -> None:
-    deadline = host.now() + PATIENCE
-    answer = engine.ask(threading.get_ident, where="worker", deadline=deadline)
-    run(host, answer)
-    assert answer.result() != threading.get_ident()
-
-
 @pytest.mark.parametrize("where", ["caller", "worker"])
-def test_the_error_of_a_call_is_handed_in(
-    host: SelectorHost, engine: ScriptedEngine, where: str
+def test_calls(
+    host: SelectorHost, engine: ScriptedEngine, where: Literal["caller", "worker"]
 ) -> None:
-    answer = engine.ask(int, "seven", where=where, deadline=host.now() + PATIENCE)  # type: ignore[arg-type]
-    run(host, answer)
+    deadline = host.now() + PATIENCE
+    answer = engine.ask(lambda x: (x, threading.get_ident()), 7, where=where, deadline=deadline)
+    found, thread = run(host, answer).result()
+    assert found == 7
+    assert (thread == threading.get_ident()) == (where == "caller")
+    failed = engine.ask(int, "seven", where=where, deadline=deadline)
     with pytest.raises(ValueError, match="seven"):
-        answer.result()
+        run(host, failed).result()
 
 
 def test_a_worker_that_is_late_is_left_alone(host: SelectorHost, engine: ScriptedEngine) -> None:
@@ -282,8 +251,7 @@ def test_a_call_may_use_the_host_again(host: SelectorHost, engine: ScriptedEngin
         return host.run(inner, host.now() + PATIENCE)
 
     answer = engine.ask(nested, where="caller", deadline=host.now() + PATIENCE)
-    run(host, answer)
-    assert answer.result() is True
+    assert run(host, answer).result() is True
 
 
 def test_a_callback_inside_a_step_cannot_wait_but_may_close(
@@ -308,34 +276,23 @@ def test_a_callback_inside_a_step_cannot_wait_but_may_close(
 
 
 def test_two_threads_at_once_are_refused(host: SelectorHost, engine: ScriptedEngine) -> None:
-    errors: list[BaseException] = []
+    def call() -> BaseException | None:
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(host.drive).exception()
 
-    def other() -> None:
-        try:
-            host.drive()
-        except IllegalStateError as error:
-            errors.append(error)
-
-    def call() -> None:
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-
-    run(host, engine.ask(call, where="caller", deadline=host.now() + PATIENCE))
-    assert "another thread" in str(errors[0])
+    answer = engine.ask(call, where="caller", deadline=host.now() + PATIENCE)
+    assert "another thread" in str(run(host, answer).result())
 
 
-def test_close_writes_what_is_queued(host: SelectorHost, engine: ScriptedEngine) -> None:
-    go, got = threading.Event(), threading.Event()
-    seen: list[int] = []
+@pytest.mark.parametrize("takes", [True, False])
+def test_close_writes_what_is_queued_while_the_peer_takes_it(
+    host: SelectorHost, engine: ScriptedEngine, takes: bool
+) -> None:
+    go, seen = threading.Event(), Queue[int]()
 
     def count(sock: socket.socket) -> None:
         go.wait(PATIENCE)
-        total = 0
-        while data := sock.recv(1 << 20):
-            total += len(data)
-        seen.append(total)
-        got.set()
+        seen.put(sum(iter(lambda: len(sock.recv(1 << 20)), 0)))
 
     with peer(count) as server:
         connection = engine.open(server.port)
@@ -343,25 +300,15 @@ def test_close_writes_what_is_queued(host: SelectorHost, engine: ScriptedEngine)
         engine.send(connection, bytes(20 << 20))
         host.drive()
         assert host._transports[connection].queued
-        engine.close(connection)
-        go.set()
-        host.close(host.now() + PATIENCE)
-        assert got.wait(PATIENCE)
-        assert seen == [20 << 20]
-
-
-def test_close_does_not_wait_for_a_peer_that_takes_nothing(
-    host: SelectorHost, engine: ScriptedEngine
-) -> None:
-    go = threading.Event()
-    with peer(lambda sock: (go.wait(PATIENCE), None)[1]) as server:
-        connection = engine.open(server.port)
-        run(host, engine.up[connection])
-        engine.send(connection, bytes(20 << 20))
-        host.drive()
-        with ends_at(0.05):
-            host.close(host.now() + 0.05)
-        go.set()
+        if takes:
+            engine.close(connection)
+            go.set()
+            host.close(host.now() + PATIENCE)
+            assert seen.get(timeout=PATIENCE) == 20 << 20
+        else:
+            with ends_at(0.05):
+                host.close(host.now() + 0.05)
+            go.set()
 
 
 def test_after_close_nothing_is_opened(host: SelectorHost, engine: ScriptedEngine) -> None:
@@ -397,6 +344,12 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def raising(times: int = 1) -> Flow[None]:
+    yield START
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: ScriptedEngine) -> None:
     main = threading.main_thread().ident
@@ -422,16 +375,10 @@ def test_ctrl_c_in_sleep_leaves_the_host_usable(host: SelectorHost, engine: Scri
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: ScriptedEngine) -> None:
-    steps: list[str] = []
-
-    def interrupted(now: float) -> None:
-        signal.raise_signal(signal.SIGINT)
-        steps.append("went on")
-
-    engine.post(interrupted)
+    step = engine.start(raising())
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
-    assert steps == ["went on"]
+    assert step.result() is None
     assert engine.ended is None
     done: Completion[None] = Completion()
     engine.finish(done)
@@ -440,15 +387,10 @@ def test_ctrl_c_in_a_step_waits_for_its_end(host: SelectorHost, engine: Scripted
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_second_ctrl_c_is_not_held_back(host: SelectorHost, engine: ScriptedEngine) -> None:
-    def stuck(now: float) -> None:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError("not reached")
-
-    engine.post(stuck)
+    step = engine.start(raising(2))
     with pytest.raises(KeyboardInterrupt):
         host.run(Completion(), host.now() + PATIENCE)
-    assert engine.ended is not None  # half moved: the engine gave itself up
+    assert step.error is engine.ended is not None  # half moved: the engine gave itself up
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -466,10 +408,7 @@ def test_the_programs_own_handler_stays(host: SelectorHost, engine: ScriptedEngi
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
-        done: Completion[None] = Completion()
-        engine.post(lambda now: signal.raise_signal(signal.SIGINT))
-        engine.finish(done)
-        run(host, done)
+        run(host, engine.start(raising()))
         assert seen == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)

@@ -5,7 +5,6 @@ Whatever a file holds, the outcome is a store or a `ConfigurationError` that nam
 
 from __future__ import annotations
 
-import logging
 import ssl
 import subprocess
 from pathlib import Path
@@ -27,22 +26,27 @@ from tests.unit.runtime.keytool import keytool
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.secret import Secret
+from odradek.runtime.tls.pkcs12_keys import without_keys
 from odradek.runtime.tls.stores import StoreSource, _blocks, certificates_of, own_key, trusted
-from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
+from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate, Kind
+from odradek.testing.java import java_home
 
 pytestmark = pytest.mark.slow  # keytool is a JVM each time
 PASSWORD = Secret(STORE_PASSWORD)
 KEY_PASSWORD = "another-one"  # noqa: S105  of a test store
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("stores"))
+def import_into(path: Path, authority: Authority) -> Path:
+    """Add an authority's certificate to a store."""
+    keytool(
+        *("-importcert", "-alias", "b", "-file", str(authority.certificate)),
+        *("-keystore", str(path), "-storepass", STORE_PASSWORD),
+    )
+    return path
 
 
-@pytest.fixture(scope="module")
-def alice(authority: Authority) -> KeyAndCertificate:
-    return authority.issue("alice")
+def openssl(*words: str | Path) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +59,8 @@ def stores(authority: Authority, alice: KeyAndCertificate) -> dict[str, Path]:
         *("-destkeystore", str(two), "-deststorepass", STORE_PASSWORD),
         *("-destkeypass", KEY_PASSWORD),
     )
-    return {
-        "PEM": alice.keystore("PEM"),
-        "PKCS12": alice.keystore("PKCS12"),
-        "JKS": alice.keystore("JKS"),
-        "two": two,
-    }
+    kinds: tuple[Kind, ...] = ("PEM", "PKCS12", "JKS")
+    return {**{kind: alice.keystore(kind) for kind in kinds}, "two": two}
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +86,13 @@ def key_source(
     return StoreSource("ssl.keystore.location", str(path), password, secret)
 
 
-def der(path: Path) -> bytes:
-    return x509.load_pem_x509_certificates(path.read_bytes())[0].public_bytes(Encoding.DER)
+def trust_source(path: Path, password: Secret | None = PASSWORD) -> StoreSource:
+    return StoreSource("ssl.truststore.location", str(path), password)
+
+
+def der(path: Path) -> list[bytes]:
+    found = x509.load_pem_x509_certificates(path.read_bytes())
+    return [one.public_bytes(Encoding.DER) for one in found]
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "two"])
@@ -101,96 +106,84 @@ def test_keys(stores: dict[str, Path], alice: KeyAndCertificate, kind: str) -> N
     assert chain == certificates_of(alice.certificate.read_text(), "there")
 
 
-@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS", "JKS without a password"])
 def test_trust(authority: Authority, kind: str) -> None:
-    path = authority.truststore(kind)  # type: ignore[arg-type]
-    found = trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
-    assert found == [der(authority.certificate)]
+    path = authority.truststore(kind.split()[0])  # type: ignore[arg-type]
+    password = None if "without" in kind else PASSWORD
+    assert trusted(trust_source(path, password)) == der(authority.certificate)
 
 
-def test_a_trust_store_of_jks_needs_no_password(authority: Authority) -> None:
-    path = authority.truststore("JKS")
-    assert trusted(StoreSource("ssl.truststore.location", str(path))) == [
-        der(authority.certificate)
-    ]
-
-
-def test_java_names_the_file_as_it_likes(authority: Authority, tmp_path: Path) -> None:
+def test_what_keytool_adds_is_read_however_the_file_is_called(
+    authority: Authority, other: Authority, tmp_path: Path
+) -> None:
     path = tmp_path / "store.jks"
     path.write_bytes(authority.truststore("PKCS12").read_bytes())
-    assert trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
-
-
-def test_what_keytool_adds_is_read(authority: Authority, tmp_path: Path) -> None:
-    path = tmp_path / "several.p12"
-    path.write_bytes(authority.truststore("PKCS12").read_bytes())
-    other = Authority(tmp_path / "other", "Another")
-    keytool(
-        *("-importcert", "-alias", "b", "-file", str(other.certificate)),
-        *("-keystore", str(path), "-storepass", STORE_PASSWORD),
-    )
-    found = trusted(StoreSource("ssl.truststore.location", str(path), PASSWORD))
-    assert sorted(found) == sorted([der(authority.certificate), der(other.certificate)])
+    found = trusted(trust_source(import_into(path, other)))
+    assert sorted(found) == sorted(der(authority.certificate) + der(other.certificate))
 
 
 def test_words_between_certificates_are_passed_over(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "bundle.pem"
     path.write_bytes("# Société Générale\n".encode("latin-1") + authority.certificate.read_bytes())
-    assert trusted(StoreSource("ssl.truststore.location", str(path))) == [
-        der(authority.certificate)
-    ]
+    assert trusted(trust_source(path, None)) == der(authority.certificate)
 
 
-def test_wrong_passwords_name_the_option(stores: dict[str, Path]) -> None:
-    wrong = Secret("planted-wrong")
-    for kind in ("PKCS12", "JKS"):
-        with pytest.raises(ConfigurationError, match=r"password is wrong.*ssl.keystore.password"):
-            own_key(key_source(stores[kind], wrong))
-    for kind in ("PKCS12", "JKS"):
-        with pytest.raises(ConfigurationError, match=r"\(option ssl.keystore.password\)"):
-            own_key(key_source(stores[kind], None))
-    with pytest.raises(ConfigurationError, match=r"key's password is wrong.*ssl.key.password"):
-        own_key(key_source(stores["two"], PASSWORD, "planted-wrong"))
-    with pytest.raises(ConfigurationError, match="doesn't go with PEM.*ssl.key.password"):
-        own_key(key_source(stores["PEM"], wrong))
+@pytest.mark.parametrize(
+    ("kind", "password", "key", "problem"),
+    [
+        ("PKCS12", "planted-wrong", None, "password is wrong.*ssl.keystore.password"),
+        ("JKS", "planted-wrong", None, "password is wrong.*ssl.keystore.password"),
+        ("PKCS12", None, None, r"\(option ssl.keystore.password\)"),
+        ("JKS", None, None, r"\(option ssl.keystore.password\)"),
+        ("two", STORE_PASSWORD, None, "key's password is wrong.*ssl.key.password"),
+        ("two", STORE_PASSWORD, "planted-wrong", "key's password is wrong.*ssl.key.password"),
+        ("PEM", "planted-wrong", None, "doesn't go with PEM.*ssl.key.password"),
+    ],
+)
+def test_wrong_passwords_name_the_option(
+    stores: dict[str, Path], kind: str, password: str | None, key: str | None, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        own_key(key_source(stores[kind], Secret(password) if password else None, key))
 
 
-def test_what_is_no_store(authority: Authority, tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    source = StoreSource("ssl.truststore.location", str(path), PASSWORD)
-    with pytest.raises(ConfigurationError, match="ssl.truststore.location: .*No such file"):
-        trusted(source)
-    for data, problem in (
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (None, "ssl.truststore.location: .*No such file"),
         (b"", "is empty"),
         (b"hello", "neither PEM nor PKCS12 nor JKS"),
         (b"\xce\xce\xce\xce\0\0\0\2", "of the kind JCEKS.*-deststoretype PKCS12"),
         (b"\x30\x03\x02\x01\x03", "broken"),
         (b"-----BEGIN EC KEY-----", "no certificate in it"),
         (b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----", "certificate 1 isn't PEM"),
-    ):
+    ],
+)
+def test_what_is_no_store(tmp_path: Path, data: bytes | None, problem: str) -> None:
+    path = tmp_path / "x"
+    if data is not None:
         path.write_bytes(data)
-        with pytest.raises(ConfigurationError, match=problem):
-            trusted(source)
-    path.write_bytes(authority.certificate.read_bytes())
-    with pytest.raises(ConfigurationError, match="no private key in it"):
-        own_key(key_source(path, None))
-    with pytest.raises(ConfigurationError, match="no private key in it"):
-        own_key(key_source(authority.truststore("PKCS12")))
+    with pytest.raises(ConfigurationError, match=problem):
+        trusted(trust_source(path))
+
+
+def test_stores_without_a_key_and_a_folder(authority: Authority, tmp_path: Path) -> None:
+    for source in (
+        key_source(authority.certificate, None),
+        key_source(authority.truststore("PKCS12")),
+    ):
+        with pytest.raises(ConfigurationError, match="no private key in it"):
+            own_key(source)
     with pytest.raises(ConfigurationError, match="it isn't a file"):
-        trusted(StoreSource("ssl.truststore.location", str(tmp_path)))
+        trusted(trust_source(tmp_path))
 
 
 def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> None:
     """3DES, as keytool of Java 8 wrote it, is read; RC2 too, or refused with a cure."""
     path = tmp_path / "old.p12"
-    subprocess.run(
-        [
-            *("openssl", "pkcs12", "-export", "-legacy", "-inkey", alice.key),
-            *("-in", alice.certificate, "-out", path, "-passout", f"pass:{STORE_PASSWORD}"),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=60,
+    openssl(
+        *("pkcs12", "-export", "-legacy", "-inkey", alice.key),
+        *("-in", alice.certificate, "-out", path, "-passout", f"pass:{STORE_PASSWORD}"),
     )
     try:
         found = own_key(key_source(path)).reveal()
@@ -202,22 +195,14 @@ def test_old_encryption_of_pkcs12(alice: KeyAndCertificate, tmp_path: Path) -> N
 def test_a_key_that_everybody_can_read_is_warned_of_once(
     alice: KeyAndCertificate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING)
-    path = tmp_path / "key.pem"
-    path.write_bytes(alice.both.read_bytes())
-    path.chmod(0o640)
-    own_key(key_source(path, None))
-    assert not caplog.records
-    path.chmod(0o644)
-    for _ in range(2):
-        own_key(key_source(path, None))
-    (record,) = caplog.records
-    assert f"{path} holds a private key that isn't encrypted" in record.getMessage()
-    other = tmp_path / "encrypted.pem"
-    other.write_bytes(alice.encrypted_key(KEY_PASSWORD).read_bytes())
-    other.chmod(0o644)
-    own_key(key_source(other, None))
-    assert len(caplog.records) == 1
+    path, encrypted = tmp_path / "key.pem", alice.encrypted_key(KEY_PASSWORD)
+    for mode, key in ((0o640, alice.both), (0o644, alice.both), (0o644, encrypted)):
+        path.write_bytes(key.read_bytes())
+        path.chmod(mode)
+        for _ in range(2):
+            own_key(key_source(path, None))
+        assert len(caplog.records) == (mode == 0o644)
+    assert f"{path} holds a private key that isn't encrypted" in caplog.text
 
 
 def loads(source: StoreSource) -> None:
@@ -298,3 +283,92 @@ def test_a_beginning_within_a_block_begins_anew() -> None:
     assert certificates_of(text, "here") == [b"ABC"]
     mixed = "-----BEGIN TRUSTED CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----"
     assert certificates_of(mixed, "here") == [b"ABC"]
+
+
+# Trust stores that hold a private key as well: for trust no key is decrypted, as in Java
+
+
+@pytest.fixture(scope="module")
+def mixed(
+    stores: dict[str, Path], other: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A JKS with another authority's certificate, and a key with a password of its own."""
+    path = tmp_path_factory.mktemp("mixed") / "mixed.jks"
+    path.write_bytes(stores["two"].read_bytes())
+    return import_into(path, other)
+
+
+@pytest.mark.parametrize("password", [PASSWORD, None], ids=["with", "without"])
+def test_a_key_in_a_jks_isnt_decrypted_for_trust(
+    mixed: Path, alice: KeyAndCertificate, other: Authority, password: Secret | None
+) -> None:
+    own, *issuers = der(alice.certificate)
+    assert issuers  # the key's chain; Java trusts its first certificate alone, and so do we
+    assert set(trusted(trust_source(mixed, password))) == {*der(other.certificate), own}
+    with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
+        trusted(trust_source(mixed, Secret("wrong")))
+
+
+def test_a_pkcs12_whose_key_has_no_certificate_is_trusted_for_the_others(
+    alice: KeyAndCertificate, other: Authority, tmp_path: Path
+) -> None:
+    """`openssl pkcs12 -export` writes one where key and certificates don't belong together."""
+    path = tmp_path / "odd.p12"
+    openssl(
+        *("pkcs12", "-export", "-inkey", alice.key, "-nocerts", "-out", path),
+        *("-passout", f"pass:{STORE_PASSWORD}"),
+    )
+    assert trusted(trust_source(import_into(path, other))) == der(other.certificate)
+
+
+TWO_IN_ONE = """
+import java.io.*;
+import java.security.*;
+
+public class OtherPassword {
+    public static void main(String[] words) throws Exception {
+        char[] one = words[2].toCharArray(), other = words[3].toCharArray();
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        try (InputStream in = new FileInputStream(words[0])) { store.load(in, one); }
+        Key key = store.getKey("alice", one);
+        store.setKeyEntry("alice", key, other, store.getCertificateChain("alice"));
+        try (OutputStream out = new FileOutputStream(words[1])) { store.store(out, one); }
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def of_two_passwords(alice: KeyAndCertificate, other: Authority) -> Path:
+    """A PKCS12 that Java wrote: keytool can't give a key a password of its own, programs can."""
+    folder = other.directory
+    source, path = folder / "OtherPassword.java", folder / "two.p12"
+    source.write_text(TWO_IN_ONE)
+    words = [str(alice.keystore("PKCS12")), str(path), STORE_PASSWORD, KEY_PASSWORD]
+    java = java_home() / "bin" / "java"
+    subprocess.run([java, source, *words], check=True, capture_output=True, timeout=100)
+    return import_into(path, other)
+
+
+def test_a_key_in_a_pkcs12_may_have_another_password(
+    of_two_passwords: Path, alice: KeyAndCertificate, other: Authority, tmp_path: Path
+) -> None:
+    path, changed = of_two_passwords, tmp_path / "changed.p12"
+    found = trusted(trust_source(path))
+    assert set(found) == {*der(other.certificate), *der(alice.certificate)}
+    with pytest.raises(ConfigurationError, match=r"ssl.truststore.password"):
+        trusted(trust_source(path, Secret("wrong")))
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    changed.write_bytes(data)
+    with pytest.raises(ConfigurationError, match="its password is wrong, or the file is broken"):
+        trusted(trust_source(changed))
+    with pytest.raises(ConfigurationError):
+        own_key(key_source(path))
+
+
+def test_a_broken_pkcs12_is_an_error_wherever_it_is_cut(of_two_passwords: Path) -> None:
+    data = of_two_passwords.read_bytes()
+    assert without_keys(data, PASSWORD) is not None
+    for end in range(0, len(data), 13):
+        assert without_keys(data[:end], PASSWORD) is None

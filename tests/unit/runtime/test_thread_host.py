@@ -10,20 +10,18 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 from tests.own_time import ends_at
-from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, run
 
 from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
 from odradek.network.flow import Completion
 from odradek.runtime import ThreadHost
-
-
-def run(host: ThreadHost, completion: Completion[Any]) -> None:
-    assert host.run(completion, host.now() + PATIENCE)
 
 
 def io_threads() -> list[threading.Thread]:
@@ -54,20 +52,13 @@ def test_the_deadline_is_kept_and_leaves_nothing_behind(thread_host: ThreadHost)
 
 
 def test_many_threads_wait_at_once(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
-    results: list[bool] = []
+    def call(_: int) -> bool:
+        done: Completion[None] = Completion()
+        engine.finish(done)
+        return thread_host.run(done, thread_host.now() + PATIENCE)
 
-    def call() -> None:
-        for _ in range(200):
-            done: Completion[None] = Completion()
-            engine.finish(done)
-            results.append(thread_host.run(done, thread_host.now() + PATIENCE))
-
-    threads = [threading.Thread(target=call) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [True] * 800
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(call, range(800)))
 
 
 def test_calls_run_in_the_thread_that_waits(
@@ -75,8 +66,7 @@ def test_calls_run_in_the_thread_that_waits(
 ) -> None:
     deadline = thread_host.now() + PATIENCE
     answer = engine.ask(threading.get_ident, where="caller", deadline=deadline)
-    run(thread_host, answer)
-    assert answer.result() == threading.get_ident()
+    assert run(thread_host, answer).result() == threading.get_ident()
 
 
 def test_a_call_that_nobody_runs_ends_at_its_deadline(
@@ -109,45 +99,34 @@ def test_close_ends_the_thread(thread_host: ThreadHost, engine: ScriptedEngine) 
     assert not io_threads()
 
 
-def test_close_before_the_first_call_starts_nothing(
-    thread_host: ThreadHost, engine: ScriptedEngine
-) -> None:
+def test_close_before_the_first_call_starts_nothing(thread_host: ThreadHost) -> None:
     thread_host.close(thread_host.now())
     thread_host.wake()
     assert not io_threads()
 
 
 def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
-    errors: list[BaseException] = []
-    done: Completion[None] = Completion()
+    raised = []
 
     def callback(_: object) -> None:
-        try:
+        with pytest.raises(IllegalStateError) as caught:
             thread_host.run(Completion(), None)
-        except IllegalStateError as error:
-            errors.append(error)
+        raised.append(caught.value)
         thread_host.close(thread_host.now() + PATIENCE)  # doesn't wait for its own end
 
+    done: Completion[None] = Completion()
     done.when_done(callback)
     engine.finish(done)
     run(thread_host, done)
     for thread in io_threads():
         thread.join(PATIENCE)
-    assert not io_threads()
-    assert len(errors) == 1
+    assert raised
 
 
 def test_deferred_actions_run_in_the_thread(thread_host: ThreadHost) -> None:
-    where: list[str] = []
-    ran = threading.Event()
-
-    def act() -> None:
-        where.append(threading.current_thread().name)
-        ran.set()
-
-    thread_host.defer(act)
-    assert ran.wait(PATIENCE)
-    assert where == ["odradek-io"]
+    where = Queue[str]()
+    thread_host.defer(lambda: where.put(threading.current_thread().name))
+    assert where.get(timeout=PATIENCE) == "odradek-io"
 
 
 def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> None:

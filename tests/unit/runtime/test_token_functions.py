@@ -38,8 +38,20 @@ def function(**options: Any) -> Callable[[], object]:
     return token_function(Config("consumer", {**BASE, **options}))
 
 
-def given(provider: object, **more: Any) -> Token:
-    return read_token(function(**{"sasl.oauthbearer.token.provider": provider, **more})())
+def given(provider: object) -> Token:
+    return read_token(function(**{"sasl.oauthbearer.token.provider": provider})())
+
+
+def own(**options: Any) -> Callable[[], object]:
+    """A function of ours, by the options of `sasl.oauthbearer`."""
+    return function(**{f"sasl.oauthbearer.{n.replace('__', '.')}": v for n, v in options.items()})
+
+
+def fetched(fetch: Callable[[], object]) -> tuple[Token, Any]:
+    """A token and its claims."""
+    token = fetch()
+    assert isinstance(token, Token)
+    return token, decoded(token.value.reveal().split(".")[1])
 
 
 @pytest.fixture(scope="module")
@@ -80,36 +92,38 @@ def test_users_functions_in_every_spelling() -> None:
     assert given(lambda config=None: ("mine", 1.0 if config is None else 2.0)).expires_at == 1.0
 
 
-def test_what_a_users_function_raises_comes_through() -> None:
-    def broken() -> str:
-        raise LookupError("vault is sealed")
+@pytest.mark.parametrize(
+    ("raised", "kind", "said"),
+    [
+        (LookupError("vault is sealed"), LookupError, "vault is sealed"),
+        (SystemExit(), TokenError, "the token function raised SystemExit"),
+        (asyncio.CancelledError(), TokenError, "the token function raised CancelledError"),
+    ],
+)
+def test_what_a_users_function_raises(
+    raised: BaseException, kind: type[Exception], said: str
+) -> None:
+    """It comes through, except for what would end more than the function."""
 
-    with pytest.raises(LookupError, match="vault is sealed"):
+    def broken() -> str:
+        raise raised
+
+    with pytest.raises(kind, match=said):
         given(broken)
 
 
-@pytest.mark.parametrize("end", [SystemExit, asyncio.CancelledError])
-def test_a_function_that_wants_to_end_more_than_itself(end: type[BaseException]) -> None:
-    def leaving() -> str:
-        raise end
-
-    with pytest.raises(TokenError, match=f"the token function raised {end.__name__}"):
-        given(leaving)
+OIDC = {"scope": "kafka", "client.id": CLIENT_ID, "client.secret": CLIENT_SECRET}
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"sasl.oauthbearer.scope": "kafka", **ASKING},
+        {"sasl.oauthbearer.method": "oidc"}
+        | {f"sasl.oauthbearer.{name}": value for name, value in OIDC.items()},
         {
-            "sasl.oauthbearer.method": "oidc",
-            "sasl.oauthbearer.client.id": CLIENT_ID,
-            "sasl.oauthbearer.client.secret": CLIENT_SECRET,
-            "sasl.oauthbearer.scope": "kafka",
-        },
-        {
-            "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer."
-            f'OAuthBearerLoginModule required clientId="{CLIENT_ID}" '
+            "sasl.jaas.config": f'{MODULE} clientId="{CLIENT_ID}" '
             f'clientSecret="{CLIENT_SECRET}" scope="kafka";'
         },
     ],
@@ -117,26 +131,24 @@ def test_a_function_that_wants_to_end_more_than_itself(end: type[BaseException])
 )
 def test_oidc_in_every_spelling(server: TokenServer, options: dict[str, Any]) -> None:
     url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
-    token = function(**url, **options)()
-    assert isinstance(token, Token)
+    token, claims = fetched(function(**url, **options))
     assert token.expires_at is not None
-    assert decoded(token.value.reveal().split(".")[1])["sub"] == CLIENT_ID
+    assert claims["sub"] == CLIENT_ID
     assert server.forms[-1] == {"grant_type": "client_credentials", "scope": "kafka"}
 
 
 def test_oidc_without_its_secret_is_refused_at_once() -> None:
-    url = {"sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1/token"}
+    url = "https://127.0.0.1/token"
     with pytest.raises(ConfigurationError, match=r"client\.id"):
-        function(**url)
+        own(token__endpoint__url=url)
     with pytest.raises(ConfigurationError, match=r"client\.secret"):
-        function(**url, **{"sasl.oauthbearer.client.credentials.client.id": "me"})
+        own(token__endpoint__url=url, client__credentials__client__id="me")
 
 
 def test_a_secret_in_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "http://localhost/token"})
-    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "https://far.test/token"})
-    assert caplog.records == []
-    function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": "http://far.test/token"})
+    for url in ("http://localhost/token", "https://far.test/token", "http://far.test/token"):
+        assert caplog.records == []
+        function(**ASKING, **{"sasl.oauthbearer.token.endpoint.url": url})
     assert "https hides them" in caplog.text
 
 
@@ -144,20 +156,14 @@ def test_a_file_instead_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "a token"
     monkeypatch.setenv(ALLOWED_FILES, str(path))
     path.write_text("opaque")
-    fetch = function(**{"sasl.oauthbearer.token.endpoint.url": path.as_uri()})
-    assert fetch() == Token(Secret("opaque"))
+    assert own(token__endpoint__url=path.as_uri())() == Token(Secret("opaque"))
 
 
 def test_msk_iam_through_oauthbearer() -> None:
     handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
-    token = function(
-        **{
-            "sasl.login.callback.handler.class": handler,
-            "sasl.aws.msk.iam.region": "eu-west-1",
-            "sasl.aws.msk.iam.access.key.id": "AKID",
-            "sasl.aws.msk.iam.secret.access.key": "s",
-        }
-    )()
+    aws = {"region": "eu-west-1", "access.key.id": "AKID", "secret.access.key": "s"}
+    options = {f"sasl.aws.msk.iam.{name}": value for name, value in aws.items()}
+    token = function(**{"sasl.login.callback.handler.class": handler, **options})()
     assert isinstance(token, Token)
     text = token.value.reveal()
     url = urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -165,17 +171,14 @@ def test_msk_iam_through_oauthbearer() -> None:
 
 
 def test_unsecured_tokens() -> None:
-    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     jaas = (
-        f'{module} required unsecuredLoginStringClaim_sub="alice" '
+        f'{MODULE} unsecuredLoginStringClaim_sub="alice" '
         'unsecuredLoginNumberClaim_n="7" unsecuredLoginListClaim_scope=",a,b";'
     )
-    token = function(**{"sasl.jaas.config": jaas})()
-    assert isinstance(token, Token)
-    header, body, signature = token.value.reveal().split(".")
+    token, claims = fetched(function(**{"sasl.jaas.config": jaas}))
+    header, _, signature = token.value.reveal().split(".")
     assert decoded(header) == {"alg": "none"}
     assert signature == ""
-    claims = decoded(body)
     assert claims["exp"] == token.expires_at == claims["iat"] + 3600
     assert (claims["sub"], claims["n"], claims["scope"]) == ("alice", 7, ["a", "b"])
 
@@ -183,19 +186,13 @@ def test_unsecured_tokens() -> None:
 @pytest.mark.parametrize("now", [1_700_000_000.9996, 1_700_000_000.123, 1_700_000_001.0])
 def test_an_unsecured_token_is_never_of_the_future(now: float) -> None:
     """A broker has `Math.round(1000 * iat)` beside its clock's whole milliseconds."""
-    made = unsecured({"StringClaim_sub": "alice"}, lambda: now)()
-    assert isinstance(made, Token)
-    claims = decoded(made.value.reveal().split(".")[1])
+    _, claims = fetched(unsecured({"StringClaim_sub": "alice"}, lambda: now))
     assert int(now * 1000) - 1 <= round(claims["iat"] * 1000) <= int(now * 1000)
 
 
-def pem(key: Any, password: bytes | None = None) -> bytes:
-    hidden = serialization.BestAvailableEncryption(password) if password else None
-    made: bytes = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        hidden or serialization.NoEncryption(),
-    )
+def pem(key: Any, hidden: Any = serialization.NoEncryption()) -> bytes:  # noqa: B008  no state
+    forms = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    made: bytes = key.private_bytes(*forms, hidden)
     return made
 
 
@@ -205,20 +202,17 @@ def test_a_signed_assertion(
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     path = tmp_path / "key.pem"
     monkeypatch.setenv(ALLOWED_FILES, str(path))
-    path.write_bytes(pem(key, b"phrase"))
-    token = function(
-        **{
-            "sasl.oauthbearer.token.endpoint.url": server.url(),
-            "sasl.oauthbearer.assertion.private.key.file": str(path),
-            "sasl.oauthbearer.assertion.private.key.passphrase": "phrase",
-            "sasl.oauthbearer.assertion.claim.iss": "us",
-            "sasl.oauthbearer.assertion.claim.sub": "alice",
-            "sasl.oauthbearer.assertion.claim.aud": "them",
-            "sasl.oauthbearer.assertion.claim.jti.include": "true",
-        }
-    )()
-    assert isinstance(token, Token)
-    assert decoded(token.value.reveal().split(".")[1])["sub"] == "alice"
+    path.write_bytes(pem(key, serialization.BestAvailableEncryption(b"phrase")))
+    given = {"iss": "us", "sub": "alice", "aud": "them", "jti__include": "true"}
+    _, claims = fetched(
+        own(
+            token__endpoint__url=server.url(),
+            assertion__private__key__file=str(path),
+            assertion__private__key__passphrase="phrase",  # noqa: S106  of a test key
+            **{f"assertion__claim__{name}": value for name, value in given.items()},
+        )
+    )
+    assert claims["sub"] == "alice"
     form = server.forms[-1]
     assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     message, _, signature = form["assertion"].rpartition(".")
@@ -253,21 +247,18 @@ def test_an_assertion_by_an_elliptic_curve() -> None:
 def test_an_assertion_or_its_key_that_cannot_be_read(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = {"sasl.oauthbearer.token.endpoint.url": server.url()}
     ready = tmp_path / "ready"
     monkeypatch.setenv(ALLOWED_FILES, str(ready))
-    fetch = function(**url, **{"sasl.oauthbearer.assertion.file": str(ready)})
+    fetch = own(token__endpoint__url=server.url(), assertion__file=str(ready))
     with pytest.raises(TokenError, match=r"ready can't be read"):
         fetch()
     ready.write_text("")
     with pytest.raises(TokenError, match=r"ready is empty"):
         fetch()
     ready.write_text(server.token("bob"))
-    token = fetch()
-    assert isinstance(token, Token)
-    assert decoded(token.value.reveal().split(".")[1])["sub"] == "bob"
+    assert fetched(fetch)[1]["sub"] == "bob"
     ready.write_text("no key")
-    broken = function(**url, **{"sasl.oauthbearer.assertion.private.key.file": str(ready)})
+    broken = own(token__endpoint__url=server.url(), assertion__private__key__file=str(ready))
     with pytest.raises(TokenError, match=r"private key can't be read"):
         broken()
 

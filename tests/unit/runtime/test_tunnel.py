@@ -8,33 +8,25 @@ from typing import Any
 import pytest
 from tests.planted_secrets import with_locals
 from tests.proxy_server import ProxyServer
-from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, refused_port
-from tests.unit.runtime.test_tls import Contexts
-from tests.unit.runtime.test_tls import contexts as contexts
+from tests.unit.network.tls_peers import server_context, trusting
+from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, refused_port, run
 
 from odradek.common.errors import NotAProxyError, ProxyAuthenticationError, ProxyError
 from odradek.common.proxy import Proxy, proxy_url
 from odradek.common.types import Address
 from odradek.network.effects import Hop, Open
-from odradek.network.flow import Completion
 from odradek.runtime import SelectorHost, ThreadHost
+from odradek.testing.authority import Authority, KeyAndCertificate
 
 LOGIN = ("alice", "pa55-of-alice")
 SCHEMES = ("socks5h", "http")
-AnyHost = SelectorHost | ThreadHost
 
 
 def through(engine: ScriptedEngine, proxy: Proxy, port: int, host: str = "localhost") -> int:
     """Open a connection whose target the proxy knows by its name."""
     address = Address(host, port)
-    effect = Open(-port, address, "127.0.0.1", hop=Hop(proxy, address))
-    engine.post(lambda now: engine.effects.append(effect))
-    return effect.connection
-
-
-def run(host: AnyHost, completion: Completion[Any]) -> Any:
-    assert host.run(completion, host.now() + PATIENCE)
-    return completion.result()
+    engine.effect(Open(-port, address, "127.0.0.1", hop=Hop(proxy, address)))
+    return -port
 
 
 @pytest.mark.parametrize("pieces", [False, True])
@@ -87,12 +79,16 @@ def test_what_comes_with_the_answer_belongs_to_the_connection(
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("kind", [SelectorHost, ThreadHost])
 def test_tls_is_the_brokers(
-    engine: ScriptedEngine, contexts: Contexts, kind: type[AnyHost], scheme: str
+    engine: ScriptedEngine,
+    authority: Authority,
+    broker: KeyAndCertificate,
+    kind: type[SelectorHost | ThreadHost],
+    scheme: str,
 ) -> None:
-    host = kind(tls=lambda: contexts.client)
+    host = kind(tls=lambda: trusting(authority))
     host.attach(engine)
-    with peer(echo, contexts.server) as broker, ProxyServer() as server:
-        connection = through(engine, proxy_url("", server.url(scheme)), broker.port)
+    with peer(echo, server_context(broker)) as there, ProxyServer() as server:
+        connection = through(engine, proxy_url("", server.url(scheme)), there.port)
         engine.send(connection, b"x" * 100_000)
         run(host, engine.expect(connection, 100_000))
         host.close(host.now() + PATIENCE)
@@ -106,7 +102,7 @@ def test_a_wrong_password_is_shown_nowhere(
     with ProxyServer(("alice", "another")) as server:
         proxy = proxy_url("", server.url(scheme, ":".join(LOGIN)))
         connection = through(engine, proxy, 1)
-        error = run(host, engine.down[connection])
+        error = run(host, engine.down[connection]).result()
     assert type(error) is ProxyAuthenticationError
     shown = with_locals(error)
     assert "YWxpY2U6" not in shown
@@ -115,28 +111,22 @@ def test_a_wrong_password_is_shown_nowhere(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: str) -> None:
-    def babbles(sock: socket.socket) -> None:
-        sock.recv(1)
-        sock.sendall(b"SSH-2.0-x\r\n")
-        sock.recv(1000)
-
-    def endless(sock: socket.socket) -> None:
-        sock.recv(1)
-        sock.sendall(b"HTTP/1.1 200 Fine\r\n" + b"x: y\r\n" * 10_000)
-        sock.recv(1000)
-
-    def hangs_up(sock: socket.socket) -> None:
-        sock.recv(1000)
-
-    for talk, kind, text in (
-        (babbles, NotAProxyError, "doesn't speak"),
-        (endless, NotAProxyError, "has no end" if scheme == "http" else "speaks HTTP"),
-        (hangs_up, ProxyError, "hung up"),
+    endless = "has no end" if scheme == "http" else "speaks HTTP"
+    for said, kind, text in (
+        (b"SSH-2.0-x\r\n", NotAProxyError, "doesn't speak"),
+        (b"HTTP/1.1 200 Fine\r\n" + b"x: y\r\n" * 10_000, NotAProxyError, endless),
+        (b"", ProxyError, "hung up"),
     ):
+
+        def talk(sock: socket.socket, said: bytes = said) -> None:
+            sock.recv(1)
+            sock.sendall(said)
+            sock.recv(1000)
+
         with peer(talk) as other:
             proxy = Proxy(scheme, Address("127.0.0.1", other.port))
             connection = through(engine, proxy, other.port)
-            error = run(host, engine.down[connection])
+            error = run(host, engine.down[connection]).result()
             assert type(error) is kind
             assert text in str(error)
 
@@ -144,6 +134,6 @@ def test_what_isnt_a_proxy(host: SelectorHost, engine: ScriptedEngine, scheme: s
 def test_a_proxy_that_isnt_there(host: SelectorHost, engine: ScriptedEngine) -> None:
     proxy = Proxy("socks5h", Address("127.0.0.1", refused_port()))
     connection = through(engine, proxy, 9092)
-    error = run(host, engine.down[connection])
+    error = run(host, engine.down[connection]).result()
     assert type(error) is ProxyError
     assert "can't be reached: Connection refused" in str(error)
