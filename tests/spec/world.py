@@ -188,9 +188,6 @@ class World:
             if address in self._open[number]:
                 self._end(number, error)
 
-    def address_of(self, connection: int) -> str:
-        return self._open[connection][0]
-
     def connection(self, address: str) -> Connection | None:
         return self.engine.network.connection(parse(address))
 
