@@ -272,6 +272,14 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
         'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.0.9"',
         f"{PAGES}::test_the_version_is_the_same_everywhere",
     ),
+    broken(
+        "an option is declared and checked, and nobody reads it",
+        "house",
+        "clients/client_engine.py",
+        'max_idle=config["metadata.max.idle.ms"],',
+        "max_idle=300.0,",
+        "tests/unit/test_house_options.py::test_no_option_is_without_an_effect",
+    ),
     # A simulated cluster on sockets, and hostile bytes
     broken(
         "simulated brokers keep all that is unfinished",

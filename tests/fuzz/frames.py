@@ -250,13 +250,8 @@ _WANTS = (
 
 
 _LIMITS = (
-    *(Limits(headers=1), Limits(headers=0), Limits(headers=2, records=9)),
-    *(
-        Limits(records=2),
-        Limits(decompressed=60),
-        Limits(decompressed=300),
-        Limits(decompressed=3000, ratio=1),
-    ),
+    *(Limits(headers=1), Limits(headers=0), Limits(headers=2, records=9), Limits(records=2)),
+    *(Limits(decompressed=60), Limits(decompressed=300), Limits(decompressed=3000, ratio=1)),
 )
 
 

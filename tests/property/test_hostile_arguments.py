@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import datetime
 import decimal
 import fractions
@@ -19,6 +20,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,14 @@ def junk_record(**fields: Any) -> ConsumerRecord:
 
 ITSELF: Any = object()
 """Stands for the object whose method is called."""
-CONSTANTS: tuple[Any, ...] = (
+JUNK: Any = Junk()
+OFFSETS = (
+    *(OffsetAndMetadata(1, "\ud800"), OffsetAndMetadata(1, "x" * 40_000)),
+    *(OffsetAndMetadata(1, "", 2**40), OffsetAndMetadata(1, "", None)),  # type: ignore[arg-type]
+    *(OffsetAndMetadata(2.5, 5, "x"), OffsetAndMetadata(1, b"x", -1)),  # type: ignore[arg-type]
+    OffsetAndMetadata(np.int64(1)),  # type: ignore[arg-type]
+)
+VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 5, 2**31, 2**63 - 1, 2**70, -(2**70)),
     *(0.0, 2.5, -0.5, math.nan, math.inf, -math.inf, 1j, range(3)),
     *(decimal.Decimal("1.5"), decimal.Decimal("NaN"), fractions.Fraction(1, 3)),
@@ -77,12 +86,33 @@ CONSTANTS: tuple[Any, ...] = (
     *("", "t", "ab", "5", "a\0b", "\ud800", "a\nb", "x" * 40_000, "^x", "("),
     *("a{99999999999999999999}", b"", b"t", (), ("ab", "cd"), Path("nowhere")),
     *(re.compile("t"), re.compile(b"t")),
-    # Partitions
+    # Collections
+    *([], {}, {"t"}, [None], [5], ["t"], ["^x"], [b"t"], ["\ud800"], [""], [re.compile("t")]),
+    *([[["x"]], {"a": {"b": JUNK}}], {"a": b"b"}, {5: JUNK}, JUNK),
+    *([("a", b"b"), ("c", None)], [("a", "b")], [(b"a", b"b")], [("\ud800", b"")]),
+    *([("a", np.int64(1))], [("a", b"b", 3)]),
+    # Partitions, offsets
     *(T0, ("t", 0), ("t", np.int64(0)), ("t", 2**70), ("t", -1), ("t", 1.5)),
     *(TopicPartition(None, None), (b"t", 0), ("\ud800", 0)),  # type: ignore[arg-type]
+    *([("t", 0)], [("t", 2.5), JUNK], [("t", -1)], [("t", 2**70)], [("t", 2**31 - 1)]),
+    *(
+        {T0: n}
+        for n in (1, np.int64(1), 2.5, math.nan, "5", True, None, -1, 2**63 - 1, 2**70, JUNK)
+    ),
+    *({T0: one} for one in OFFSETS),
+    *({("t", 1.5): 1}, {"t": 1}),
+    # Records, groups, topics
+    *(junk_record(), junk_record(offset="1"), [junk_record(), junk_record(topic=None)]),
+    *([junk_record(offset=2**63 - 1)], [junk_record(partition=2.5), junk_record(leader_epoch="x")]),
+    *(ConsumerGroupMetadata("g"), ConsumerGroupMetadata("g", 2**70)),
+    *(ConsumerGroupMetadata(b"g"), ConsumerGroupMetadata("g", 2.5, 5, 5)),  # type: ignore[arg-type]
+    *([NewTopic("ab")], NewTopic("u"), [NewTopic("u", 2**70, 1)]),
+    *([NewTopic(None, 2.5)], [NewTopic("u", 1, 1, None)]),  # type: ignore[arg-type]
+    *([NewTopic("u", 1, 1, {"a": JUNK})],),
+    *([NewTopic("\ud800", 1, 1, {b"x": "\ud800"})],),  # type: ignore[dict-item]
 )
 HOSTILE: dict[str, Callable[[], Any]] = {
-    **{ascii(one)[:40]: (lambda one=one: one) for one in CONSTANTS},  # type: ignore[misc]
+    **{ascii(one)[:120]: partial(copy.deepcopy, one) for one in VALUES},
     # Buffers
     "bytearray": lambda: bytearray(b"t"),
     "memoryview": lambda: memoryview(b"t"),
@@ -93,75 +123,9 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "np.array": lambda: np.arange(3),
     "np.array 0": lambda: np.array(5),
     "np.array of objects": lambda: np.array([None, "x"], dtype=object),
-    # Collections
-    "[]": list,
-    "{}": dict,
-    "set": lambda: {"t"},
-    "[None]": lambda: [None],
-    "[5]": lambda: [5],
-    "['t']": lambda: ["t"],
-    "['^x']": lambda: ["^x"],
-    "[b't']": lambda: [b"t"],
-    "['\\ud800']": lambda: ["\ud800"],
-    "['']": lambda: [""],
-    "nested": lambda: [[["x"]], {"a": {"b": Junk()}}],
+    # Iterators
     "generator": lambda: (x for x in ("t", 0)),
     "generator of pairs": lambda: (p for p in [("a", b"b")]),
-    "dict": lambda: {"a": b"b"},
-    "dict of junk": lambda: {5: Junk()},
-    "pairs": lambda: [("a", b"b"), ("c", None)],
-    "pairs of str": lambda: [("a", "b")],
-    "pairs of bytes": lambda: [(b"a", b"b")],
-    "pair with surrogate": lambda: [("\ud800", b"")],
-    "pair of numpy": lambda: [("a", np.int64(1))],
-    "triple": lambda: [("a", b"b", 3)],
-    # Partitions, offsets, groups, topics
-    "partitions": lambda: [("t", 0)],
-    "partitions of junk": lambda: [("t", 2.5), Junk()],
-    "partitions -1": lambda: [("t", -1)],
-    "partitions 2**70": lambda: [("t", 2**70)],
-    "partitions nowhere": lambda: [("t", 2**31 - 1)],
-    **{
-        f"{{t-0: {name}}}": (lambda value=value: {T0: value})  # type: ignore[misc]
-        for name, value in {
-            "1": 1,
-            "np.int64": np.int64(1),
-            "2.5": 2.5,
-            "nan": math.nan,
-            "'5'": "5",
-            "True": True,
-            "None": None,
-            "-1": -1,
-            "2**63-1": 2**63 - 1,
-            "2**70": 2**70,
-            "Junk": Junk(),
-            "junk offset": OffsetAndMetadata(2.5, 5, "x"),  # type: ignore[arg-type]
-            "junk metadata": OffsetAndMetadata(1, b"x", -1),  # type: ignore[arg-type]
-            "surrogate metadata": OffsetAndMetadata(1, "\ud800"),
-            "long metadata": OffsetAndMetadata(1, "x" * 40_000),
-            "junk epoch": OffsetAndMetadata(1, "", 2**40),
-            "no epoch": OffsetAndMetadata(1, "", None),  # type: ignore[arg-type]
-            "numpy offset": OffsetAndMetadata(np.int64(1)),  # type: ignore[arg-type]
-        }.items()
-    },
-    "{t-1.5: 1}": lambda: {("t", 1.5): 1},
-    "{'t': 1}": lambda: {"t": 1},
-    "record": lambda: junk_record(),
-    "record of junk": lambda: junk_record(offset="1"),
-    "records of junk": lambda: [junk_record(), junk_record(topic=None)],
-    "records at the end": lambda: [junk_record(offset=2**63 - 1)],
-    "records mixed": lambda: [junk_record(partition=2.5), junk_record(leader_epoch="x")],
-    "group": lambda: ConsumerGroupMetadata("g"),
-    "group of junk": lambda: ConsumerGroupMetadata(b"g"),  # type: ignore[arg-type]
-    "group 2.5": lambda: ConsumerGroupMetadata("g", 2.5, 5, 5),  # type: ignore[arg-type]
-    "group 2**70": lambda: ConsumerGroupMetadata("g", 2**70),
-    "new topic": lambda: [NewTopic("ab")],
-    "new topic alone": lambda: NewTopic("u"),
-    "new topics of junk": lambda: [NewTopic(None, 2.5)],  # type: ignore[arg-type]
-    "new topic 2**70": lambda: [NewTopic("u", 2**70, 1)],
-    "new topic configs": lambda: [NewTopic("u", 1, 1, {"a": Junk()})],  # type: ignore[dict-item]
-    "new topic configs none": lambda: [NewTopic("u", 1, 1, None)],  # type: ignore[arg-type]
-    "new topic surrogate": lambda: [NewTopic("\ud800", 1, 1, {b"x": "\ud800"})],  # type: ignore[dict-item]
     # Columns
     "table": lambda: pa.table({"value": [b"a"]}),
     "table of numbers": lambda: pa.table({"value": [5]}),
@@ -170,9 +134,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "offsets of floats": lambda: pa.table({"topic": ["t"], "partition": [0.5], "offset": [2.5]}),
     "offsets without topic": lambda: pa.table({"topic": [None], "partition": [0], "offset": [1]}),
     # Things
-    "object": Junk,
     "future": done,
-    "patterns": lambda: [re.compile("t")],
     "itself": lambda: ITSELF,
 }
 
@@ -233,10 +195,6 @@ INSIDE = {
     for name in ("outcome_deadline", "await_outcome", "surface", "watched", "too_late")
 }
 """Public for the futures' sake, and no part of what users call."""
-KINDS = (
-    *("producer", "transactional", "reader", "assigned", "classic", "consumer", "admin"),
-    *("record_future", "arrow_future", "fresh_future"),
-)
 CLASSES: dict[str, type] = {
     "producer": Producer,
     "transactional": Producer,
@@ -409,7 +367,7 @@ def judge(error: BaseException, what: str, parameter: str) -> None:
     str(error).encode()  # a half character would break whoever prints it
 
 
-CASES = [(kind, name) for kind in KINDS for name in methods(CLASSES[kind])]
+CASES = [(kind, name) for kind in CLASSES for name in methods(CLASSES[kind])]
 
 
 @pytest.mark.parametrize(("kind", "method"), CASES, ids=lambda x: str(x))
@@ -461,9 +419,7 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
     kind = facade.__name__.lower()
     for label, make in HOSTILE.items():
         try:
-            if not label.startswith(
-                ("dict", "{")
-            ):  # its value becomes a secret, and one letter is in every text
+            if not label.startswith("{"):  # its value would be a secret of one letter
                 facade(make())
         except Exception as error:
             judge(error, f"{kind}({label})", "config|bootstrap.servers|option|path|can't be read")

@@ -80,6 +80,19 @@ def flushes(producer: Producer) -> None:
     producer.flush(PATIENCE)
 
 
+def goes_on(producer: Producer, where: str) -> None:
+    """It sends to both partitions, and its books are empty then."""
+    assert free(producer._host.lock), where
+    for partition in (0, 1):
+        assert producer.send("t", b"next", partition=partition).result(PATIENCE), where
+    producer.flush(PATIENCE)
+    accumulator = producer._engine.accumulator
+    assert (accumulator.used, accumulator.granted) == (0, {}), where
+    assert not accumulator.untaken(), where
+    assert producer._engine.early.incomplete() == [], where
+    assert producer._engine.ended is None, where
+
+
 PRODUCES: dict[str, Callable[[Producer], object]] = {
     "send": sends,
     "send_arrow": lambda producer: producer.send_arrow("t", rows(12)),
@@ -104,14 +117,7 @@ def test_a_producer_goes_on(servers: str, what: str, inside: str) -> None:
         total = max(length(lambda: action(producer), inside) for _ in range(2))
         for number in places(total, most, seed=1):
             where = interrupted(lambda: action(producer), number, inside)
-            assert free(producer._host.lock), where
-            assert producer.send("t", b"next", partition=0).result(PATIENCE), where
-            assert producer.send("t", b"next", partition=1).result(PATIENCE), where
-            producer.flush(PATIENCE)
-            accumulator = producer._engine.accumulator
-            assert accumulator.used == 0, where
-            assert not accumulator.untaken(), where
-            assert producer._engine.ended is None, where
+            goes_on(producer, where)
 
 
 def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) -> None:
@@ -124,13 +130,7 @@ def test_a_record_of_an_unknown_partition_leaves_nothing_behind(servers: str) ->
         total = max(length(action) for _ in range(2))
         for number in places(total, MOST, seed=1):
             where = interrupted(action, number)
-            assert free(producer._host.lock), where
-            assert producer.send("t", b"next", partition=0).result(PATIENCE), where
-            producer.flush(PATIENCE)
-            accumulator = producer._engine.accumulator
-            assert (accumulator.used, accumulator.granted) == (0, {}), where
-            assert producer._engine.early.incomplete() == [], where
-            assert producer._engine.ended is None, where
+            goes_on(producer, where)
 
 
 def waits(producer: Producer) -> None:

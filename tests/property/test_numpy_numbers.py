@@ -34,14 +34,7 @@ pytestmark = pytest.mark.simulation
 
 KINDS = ("producer", "transactional", "assigned", "classic", "admin", "record_future")
 WHOLE: tuple[Any, ...] = (
-    np.int8,
-    np.int16,
-    np.int32,
-    np.int64,
-    np.uint8,
-    np.uint16,
-    np.uint64,
-    np.intp,
+    *(np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint64, np.intp),
 )
 WITH_FRACTIONS = (*WHOLE, np.float16, np.float32, np.float64)
 NO_NUMBERS: tuple[Any, ...] = (
@@ -49,12 +42,7 @@ NO_NUMBERS: tuple[Any, ...] = (
     *(np.datetime64("2026-01-01"), decimal.Decimal("0.5")),
 )
 NO_TIMES: tuple[Any, ...] = (
-    np.float64("nan"),
-    np.float32(-0.5),
-    np.int64(-1),
-    np.bool_(True),
-    True,
-    "1",
+    *(np.float64("nan"), np.float32(-0.5), np.int64(-1), np.bool_(True), True, "1"),
 )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,13 +34,13 @@ from odradek.common.events import Event
 from odradek.common.types import NullLock, Rng
 from odradek.network.connection import Connection
 from odradek.network.effects import Close, IncomingResponse, Open, Resolve, Send
-from odradek.network.flow import Completion, Flow, Wait
+from odradek.network.flow import Completion, Flow
 from odradek.network.sasl.factory import SaslOutsiders, mechanism_for
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 
-__all__ = ["ClusterPicture", "Completion", "World", "ask", "parse", "until_topic", "up"]
+__all__ = ["ClusterPicture", "Completion", "World", "ask", "parse", "up"]
 
 T = TypeVar("T")
 
@@ -188,9 +188,6 @@ class World:
             if address in self._open[number]:
                 self._end(number, error)
 
-    def address_of(self, connection: int) -> str:
-        return self._open[connection][0]
-
     def connection(self, address: str) -> Connection | None:
         return self.engine.network.connection(parse(address))
 
@@ -292,11 +289,6 @@ class World:
 def ask(world: World, address: str, body: Any, response: type[Message], timeout: float) -> Any:
     """A flow of one request to one broker."""
     return world.engine.ask(parse(address), body, response, world.now + timeout)
-
-
-def until_topic(world: World, name: str, timeout: float) -> Generator[Wait, float, Any]:
-    """A flow that waits for a topic."""
-    return world.engine.topic(name, world.now + timeout)
 
 
 def up(world: World, *addresses: str) -> None:

@@ -285,10 +285,8 @@ def test_records_out_of_bounds(records: bytes, reason: str) -> None:
 
 def test_offsets_of_records_ascend() -> None:
     second = record(b"\0\0\x02\x01\x01\0")
-    assert offsets(decode(log(with_records(record(PLAIN) + second, 2, 1)), start_offset=0)) == [
-        0,
-        1,
-    ]
+    ascending = log(with_records(record(PLAIN) + second, 2, 1))
+    assert offsets(decode(ascending, start_offset=0)) == [0, 1]
     with pytest.raises(CorruptRecordError, match="offset delta 0 isn't in 2 to 1"):
         decode(log(with_records(second + record(PLAIN), 2, 1)), start_offset=0)
 

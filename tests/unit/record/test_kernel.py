@@ -341,9 +341,8 @@ def test_surveys_agree() -> None:
     rng = random.Random(3)
     whole = bytes(batches(3, 20, 1, 50, codec="zstd"))
     for cut in range(0, len(whole), 7):
-        assert kernel.survey_batches(memoryview(whole[:cut]), 2) == survey_batches(
-            memoryview(whole[:cut]), 2
-        )
+        view = memoryview(whole[:cut])
+        assert kernel.survey_batches(view, 2) == survey_batches(view, 2)
     for _ in range(2_000):
         changed = bytearray(whole)
         changed[rng.randrange(27)] = rng.choice((0, 1, 127, 128, 255))

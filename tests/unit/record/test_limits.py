@@ -99,11 +99,13 @@ def test_headers_in_columns_count_towards_what_a_batch_may_become() -> None:
 
 @pytest.mark.slow
 def test_no_batch_of_empty_headers_is_a_gigabyte_of_columns() -> None:
-    """Each of its records is within the limit of headers; all of them aren't within memory's."""
-    records = b"".join(record(n, 10_000) for n in range(1000))
-    made = batch(records, 1000)
-    limits = Limits(decompressed=32 * MB, headers=10_000)
-    with peak_below(100 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
+    """Each of its records is within the limit of headers; all of them aren't within memory's.
+
+    It is a quarter as large, and so are the limits.
+    """
+    made = batch(b"".join(record(n, 10_000) for n in range(250)), 250)
+    limits = Limits(decompressed=8 * MB, headers=10_000)
+    with peak_below(25 * MB), pytest.raises(RecordLimitError, match="max.decompressed.batch"):
         decode(made, start_offset=0, limits=limits)
 
 
