@@ -7,16 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.world.environment import ReceivedRequest
 
@@ -24,12 +22,11 @@ TP = TopicPartition("t", 0)
 LEADER, NEAR, OTHER = 1, 2, 3
 
 
-class Reader:
+class Reader(Stage):
     """A consumer in broker 2's rack, whose partition broker 1 leads; counts who is asked."""
 
     def __init__(self, seed: int, rack: str | None = "b", **config: Any) -> None:
-        self.world = World(seed=seed)
-        self.cluster = SimulatedCluster(self.world, brokers=3)
+        super().__init__(seed, partitions=0)
         for broker, name in zip(self.cluster.brokers.values(), "abc", strict=True):
             broker.rack = name
         self.cluster.create_topic("t", assignments={0: [LEADER, NEAR, OTHER]})
@@ -37,17 +34,10 @@ class Reader:
         self.racks: set[str] = set()
         self.lookups: Counter[int] = Counter()
         self.cluster.observers.append(self.look)
-        self.written = self.read = 0
-        self.write(100)
-        settings = {
-            "bootstrap.servers": self.cluster.bootstrap_servers,
-            "auto.offset.reset": config.pop("reset", "earliest"),
-            **config,
-        }
-        if rack is not None:
-            settings["client.rack"] = rack
-        self.client = on_host(self.world.host("consumer"), Consumer, settings)
-        self.client.assign([TP])
+        self.written = self.seen = 0
+        self.write_more(100)
+        self.reader = self.consumer(client_rack=rack, **config)
+        self.reader.assign([TP])
 
     def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
         if isinstance(request.body, FetchRequest):
@@ -56,33 +46,28 @@ class Reader:
         elif isinstance(request.body, ListOffsetsRequest):
             self.lookups[broker.id] += 1
 
-    def write(self, count: int) -> None:
-        servers = self.cluster.bootstrap_servers
-        host = self.world.host(f"producer-{self.written}")
-        with on_host(host, Producer, bootstrap_servers=servers, batch_size=200) as producer:
-            for _ in range(count):
-                producer.send("t", b"%d" % self.written, partition=0)
-                self.written += 1
-            producer.flush(timeout=60)
+    def write_more(self, count: int) -> None:
+        self.write(range(self.written, self.written + count), batch_size=200)
+        self.written += count
 
     def read_all(self, limit: float = 3.0) -> Counter[int]:
         """Read what is there, each record once and in order; gives who was asked meanwhile."""
         self.fetches.clear()
         end = self.world.now + limit
-        while self.read < self.written:
-            for record in self.client.poll(0.5):
-                assert (record.offset, record.value) == (self.read, b"%d" % self.read)
-                self.read += 1
-            assert self.world.now <= end, self.client.explain()
-        assert self.client.poll(0.6) == []  # a fetch was under way: see whom the next one asks
+        while self.seen < self.written:
+            for record in self.reader.poll(0.5):
+                assert (record.offset, record.value) == (self.seen, b"%d" % self.seen)
+                self.seen += 1
+            assert self.world.now <= end, self.reader.explain()
+        assert self.reader.poll(0.6) == []  # a fetch was under way: see whom the next one asks
         asked = Counter(self.fetches)
         assert sum(asked.values()) < 60  # nobody is asked in a hurry
         assert not self.world.hot_loops
         return asked
 
     def reads_near(self) -> None:
-        self.client.poll(0.5)
-        self.write(20)
+        self.reader.poll(0.5)
+        self.write_more(20)
         asked = self.read_all()
         assert asked[NEAR] > 0
         assert asked[LEADER] == asked[OTHER] == 0
@@ -95,7 +80,7 @@ def test_reads_move_to_the_replica_in_the_rack_and_lookups_stay() -> None:
     assert asked[NEAR] > 0
     assert asked[OTHER] == 0
     reader.reads_near()
-    assert reader.client.end_offsets([TP]) == {TP: 120}
+    assert reader.reader.end_offsets([TP]) == {TP: 120}
     assert set(reader.lookups) == {LEADER}
     assert reader.racks == {"b"}
 
@@ -125,15 +110,15 @@ def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str)
     reader.reads_near()
     FAULTS[fault](reader.cluster)
     if fault in ("accept, then reset", "cut off"):  # else nothing is committed meanwhile
-        reader.write(20)
+        reader.write_more(20)
         asked = reader.read_all(6.0)
         assert asked[LEADER] > 0
     for _ in range(10):
-        reader.client.poll(1.0)
+        reader.reader.poll(1.0)
     reader.cluster.heal()
     reader.world.advance(1)
     for _ in range(20):
-        reader.client.poll(1.0)
+        reader.reader.poll(1.0)
     reader.reads_near()
 
 
@@ -141,7 +126,7 @@ def test_records_come_while_the_replica_is_dead() -> None:
     reader = Reader(4)
     reader.read_all()
     reader.cluster.crash(NEAR)
-    reader.write(30)  # the controller gives it up within two seconds
+    reader.write_more(30)  # the controller gives it up within two seconds
     asked = reader.read_all()
     assert asked[LEADER] > 0
     assert asked[NEAR] == 0
@@ -156,17 +141,17 @@ def test_a_replica_that_was_dead_from_the_beginning_holds_nothing_up(fault: str)
 
 
 def test_a_replica_that_lags_behind_makes_no_reset() -> None:
-    reader = Reader(5, reset="none")
-    reader.client.seek(TP, 0)
+    reader = Reader(5, auto_offset_reset="none")
+    reader.reader.seek(TP, 0)
     reader.read_all()
     reader.reads_near()
     reader.cluster.brokers[NEAR].behind = 50
-    reader.write(20)
+    reader.write_more(20)
     assert set(reader.read_all()) == {LEADER}
     assert reader.racks == {"b", ""}
-    reader.client.seek(TP, 10_000)
+    reader.reader.seek(TP, 10_000)
     with pytest.raises(NoSuchOffsetError, match="10000"):  # the leader has no such offset either
-        reader.client.poll(5.0)
+        reader.reader.poll(5.0)
 
 
 def test_a_new_leader_is_asked_again() -> None:
@@ -174,13 +159,13 @@ def test_a_new_leader_is_asked_again() -> None:
     reader.read_all()
     reader.reads_near()
     reader.cluster.move_leader("t", 0, NEAR)
-    reader.write(20)
+    reader.write_more(20)
     assert reader.read_all()[NEAR] > 0
     reader.cluster.move_leader("t", 0, OTHER)
-    reader.write(20)
+    reader.write_more(20)
     assert reader.read_all()[OTHER] > 0  # which sends it to its rack's, once it is told of it
     for _ in range(10):
-        reader.client.poll(1.0)
+        reader.reader.poll(1.0)
     reader.reads_near()
 
 
@@ -189,8 +174,8 @@ def test_the_leader_is_asked_again_after_metadata_max_age() -> None:
     reader.read_all()
     reader.cluster.brokers[NEAR].rack = "elsewhere"
     for _ in range(30):
-        reader.client.poll(1.0)
-    reader.write(20)
+        reader.reader.poll(1.0)
+    reader.write_more(20)
     assert set(reader.read_all()) == {LEADER}
 
 
@@ -206,7 +191,7 @@ def test_brokers_that_name_a_replica_whatever_they_are_asked_are_not_stormed(
 
     spoil_answers(monkeypatch, FetchRequest.API_KEY, name)
     reader = Reader(9, rack)
-    assert reader.client.poll(10.0) == []
+    assert reader.reader.poll(10.0) == []
     assert sum(reader.fetches.values()) < 30
     monkeypatch.undo()
     reader.read_all(limit=10.0)
@@ -218,12 +203,7 @@ def test_one_answer_about_many_partitions_gives_no_advice_twice(
     """The first of them makes us ask for no more advice; that of the others was asked for."""
     reader = Reader(10)
     reader.cluster.create_topic("many", assignments={n: [LEADER, NEAR] for n in range(5)})
-    with on_host(
-        reader.world.host("p"), Producer, bootstrap_servers=reader.cluster.bootstrap_servers
-    ) as producer:
-        for n in range(5):
-            producer.send("many", b"x", partition=n)
-        producer.flush(timeout=20)
+    reader.write(range(5), "many")
     told: list[int] = []
 
     def name(answer: Any) -> None:
@@ -234,12 +214,12 @@ def test_one_answer_about_many_partitions_gives_no_advice_twice(
 
     spoil_answers(monkeypatch, FetchRequest.API_KEY, name)
     retries: list[str] = []
-    reader.client.listen(
+    reader.reader.listen(
         lambda event: retries.append(str(event)) if "names replica 99" in str(event) else None
     )
-    reader.client.assign([TopicPartition("many", n) for n in range(5)])
+    reader.reader.assign([TopicPartition("many", n) for n in range(5)])
     found = 0
     while found < 5:
-        found += len(reader.client.poll(0.5))
+        found += len(reader.reader.poll(0.5))
     assert told
     assert not retries

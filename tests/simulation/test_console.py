@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker, leader_of
+from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_dict, as_text
 from odradek.cli.console.consuming import AT_ONCE, CutOffError, Records, assign, subscribe
 from odradek.cli.console.formatting import RecordFormatter
@@ -28,24 +28,34 @@ from odradek.cli.console.producing import (
 from odradek.common.errors import ConfigurationError, KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
-from odradek.simulation import SimulatedCluster, World
 
 
-class Scene:
+class Output:
+    """What commands write to, until its reader has had so many lines and goes."""
+
+    written, closed_after = b"", -1
+
+    def write(self, data: bytes) -> None:
+        if self.gone():
+            raise BrokenPipeError
+        self.written += data
+
+    def gone(self) -> bool:
+        return 0 <= self.closed_after <= len(self.written.splitlines())
+
+
+class Scene(Stage):
     """A cluster with a topic, and the tools' parts on it."""
 
-    def __init__(self, seed: int, *, partitions: int = 1, **cluster: Any) -> None:
-        self.world = World(seed=seed)
-        self.cluster = SimulatedCluster(self.world, brokers=3, **cluster)
-        self.cluster.create_topic("t", partitions=partitions)
+    def __init__(self, seed: int, *, partitions: int = 1) -> None:
+        super().__init__(seed, partitions=partitions)
         self.said: list[str] = []
-        self.written = b""
+        self.output = Output()
 
     def produce(
         self, given: Iterator[bytes] | list[bytes], *, sync: bool = False, **config: Any
     ) -> ProducedLines:
-        config = {"bootstrap_servers": self.cluster.bootstrap_servers, **config}
-        producer = on_host(self.world.host("produce"), Producer, **config)
+        producer = self.producer(**config)
         lines = LineProducer(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
         settled = producer._calls.config
         limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
@@ -56,31 +66,11 @@ class Scene:
             assert result.lost_lines
         return result
 
-    def consumer(self, **config: Any) -> Consumer:
-        config = {"auto_offset_reset": "earliest", **config}
-        servers = self.cluster.bootstrap_servers
-        return on_host(self.world.host("consume"), Consumer, bootstrap_servers=servers, **config)
-
     def records(self, consumer: Consumer, *, skip: bool = False, **settings: str) -> Records:
         shape = RecordFormatter({k.replace("_", "."): v for k, v in settings.items()})
         clock = lambda: self.world.now  # noqa: E731  # short
         tell = self.said.append
-        return Records(consumer, shape, self, clock, skip_on_error=skip, tell=tell)
-
-    # It is its own output.
-
-    closed_after = -1
-
-    def write(self, data: bytes) -> None:
-        if self.gone():
-            raise BrokenPipeError
-        self.written += data
-
-    def gone(self) -> bool:
-        return 0 <= self.closed_after <= len(self.written.splitlines())
-
-    def values(self) -> list[bytes]:
-        return [bytes(row[4] or b"") for row in self.cluster.records("t", 0)]
+        return Records(consumer, shape, self.output, clock, skip_on_error=skip, tell=tell)
 
 
 def numbers(count: int) -> list[bytes]:
@@ -102,7 +92,7 @@ def test_lines_become_records() -> None:
 
 def test_a_paused_broker_loses_no_line() -> None:
     scene = Scene(2)
-    leader = _leader(scene)
+    leader = leader_of(scene.cluster).id
 
     def given() -> Iterator[bytes]:
         for n, line in enumerate(numbers(100)):
@@ -130,12 +120,6 @@ def test_a_long_wait_is_told() -> None:
     ]
 
 
-def _leader(scene: Scene) -> int:
-    found = scene.cluster.leader("t", 0)
-    assert found is not None
-    return found.id
-
-
 def test_what_is_lost_is_named_by_its_lines() -> None:
     scene = Scene(3)
 
@@ -143,8 +127,7 @@ def test_what_is_lost_is_named_by_its_lines() -> None:
         for n, line in enumerate(numbers(10)):
             if n == 6:
                 scene.world.advance(1.0)
-                for broker in (1, 2, 3):
-                    scene.cluster.crash(broker)
+                every_broker(scene.cluster, "crash")
             yield line
 
     result = scene.produce(given(), request_timeout_ms=2000, delivery_timeout_ms=8000)
@@ -182,9 +165,7 @@ def test_a_line_that_is_too_large_is_lost_alone() -> None:
 
 def test_a_line_without_its_parts_ends_the_reading() -> None:
     scene = Scene(6)
-    producer = on_host(
-        scene.world.host("produce"), Producer, bootstrap_servers=scene.cluster.bootstrap_servers
-    )
+    producer = scene.producer()
     lines = LineProducer(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
     with producer:
         result = run(lines, [b"k\tv\n", b"odd\n", b"k\tv\n"], max_block=60, delivery=120)
@@ -238,8 +219,7 @@ def test_ctrl_c_with_every_broker_dead_ends_within_its_bound() -> None:
     def given() -> Iterator[bytes]:
         yield b"kept\n"
         scene.world.advance(1.0)
-        for broker in (1, 2, 3):
-            scene.cluster.crash(broker)
+        every_broker(scene.cluster, "crash")
         yield b"lost\n"
         scene.began = scene.world.now  # type: ignore[attr-defined]
         raise KeyboardInterrupt
@@ -272,7 +252,7 @@ def test_records_become_lines_until_there_were_enough() -> None:
         records = scene.records(consumer, print_offset="true")
         records.run(most=20, idle=None)
     assert records.count == 20
-    assert scene.written == b"".join(b"Offset:%d\t%d\n" % (n, n) for n in range(20))
+    assert scene.output.written == b"".join(b"Offset:%d\t%d\n" % (n, n) for n in range(20))
 
 
 def test_it_ends_when_none_came_for_so_long() -> None:
@@ -292,11 +272,11 @@ def test_places_to_start_from() -> None:
     scene = Scene(22)
     scene.produce(numbers(10))
     for place, first in ((7, 7), ("earliest", 0), ("latest", None)):
-        scene.written = b""
+        scene.output.written = b""
         with scene.consumer(client_id=f"at-{place}") as consumer:
             assign(consumer, "t", 0, place, patience=10)
             scene.records(consumer).run(most=1, idle=1.0)
-        assert scene.written == (b"" if first is None else b"%d\n" % first)
+        assert scene.output.written == (b"" if first is None else b"%d\n" % first)
 
 
 def test_a_partition_that_is_not_there() -> None:
@@ -310,8 +290,7 @@ def test_a_partition_that_is_not_there() -> None:
 
 def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
     scene = Scene(24)
-    for broker in (1, 2, 3):
-        scene.cluster.crash(broker)
+    every_broker(scene.cluster, "crash")
     scene.cluster.close_front_door()
     with scene.consumer() as consumer:
         began = scene.world.now
@@ -324,20 +303,20 @@ def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
 def test_nobody_reads_on() -> None:
     scene = Scene(25)
     scene.produce(numbers(30))
-    scene.closed_after = 0
+    scene.output.closed_after = 0
     with scene.consumer() as consumer:
         assign(consumer, "t", None, None, patience=10)
         records = scene.records(consumer)
         with pytest.raises(CutOffError):
             records.run(most=None, idle=None)
     assert records.cut_off
-    assert (scene.written, records.count) == (b"", 0)
+    assert (scene.output.written, records.count) == (b"", 0)
 
 
 def test_nobody_reads_on_while_no_record_comes() -> None:
     scene = Scene(26)
     scene.produce(numbers(3))
-    scene.closed_after = 3
+    scene.output.closed_after = 3
     with scene.consumer() as consumer:
         assign(consumer, "t", None, None, patience=10)
         began = scene.world.now
@@ -356,12 +335,12 @@ def test_records_that_cannot_be_written_as_wished() -> None:
         records = scene.records(consumer, value_deserializer="Long")
         with pytest.raises(KafkaError, match="t-0 offset 1 can't be written: Long wants 8 bytes"):
             records.run(most=3, idle=2.0)
-    assert len(scene.written.splitlines()) == 1
-    scene.written = b""
+    assert len(scene.output.written.splitlines()) == 1
+    scene.output.written = b""
     with scene.consumer(client_id="again") as consumer:
         assign(consumer, "t", None, None, patience=10)
         scene.records(consumer, skip=True, value_deserializer="Long").run(most=3, idle=2.0)
-    assert len(scene.written.splitlines()) == 2
+    assert len(scene.output.written.splitlines()) == 2
     assert scene.said == ["left out t-0 offset 1: Long wants 8 bytes, not 3"]
 
 
@@ -371,11 +350,11 @@ def test_a_paused_broker_leaves_no_record_out() -> None:
     with scene.consumer() as consumer:
         assign(consumer, "t", None, None, patience=10)
         scene.records(consumer).run(most=20, idle=None)
-        leader = _leader(scene)
+        leader = leader_of(scene.cluster).id
         scene.cluster.pause(leader)
         scene.world.after(40.0, lambda: scene.cluster.repair(leader))
         scene.records(consumer).run(most=30, idle=60.0)
-    assert scene.written == b"".join(numbers(50))
+    assert scene.output.written == b"".join(numbers(50))
 
 
 # broker-api-versions
@@ -383,8 +362,7 @@ def test_a_paused_broker_leaves_no_record_out() -> None:
 
 def test_versions_of_a_cluster_with_a_paused_broker() -> None:
     scene = Scene(40)
-    servers = scene.cluster.bootstrap_servers
-    with on_host(scene.world.host("versions"), Admin, bootstrap_servers=servers) as admin:
+    with scene.client(Admin) as admin:
         whole = admin.describe_api_versions(10)
         assert [b.broker.id for b in whole] == [1, 2, 3]
         assert all(b.error is None and b.apis for b in whole)
@@ -403,8 +381,7 @@ def test_versions_of_a_cluster_with_a_paused_broker() -> None:
 
 def test_a_broker_that_comes_back_is_waited_for() -> None:
     scene = Scene(41)
-    servers = scene.cluster.bootstrap_servers
-    with on_host(scene.world.host("versions"), Admin, bootstrap_servers=servers) as admin:
+    with scene.client(Admin) as admin:
         scene.cluster.pause(1)
         scene.world.after(4.0, lambda: scene.cluster.repair(1))
         found = admin.describe_api_versions(10)
@@ -418,11 +395,11 @@ def test_a_group_goes_on_where_it_ended() -> None:
     with scene.consumer(group_id="g") as first:
         subscribe(first, "t", patience=10, tell=scene.said.append)
         scene.records(first).run(most=12, idle=10)
-    assert scene.written.count(b"\n") == 12
+    assert scene.output.written.count(b"\n") == 12
     with scene.consumer(group_id="g") as second:
         subscribe(second, "t", patience=10, tell=scene.said.append)
         scene.records(second).run(most=None, idle=3)
-    assert sorted(map(int, scene.written.split())) == list(range(30))
+    assert sorted(map(int, scene.output.written.split())) == list(range(30))
     with scene.consumer(group_id="g") as third, pytest.raises(UnknownTopicOrPartitionError):
         subscribe(third, "nix", patience=10, tell=scene.said.append)
 
@@ -434,7 +411,7 @@ def test_what_could_not_be_written_is_not_committed(
 ) -> None:
     scene = Scene(32)
     scene.produce(numbers(3 * AT_ONCE))
-    write, written = scene.write, 0
+    write, written = scene.output.write, 0
 
     def fails_at_the_second(data: bytes) -> None:
         nonlocal written
@@ -443,12 +420,12 @@ def test_what_could_not_be_written_is_not_committed(
             raise error
         write(data)
 
-    monkeypatch.setattr(scene, "write", fails_at_the_second)
+    monkeypatch.setattr(scene.output, "write", fails_at_the_second)
     place = TopicPartition("t", 0)
     with suppress(OSError, CutOffError), scene.consumer(group_id="g", group_protocol=protocol) as a:
         subscribe(a, "t", patience=10, tell=scene.said.append)
         scene.records(a).run(most=None, idle=None)
-    there = scene.written.count(b"\n")
+    there = scene.output.written.count(b"\n")
     assert there > 0
     monkeypatch.undo()
     with scene.consumer(group_id="g", group_protocol=protocol) as b:
@@ -457,4 +434,4 @@ def test_what_could_not_be_written_is_not_committed(
         assert committed.offset == there
         subscribe(b, "t", patience=10, tell=scene.said.append)
         scene.records(b).run(most=None, idle=3)
-    assert scene.written == b"".join(numbers(3 * AT_ONCE))
+    assert scene.output.written == b"".join(numbers(3 * AT_ONCE))

@@ -8,17 +8,16 @@ from typing import Any
 
 import pyarrow
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.transactional import Scene as Transactional
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import ERRORS
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message, Request
 from odradek.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.brokers.broker_handlers import HANDLERS
 from odradek.simulation.brokers.injected_errors import APIS, READS, Injection, mark, refusal
@@ -31,29 +30,16 @@ from odradek.simulation.runs.schedule import Schedule, ScheduledClient, from_jso
 P0 = TopicPartition("t", 0)
 
 
-class Scene:
+class Scene(Stage):
     """A cluster with topic `t`, and who asked what of it."""
 
     def __init__(self, brokers: int = 1, partitions: int = 1) -> None:
-        self.world = World(1)
-        self.cluster = SimulatedCluster(self.world, brokers)
-        self.cluster.create_topic("t", partitions)
+        super().__init__(1, brokers, partitions)
         self.asked: Counter[str] = Counter()
         self.cluster.observers.append(lambda b, c, r: self.asked.update([type(r.body).__name__]))
 
     def producer(self, **more: Any) -> Producer:
-        servers = self.cluster.bootstrap_servers
-        name = f"producer-{len(self.world.hosts)}"
-        more.setdefault("linger_ms", 0)
-        return on_host(self.world.host(name), Producer, bootstrap_servers=servers, **more)
-
-    def consumer(self, **more: Any) -> Consumer:
-        servers = self.cluster.bootstrap_servers
-        more.setdefault("auto_offset_reset", "earliest")
-        return on_host(self.world.host("consumer"), Consumer, bootstrap_servers=servers, **more)
-
-    def values(self, partition: int = 0) -> list[bytes | None]:
-        return [row[4] for row in self.cluster.records("t", partition)]
+        return super().producer(**{"linger_ms": 0, **more})
 
 
 # The simulation's own faults

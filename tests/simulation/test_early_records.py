@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
-from odradek.api.producer import Producer
 from odradek.clients.producer.early_records import OVERHEAD, EarlyRecord, EarlyRecords
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -22,38 +21,29 @@ from odradek.common.kafka_errors import InvalidTopicExceptionError, TopicAuthori
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.runtime.hosts.record_future import RecordFuture
-from odradek.simulation import SimulatedCluster, World
 
 PATIENCE = 12.0
 
 
-class Scene:
+class Scene(Stage):
     """One producer and a cluster that is away at first, unless it is asked back."""
 
     def __init__(self, *, away: bool = True, **config: Any) -> None:
-        self.world = World(seed=7)
-        self.cluster = SimulatedCluster(self.world, brokers=1)
-        self.cluster.create_topic("t", partitions=3)
-        self.broker = next(iter(self.cluster.brokers))
+        super().__init__(7, brokers=1)
         if away:
-            self.cluster.kill(self.broker)
-        usual = {"linger.ms": 0, "max.block.ms": int(PATIENCE * 1000)}
-        given = {name.replace("_", "."): value for name, value in config.items()}
-        settings = {"bootstrap.servers": self.cluster.bootstrap_servers, **usual, **given}
-        self.producer = on_host(self.world.host("p"), Producer, settings)
+            self.cluster.kill(1)
+        usual = {"linger_ms": 0, "max_block_ms": int(PATIENCE * 1000)}
+        self.writer = self.producer(**{**usual, **config})
 
     def back(self) -> None:
-        self.cluster.start(self.broker)
-
-    def values(self, partition: int) -> list[bytes | None]:
-        return [row[4] for row in self.cluster.records("t", partition)]
+        self.cluster.start(1)
 
 
 def test_a_record_and_its_wait_take_no_longer_than_the_caller_says() -> None:
     """`send(…).result(5)` takes 5 s at most, whatever max.block.ms is."""
     scene = Scene(max_block_ms=60_000)
     began = scene.world.now
-    future = scene.producer.send("t", b"x")
+    future = scene.writer.send("t", b"x")
     assert scene.world.now == began
     with pytest.raises(KafkaTimeoutError, match=r"(?s)records for topic t.*dial") as caught:
         future.result(5)
@@ -71,7 +61,7 @@ def test_nothing_passes_what_came_before() -> None:
             scene.back()
         if n >= 50:  # these come while the first are placed, and afterwards
             scene.world.advance(0.01)
-        one = scene.producer.send("t", b"%d" % n, partition=(None, 1)[n % 2], key=b"k")
+        one = scene.writer.send("t", b"%d" % n, partition=(None, 1)[n % 2], key=b"k")
         futures.append(one)
     places = [future.result(20) for future in futures]
     (keyed,) = {place.partition for place in places[::2]}
@@ -84,7 +74,7 @@ def test_nothing_passes_what_came_before() -> None:
 def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the metadata and the step that places them a thread may send."""
     scene = Scene(away=False)
-    engine = scene.producer._engine
+    engine = scene.writer._engine
     later: list[Any] = []
 
     def held(early: EarlyRecords, name: str, waiting: Any, oldest: Any) -> None:
@@ -93,12 +83,12 @@ def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patch:
         patch.setattr(EarlyRecords, "_begin", held)
-        first = scene.producer.send("t", b"first", partition=0)
+        first = scene.writer.send("t", b"first", partition=0)
         known = engine.start(engine.topic("t", scene.world.now + 5))
-        scene.producer.cluster_id(5)
+        scene.writer.cluster_id(5)
         scene.world.advance(1.0)
         assert known.result().partitions
-        second = scene.producer.send("t", b"second", partition=0)
+        second = scene.writer.send("t", b"second", partition=0)
         assert engine.accumulator.live() == []
         later[0].placing = None
         engine.early._due.append("t")
@@ -108,19 +98,19 @@ def test_nothing_passes_them_while_they_are_placed(monkeypatch: pytest.MonkeyPat
 def test_arrow_rows_go_after_the_records_before_them() -> None:
     scene = Scene()
     for n in range(20):
-        scene.producer.send("t", b"%d" % n, partition=0)
+        scene.writer.send("t", b"%d" % n, partition=0)
     scene.world.after(2.0, scene.back)
     rows = pa.table({"value": [b"20", b"21"], "partition": [0, 0]})
-    scene.producer.send_arrow("t", rows).result(20)
+    scene.writer.send_arrow("t", rows).result(20)
     assert scene.values(0) == [b"%d" % n for n in range(22)]
 
 
 def test_a_record_waits_max_block_ms_and_says_what_was_missing() -> None:
     scene = Scene(away=False)
     told: list[object] = []
-    first = scene.producer.send("tt", b"x", on_delivery=lambda error, place: told.append(error))
+    first = scene.writer.send("tt", b"x", on_delivery=lambda error, place: told.append(error))
     scene.world.advance(5.0)
-    second = scene.producer.send("tt", b"y")
+    second = scene.writer.send("tt", b"y")
     scene.world.advance(PATIENCE - 5.0 + 0.1)
     assert first.done()
     assert not second.done()
@@ -145,19 +135,19 @@ def test_what_waiting_does_not_mend_ends_it_at_once(
     scene = Scene(away=False)
     began = scene.world.now
     with pytest.raises(error):
-        scene.producer.send("t", b"x").result(5)
+        scene.writer.send("t", b"x").result(5)
     assert scene.world.now < began + 1
 
 
 def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
     scene = Scene(away=False)
-    send = scene.producer.send
+    send = scene.writer.send
     assert send("t", b"0", partition=0).result(5).offset == 0
     far, near = send("t", b"far", partition=5), send("t", b"near", partition=4)
     again = send("t", b"far again", partition=5)
-    assert scene.producer._engine.early.topic("t") is not None  # others go on at once
+    assert scene.writer._engine.early.topic("t") is not None  # others go on at once
     assert send("t", b"1", partition=0).result(5).offset == 1
-    explained = scene.producer.explain()
+    explained = scene.writer.explain()
     assert "waits for its partition: the topic has partitions 0 to 2" in str(explained.records)
     assert "(max.block.ms)" in str(explained.records)
     scene.cluster.add_partitions("t", 2)
@@ -169,17 +159,17 @@ def test_a_partition_that_is_not_there_yet_keeps_no_other_waiting() -> None:
 
 def test_flush_and_close_wait_for_them() -> None:
     scene = Scene(linger_ms=60_000)
-    futures = [scene.producer.send("t", b"%d" % n) for n in range(10)]
+    futures = [scene.writer.send("t", b"%d" % n) for n in range(10)]
     with pytest.raises(KafkaTimeoutError, match="10 records"):
-        scene.producer.flush(timeout=2)
+        scene.writer.flush(timeout=2)
     scene.back()
-    scene.producer.flush(timeout=20)  # they don't linger for a minute
+    scene.writer.flush(timeout=20)  # they don't linger for a minute
     assert all(future.done() for future in futures)
-    scene.cluster.kill(scene.broker)
+    scene.cluster.kill(1)
     scene.world.advance(1.0)
-    left = scene.producer.send("u", b"x")
+    left = scene.writer.send("u", b"x")
     with pytest.raises(KafkaTimeoutError):
-        scene.producer.close(timeout=1)
+        scene.writer.close(timeout=1)
     assert isinstance(left.exception(0), ClientClosedError)
 
 
@@ -188,22 +178,22 @@ def test_they_count_in_buffer_memory_and_give_it_back() -> None:
     futures: list[RecordFuture] = []
     began = scene.world.now
     with pytest.raises(BufferExhaustedError):
-        futures.extend(scene.producer.send("t", bytes(100)) for _ in range(1000))
+        futures.extend(scene.writer.send("t", bytes(100)) for _ in range(1000))
     assert scene.world.now >= began + 2
     assert len(futures) <= 100_000 // OVERHEAD
     assert all(isinstance(future.exception(1), KafkaTimeoutError) for future in futures)
-    assert scene.producer._engine.accumulator.used == 0
+    assert scene.writer._engine.accumulator.used == 0
     scene.back()
-    assert scene.producer.send("t", bytes(40_000)).result(20)
-    assert scene.producer._engine.accumulator.used == 0
+    assert scene.writer.send("t", bytes(40_000)).result(20)
+    assert scene.writer._engine.accumulator.used == 0
 
 
 def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = Scene(away=False)
-    scene.producer.partitions_for("t", timeout=5)
-    engine, host = scene.producer._engine, scene.producer._host
+    scene.writer.partitions_for("t", timeout=5)
+    engine, host = scene.writer._engine, scene.writer._host
     flushes: list[Completion[None]] = []
 
     def interrupted() -> None:
@@ -216,7 +206,7 @@ def test_a_flush_does_not_wait_for_a_record_whose_send_was_interrupted(
     with monkeypatch.context() as patch:
         patch.setattr(host, "wake", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            scene.producer.send("nix", b"x")
+            scene.writer.send("nix", b"x")
     scene.world.advance(1.0)
     assert flushes[0].done
     assert (engine.accumulator.used, engine.early.incomplete()) == (0, [])
@@ -234,11 +224,11 @@ def test_a_send_that_is_interrupted_when_its_record_is_taken_takes_it_back(
     with monkeypatch.context() as patch:
         patch.setattr("odradek.api.producer.RecordFuture", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            scene.producer.send("t", b"x")
-    engine = scene.producer._engine
+            scene.writer.send("t", b"x")
+    engine = scene.writer._engine
     assert (engine.early.incomplete(), engine.accumulator.granted) == ([], {})
     assert engine.accumulator.used == 0
-    assert scene.producer.send("t", b"y", partition=0).result(5).offset == 0
+    assert scene.writer.send("t", b"y", partition=0).result(5).offset == 0
 
 
 @pytest.mark.parametrize("topic", ["t", "nix"])
@@ -246,7 +236,7 @@ def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
     """A caller may use its buffers again after send(), and keep the future for ever."""
     scene = Scene()
     value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
-    send: Any = scene.producer.send
+    send: Any = scene.writer.send
     future = send(topic, value, key, [("h", header)])
     for data in (value, key, header):
         data[:] = b"another"
@@ -264,29 +254,29 @@ def test_what_was_sent_is_copied_and_let_go(topic: str) -> None:
 @pytest.mark.parametrize("patience", [0, 5])
 def test_whoever_sends_again_at_each_error_lets_others_have_their_turn(patience: int) -> None:
     scene = Scene(away=False, max_block_ms=patience)
-    scene.producer.send("t", b"x", partition=0)
+    scene.writer.send("t", b"x", partition=0)
     told: list[object] = []
 
     def again(*outcome: object) -> None:
         told.append(outcome)
-        scene.producer.send("nix", b"x", on_delivery=again)
+        scene.writer.send("nix", b"x", on_delivery=again)
 
     again()
     scene.world.advance(0.5)
     assert 10 < len(told) <= 600
-    scene.producer.send("t", b"x", partition=0)
+    scene.writer.send("t", b"x", partition=0)
     scene.world.advance(0.5)
-    scene.producer.send("t", b"x", partition=0)
+    scene.writer.send("t", b"x", partition=0)
     scene.world.advance(0.5)
     assert len(scene.values(0)) >= 1
     with pytest.raises(KafkaTimeoutError):
-        scene.producer.close(timeout=0)
+        scene.writer.close(timeout=0)
 
 
 def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(away=False)
     for n in range(300):
-        scene.producer.send(f"nix-{n}", b"x")
+        scene.writer.send(f"nix-{n}", b"x")
     scene.world.advance(1.0)
     looked: list[object] = []
     real = EarlyRecords._oldest
@@ -297,16 +287,16 @@ def test_many_missing_topics_cost_a_step_nothing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(EarlyRecords, "_oldest", look)
     for _ in range(50):
-        scene.producer.send("t", b"x", partition=0).result(5)
+        scene.writer.send("t", b"x", partition=0).result(5)
     assert len(looked) < 300
     with pytest.raises(KafkaTimeoutError) as caught:
-        scene.producer.close(timeout=0)
+        scene.writer.close(timeout=0)
     assert len(str(caught.value)) < 2000
 
 
 def test_a_commit_waits_for_them_and_an_abort_ends_them() -> None:
     scene = Scene(away=False, transactional_id="x")
-    producer = scene.producer
+    producer = scene.writer
     producer.init_transactions(10)
     with producer.transaction():
         kept = producer.send("t", b"kept", partition=0)
@@ -327,9 +317,7 @@ def test_a_callback_may_send_to_a_topic_that_is_not_known() -> None:
     scene = Scene(away=False)
     scene.cluster.create_topic("u")
     sent: list[Any] = []
-    scene.producer.send(
-        "t", b"x", on_delivery=lambda *_: sent.append(scene.producer.send("u", b"y"))
-    )
+    scene.writer.send("t", b"x", on_delivery=lambda *_: sent.append(scene.writer.send("u", b"y")))
     scene.world.advance(5.0)
     assert sent[0].result(5).topic == "u"
 
@@ -343,6 +331,6 @@ def test_a_partitioner_of_the_users_is_asked_in_the_callers_thread() -> None:
 
     scene = Scene(partitioner=choose)
     scene.world.after(3.0, scene.back)
-    future = scene.producer.send("t", b"x")
+    future = scene.writer.send("t", b"x")
     assert calls == [3]
     assert future.result(10).partition == 2

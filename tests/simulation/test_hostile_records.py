@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.errors import CorruptRecordError
 from odradek.common.events import Event
 from odradek.common.record_errors import RecordLimitError
@@ -18,34 +17,26 @@ from odradek.common.types import TopicPartition
 from odradek.record.batch import HEADER_SIZE, seal
 from odradek.record.compression import compress
 from odradek.record.varint import write_varint
-from odradek.simulation import SimulatedCluster, World
 
 TP = TopicPartition("t", 0)
 MB = 1 << 20
 
 
-def world_with(
-    hostile: Callable[[int], bytes] | None = None, **config: Any
-) -> tuple[World, SimulatedCluster, Consumer]:
-    """Four batches of five records; the third one's bytes are replaced."""
-    world = World(seed=7)
-    cluster = SimulatedCluster(world, brokers=1)
-    cluster.create_topic("t", partitions=1)
-    settings = {"bootstrap.servers": cluster.bootstrap_servers}
-    with on_host(world.host("producer"), Producer, settings) as producer:
+def reader_of(hostile: Callable[[int], bytes] | None = None, **config: Any) -> Consumer:
+    """Of four batches of five records; the third one's bytes are replaced."""
+    stage = Stage(7, brokers=1, partitions=1)
+    with stage.producer() as producer:
         for _ in range(4):
             for n in range(5):
                 producer.send("t", b"v", headers=[("n", b"%d" % n)])
             producer.flush(timeout=60)
-    batches = cluster.log("t", 0).batches
+    batches = stage.cluster.log("t", 0).batches
     assert [b.header.count for b in batches] == [5] * 4
     if hostile is not None:
         batches[2].data = hostile(batches[2].base_offset)
-    made = on_host(
-        world.host("consumer"), Consumer, settings | {"auto.offset.reset": "earliest", **config}
-    )
+    made = stage.consumer(**config)
     made.assign([TP])
-    return world, cluster, made
+    return made
 
 
 def packed(records: bytes, base: int) -> bytes:
@@ -95,7 +86,7 @@ def offsets(client: Consumer, how: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("how", ["poll", "records", "arrow"])
 def test_a_record_beyond_a_limit_is_named_and_passed_by_a_seek(how: str) -> None:
-    _, _, client = world_with(MANY)
+    client = reader_of(MANY)
     found: list[int] = []
     with pytest.raises(RecordLimitError) as caught:
         for offset in offsets(client, how):
@@ -130,7 +121,7 @@ def test_what_is_left_out_on_request_is_told_once(
     how: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    _, _, client = world_with(hostile, **{"on.corrupt.record": "skip"})
+    client = reader_of(hostile, **{"on.corrupt.record": "skip"})
     events: list[Event] = []
     client._engine.events.listen(events.append)
     with caplog.at_level(logging.WARNING, "odradek.consumer"):
@@ -150,7 +141,7 @@ def test_limits_are_options() -> None:
         ("max.headers.per.record", 8_400_000, MANY),
         ("max.decompression.ratio", 100_000, bomb),
     ):
-        _, _, client = world_with(hostile, **{option: value})
+        client = reader_of(hostile, **{option: value})
         if hostile is bomb:  # it has one record and claims five
             with pytest.raises(CorruptRecordError, match="runs past its end"):
                 list(offsets(client, "poll"))
@@ -162,7 +153,7 @@ def test_limits_are_options() -> None:
         ("max.decompressed.batch.bytes", 1000, bomb),
     )
     for option, value, made in beyond:
-        _, _, client = world_with(made, **{option: value})
+        client = reader_of(made, **{option: value})
         with pytest.raises(RecordLimitError) as caught:
             list(offsets(client, "poll"))
         assert caught.value.option == option
@@ -171,20 +162,20 @@ def test_limits_are_options() -> None:
 def test_many_records_with_headers_come_in_pieces_as_columns() -> None:
     """What is too much at once is no fault of any record: none is left out."""
     counts = (4000, 4000, 4000, 4000, 4000)
-    _, _, client = world_with(with_headers(counts), **{"max.decompressed.batch.bytes": 200_000})
+    client = reader_of(with_headers(counts), **{"max.decompressed.batch.bytes": 200_000})
     batches = []
     while (batch := client.poll_arrow(1.0, include_headers=True)) is not None:
         batches.append([len(headers) for headers in batch.column("headers").to_pylist()])
     assert [n for batch in batches for n in batch] == [1] * 10 + [4000] * 5 + [1] * 5
     assert max(sum(batch) for batch in batches) * 16 < 200_000
-    _, _, client = world_with(with_headers(counts), **{"max.decompressed.batch.bytes": 50_000})
+    client = reader_of(with_headers(counts), **{"max.decompressed.batch.bytes": 50_000})
     with pytest.raises(RecordLimitError, match="max.decompressed.batch.bytes is 50000") as caught:
         list(offsets(client, "arrow"))
     assert (caught.value.offset, caught.value.next_offset) == (10, 11)  # one alone is too much
 
 
 def test_columns_without_headers_come_all_the_same() -> None:
-    _, _, client = world_with(MANY)
+    client = reader_of(MANY)
     found: list[int] = []
     while (batch := client.poll_arrow(1.0)) is not None:
         found += batch.column("offset").to_pylist()
@@ -192,7 +183,7 @@ def test_columns_without_headers_come_all_the_same() -> None:
 
 
 def test_headers_of_a_record_are_its_own() -> None:
-    _, _, client = world_with()
+    client = reader_of()
     first = client.poll(1.0, 2)
     assert [r.headers for r in first] == [(("n", b"0"),), (("n", b"1"),)]
     assert isinstance(first[0].headers, tuple)
