@@ -1,6 +1,7 @@
 """Clients on real brokers that die, freeze, move, swap and are replaced by strangers.
 
-Nothing is lost, doubled or out of order. Transactions, groups and rolling restarts: test_soak.py.
+Nothing is lost, doubled or out of order. Transactions, groups and rolling restarts are in
+test_secure_recovery.py.
 """
 
 from __future__ import annotations

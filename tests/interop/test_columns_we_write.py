@@ -28,7 +28,9 @@ def table(rows: list[Row], wide: bool = False) -> pa.Table:
         "key": pa.array([row.key for row in rows], kind),
         "value": pa.array([row.value for row in rows], kind),
         "headers": pa.array(lists, HEADER_TYPE),
-        "timestamp": pa.array([row.timestamp_ms for row in rows], pa.int64()),
+        "timestamp": pa.array(
+            [row.timestamp_ms for row in rows], pa.timestamp("ms", "UTC") if wide else pa.int64()
+        ),
         "partition": pa.array([None if row.partition < 0 else row.partition for row in rows]),
     }
     if all(row.partition < 0 for row in rows):
@@ -46,7 +48,11 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
         with Producer(settings) as producer:
             placed = [replace(row, partition=partition) for row in rows]
-            producer.send_arrow(topic, table(placed, wide=partition % 2 == 1))
+            future = producer.send_arrow(topic, table(placed, wide=partition % 2 == 1))
+            (written,) = future.result(timeout=20)
+        assert (future.rows, written.records) == (len(rows), len(rows))
+        place = (written.partition.partition, written.first_offset, written.last_offset)
+        assert place == (partition, 0, len(rows) - 1)
     printed = cluster.console_consumer(
         topic,
         *(
