@@ -53,7 +53,7 @@ SUITES = {
     # Each process has clusters of its own, as its conftest forms groups.
     "integration": Suite(("integration",), 4, "loadgroup", brokers=True),
     "interop": Suite(("interop",), 2, "loadfile", brokers=True),
-    "fuzz": Suite(("fuzz",), niceness=19),  # it counts its own processor time
+    "fuzz": Suite(("fuzz",), niceness=15),  # it counts its own processor time
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
 STAGES = (("unit",), ("simulation",), ("integration", "interop", "fuzz"), ("spark",))

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.interop.other_client import Row, write_all
+from tests.interop.our_client import read
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
-from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
+from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Wait
@@ -24,15 +25,6 @@ from odradek.testing import LocalCluster
 def consumer(cluster: LocalCluster, **config: Any) -> Consumer:
     config = {"auto_offset_reset": "earliest", **config}
     return Consumer(bootstrap_servers=cluster.bootstrap_servers, **config)
-
-
-def read(client: Consumer, count: int, most: int | None = None) -> list[ConsumerRecord]:
-    records: list[ConsumerRecord] = []
-    for _ in range(100):
-        records += client.poll(1.0, most)
-        if len(records) >= count:
-            return records
-    raise AssertionError(f"{len(records)} of {count} records\n{client.explain()}")
 
 
 def test_offsets_and_times(cluster: LocalCluster, topic: str) -> None:

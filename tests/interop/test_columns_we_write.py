@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.interop.other_client import Row, read_all
-from tests.interop.test_we_write import CODECS, ROWS, java_line
+from tests.interop.test_we_write import CODECS, ROWS, java_line, java_lines
 
 from odradek.api.producer import Producer
 from odradek.record.murmur2 import partition_for_key
@@ -53,22 +53,12 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
         assert (future.rows, written.records) == (len(rows), len(rows))
         place = (written.partition.partition, written.first_offset, written.last_offset)
         assert place == (partition, 0, len(rows) - 1)
-    printed = cluster.console_consumer(
-        topic,
-        *(
-            option
-            for name in ("timestamp", "partition", "offset", "headers", "key", "value")
-            for option in ("--formatter-property", f"print.{name}=true")
-        ),
-        max_messages=len(CODECS) * len(rows),
-        timeout=20,
-    )
     expected = [
         java_line(row, partition, offset)
         for partition in range(len(CODECS))
         for offset, row in enumerate(rows)
     ]
-    assert sorted(printed.splitlines()) == sorted(expected)
+    assert java_lines(cluster, topic, len(expected)) == sorted(expected)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -62,28 +62,27 @@ def java_line(row: Row, partition: int, offset: int) -> str:
     )
 
 
+def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
+    """What the console consumer prints of a topic, with all that it can print."""
+    names = ("timestamp", "partition", "offset", "headers", "key", "value")
+    options = [("--formatter-property", f"print.{name}=true") for name in names]
+    words = [word for option in options for word in option]
+    printed = cluster.console_consumer(topic, *words, max_messages=count, timeout=20)
+    return sorted(printed.splitlines())
+
+
 def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
     """One partition for each codec and level: a Java start takes a second."""
     ways = [*((codec, None) for codec in CODECS), *LEVELS]
     cluster.create_topic(topic, partitions=len(ways))
     for partition, (codec, level) in enumerate(ways):
         write(cluster, topic, codec, partition, level)
-    printed = cluster.console_consumer(
-        topic,
-        *(
-            option
-            for name in ("timestamp", "partition", "offset", "headers", "key", "value")
-            for option in ("--formatter-property", f"print.{name}=true")
-        ),
-        max_messages=len(ways) * len(ROWS),
-        timeout=20,
-    )
     expected = [
         java_line(row, partition, offset)
         for partition in range(len(ways))
         for offset, row in enumerate(ROWS)
     ]
-    assert sorted(printed.splitlines()) == sorted(expected)
+    assert java_lines(cluster, topic, len(expected)) == sorted(expected)
 
 
 @pytest.mark.parametrize("codec", CODECS)

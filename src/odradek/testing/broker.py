@@ -59,8 +59,9 @@ _SMALL = {
     "transaction.state.log.num.partitions": "5",
 }
 
-# The second compiler and the parallel collector cost more than they bring in minutes.
-SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# The second compiler and the parallel collector cost more than they bring in minutes; so does
+# compiling what has run a few hundred times, as all does while a broker starts.
+SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3", "-XX:+UseSerialGC")
 CLIENT_LISTENER = "CLIENT"
 """The listener for clients of a secured cluster; of a plaintext one it is the only one."""
 
@@ -256,7 +257,8 @@ class JavaSetup:
         return [
             str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
             *self.options,
-            "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}", *options,
+            "-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true",
+            f"-Dlog4j2.configurationFile={log4j}", *options,
             "-cp", f"{folder}/*", main, *arguments,
         ]  # fmt: skip
 
