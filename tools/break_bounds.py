@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the harness is a part of the tests
 
 from tests.fuzz import sanitized  # noqa: E402
+from tests.fuzz.targets import SLOWEST  # noqa: E402
 
 KERNELS = {"kernel": "decode", "kernel_encode": "encode"}
 READY = "odradek_crc_prepare()\n\nSOURCES"
@@ -40,7 +41,7 @@ TESTS = (
     *("tests/property/record/test_kernel_decode.py", "tests/property/record/test_kernel_encode.py"),
 )
 SECONDS = 60.0
-"""What the test command gives to a target."""
+"""What the test command gives to a target, of processor time."""
 PATIENCE = 900
 """Seconds for all the tests of one check, beside whatever else the machine does."""
 
@@ -118,7 +119,7 @@ def noticed(
     process = sanitized.Process(
         builds.watched, KERNELS[kernel], own, "--seconds", str(seconds), "--seed", "1", **flag
     )
-    told = process.wait(seconds + 60)
+    told = process.wait(SLOWEST * seconds + 60)
     if told["failure"] is not None:
         failure = told["failure"]
         return f"{KERNELS[kernel]}, {failure['error']}: {first_line(failure['text'])}"

@@ -1,4 +1,7 @@
-"""`make test`: runs one suite after another, prints each when it ends, and adds up what they say.
+"""`make test`: runs the suites, prints each when it ends, and adds up what they say.
+
+Suites that compute run one after another. Those with brokers mostly wait, so they run beside each
+other, and beside the fuzzer, which takes what they leave of two processors.
 
 `--side-by-side` is for machines with more than two processors: suites that mostly wait for brokers,
 those that wait for Spark, and those that only compute have a lane each then, and lanes run beside
@@ -47,12 +50,14 @@ class Suite:
 SUITES = {
     "unit": Suite(("unit", "spec", "property"), 2, "worksteal", niceness=5),
     "simulation": Suite(("simulation",), 2, "worksteal", niceness=5),
-    "fuzz": Suite(("fuzz",), niceness=10),  # by time, not by cases: it takes what is left
     # Each process has clusters of its own, as its conftest forms groups.
-    "integration": Suite(("integration",), 3, "loadgroup", brokers=True),
+    "integration": Suite(("integration",), 4, "loadgroup", brokers=True),
     "interop": Suite(("interop",), 2, "loadfile", brokers=True),
+    "fuzz": Suite(("fuzz",), niceness=15),  # it counts its own processor time
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
+STAGES = (("unit",), ("simulation",), ("integration", "interop", "fuzz"), ("spark",))
+"""On two processors: the suites of a stage run beside each other, the stages in turn."""
 LANES = (("integration", "interop"), ("spark",), ("unit", "simulation", "fuzz"))
 # Tests that start processes, compile, or take over a second are no part of an edit's loop.
 QUICK = Suite(("unit", "spec"), 2, "worksteal", chosen="not slow")
@@ -171,7 +176,7 @@ def read_report(report: Path, seconds: float) -> Result:
 
 
 class Run:
-    """Suites in lanes, a thread each."""
+    """Suites in lanes, a thread each; `all` may be called again with others."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.results: dict[str, Result] = {}
@@ -217,6 +222,13 @@ class Run:
                 print(f"\n== {name}", flush=True)
                 shutil.copyfileobj(said, sys.stdout)
                 sys.stdout.flush()
+
+
+def plan(names: list[str], *, beside: bool) -> list[list[list[str]]]:
+    """The stages in their order; each is a list of lanes, and a lane of suites."""
+    if beside:
+        return [[[name for name in lane if name in names] for lane in LANES]]
+    return [[[name] for name in stage if name in names] for stage in STAGES]
 
 
 def set_up(names: list[str]) -> None:
@@ -270,11 +282,10 @@ def main() -> None:
     if unknown := [name for name in names if name not in SUITES]:
         parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
     set_up(names)
-    beside = wanted.side_by_side
-    lanes = [[n for n in lane if n in names] for lane in LANES] if beside else [names]
     run = Run(rest)
     start = time.monotonic()
-    run.all([lane for lane in lanes if lane])
+    for lanes in plan(names, beside=wanted.side_by_side):
+        run.all([lane for lane in lanes if lane])
     results = {name: run.results[name] for name in SUITES if name in run.results}
     sys.exit(0 if tell(results, time.monotonic() - start) else 1)
 

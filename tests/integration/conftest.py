@@ -30,19 +30,23 @@ _running: list[SharedClusters] = []
 # costs less than a process that goes on alone.) A module that isn't named is a group for itself.
 GROUPS = {
     "secured": ("secure_recovery",),
-    "hurt": ("soak", "outages"),
-    "hurt too": ("local_cluster", "misled", "written_once"),
-    "whole": (
+    "whole": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
+    "hurt": ("local_cluster", "misled", "written_once"),
+    "hurt too": ("outages",),
+    "whole too": (
         *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
         *("slow_answers", "topics_command"),
     ),
-    "whole too": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
-    "alone": ("demo_versus",),
-    "errors": ("security_errors",),
-    "no java": ("no_java",),
     "plugin": ("testing_plugin",),
+    "alone": ("demo_versus",),
     "changes": ("secure_changes",),
+    "releases": ("releases",),
+    "no java": ("no_java",),
+    "explain": ("explain_command",),
     "read me": ("readme",),
+    "fake": ("fake_cluster",),
+    "peers": ("hostile_peers",),
+    "errors": ("security_errors",),
 }
 _PLACES = {
     f"test_{module}.py": (place, name)
@@ -50,7 +54,7 @@ _PLACES = {
     for module in modules
 }
 # A process takes the next group when it begins the last test of one, so that is no long one.
-LONG = ("test_nothing_is_lost_doubled_or_out_of_order", "test_transactions_and_groups_survive")
+LONG = ("test_nothing_is_lost_doubled_or_out_of_order", "test_with_a_paused_broker")
 
 
 def group(name: str) -> str:

@@ -1,4 +1,7 @@
-"""The consumer on real brokers that stay well; written by a client that isn't ours."""
+"""The consumer on real brokers that stay well; written by a client that isn't ours.
+
+What a record can hold, in each codec and as columns, is in tests/interop.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.interop.other_client import Row, write_all
+from tests.interop.our_client import read
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.fetching.fetch_request_state import FetchRequestState
-from odradek.clients.consumer.records import ConsumerRecord, NoSuchOffsetError
+from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.kafka_errors import FetchSessionIdNotFoundError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Wait
@@ -17,63 +21,10 @@ from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.record.columns import Layout
 from odradek.testing import LocalCluster
 
-MIXED = [
-    Row(b"key", b"value", (), 1_700_000_000_000),
-    Row(None, b"no key", (("h", b"1"), ("h", b"again"), ("empty", b""), ("null", None)), 1),
-    Row(b"tombstone", None, (("why", "gelöscht".encode()),), 1_700_000_000_001),
-    Row(b"", b"", (), 2),
-    Row(None, None, (("ключ", bytes(range(256))),), 1_600_000_000_000),
-    Row(b"large", b"0123456789" * 20_000, (), 1_700_000_000_002),
-    *(Row(b"%d" % n, b"value %d" % n * 5, (("n", b"%d" % n),), 10**12 + n) for n in range(300)),
-]
-
 
 def consumer(cluster: LocalCluster, **config: Any) -> Consumer:
     config = {"auto_offset_reset": "earliest", **config}
     return Consumer(bootstrap_servers=cluster.bootstrap_servers, **config)
-
-
-def read(client: Consumer, count: int, most: int | None = None) -> list[ConsumerRecord]:
-    records: list[ConsumerRecord] = []
-    for _ in range(100):
-        records += client.poll(1.0, most)
-        if len(records) >= count:
-            return records
-    raise AssertionError(f"{len(records)} of {count} records\n{client.explain()}")
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
-def test_all_that_a_record_can_hold_is_read(cluster: LocalCluster, topic: str, codec: str) -> None:
-    cluster.create_topic(topic, partitions=2)
-    write_all(cluster.bootstrap_servers, topic, MIXED, [0, 1], **{"compression.type": codec})
-    tps = [TopicPartition(topic, p) for p in (0, 1)]
-    with consumer(cluster) as client:
-        assert client.partitions_for(topic) == tps
-        client.assign(tps)
-        records = read(client, len(MIXED), most=100)
-        for p in (0, 1):
-            mine = [r for r in records if r.partition == p]
-            assert [r.offset for r in mine] == list(range(len(mine)))
-            found = [Row(r.key, r.value, r.headers, r.timestamp_ms) for r in mine]
-            assert found == MIXED[p::2]
-            assert {(r.timestamp_type, r.leader_epoch) for r in mine} == {(0, 0)}
-        assert client.poll(0.2) == []
-        assert [client.position(tp) for tp in tps] == [len(MIXED[0::2]), len(MIXED[1::2])]
-        client.seek_to_beginning()
-        rows = []
-        while (batch := client.poll_arrow(1.0, include_headers=True)) is not None:
-            rows += batch.to_pylist()
-            if len(rows) == len(MIXED):
-                break
-    by_place = {(r.partition, r.offset): r for r in records}
-    assert len(rows) == len(by_place)
-    for row in rows:
-        same = by_place[row["partition"], row["offset"]]
-        assert (row["key"], row["value"], row["topic"]) == (same.key, same.value, topic)
-        assert int(row["timestamp"].timestamp() * 1000 + 0.5) == same.timestamp_ms
-        assert row["timestampType"] == same.timestamp_type
-        headers = tuple((h["key"], h["value"]) for h in row["headers"] or ())
-        assert headers == same.headers
 
 
 def test_offsets_and_times(cluster: LocalCluster, topic: str) -> None:

@@ -6,6 +6,8 @@ import json
 import time
 from typing import Any
 
+from tests.interop.our_client import read
+
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.testing import LocalCluster
 
@@ -37,12 +39,6 @@ def test_a_client_publishes_its_events_and_doesnt_wait_for_them(
 
 def published(config: dict[str, str], topic: str, count: int) -> list[dict[str, Any]]:
     """The lines of one client: they are in one partition, in order."""
-    found: list[dict[str, Any]] = []
     with Consumer(config, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, n) for n in range(2)])
-        end = time.monotonic() + 20
-        while len(found) < count and time.monotonic() < end:
-            for record in consumer.poll(1.0):
-                assert record.value is not None
-                found.append(json.loads(record.value))
-    return found
+        return [json.loads(record.value or b"") for record in read(consumer, count)]

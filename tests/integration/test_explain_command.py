@@ -68,6 +68,14 @@ def listening(serve: Callable[[socket.socket], None] | None = None) -> Iterator[
 
 
 @pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nothing listens."""
+    with socket.socket() as bound:
+        bound.bind((LOOPBACK, 0))
+        yield f"{LOOPBACK}:{bound.getsockname()[1]}"
+
+
+@pytest.fixture
 def server() -> Iterator[LoopbackServer]:
     with LoopbackServer() as running:
         yield running
@@ -120,10 +128,8 @@ def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
     assert "partly: 2 of 3 brokers answer" in shown.stdout
 
 
-def test_nothing_listens() -> None:
-    with socket.socket() as bound:  # and doesn't listen
-        bound.bind((LOOPBACK, 0))
-        status, picture = explain(f"{LOOPBACK}:{bound.getsockname()[1]}")
+def test_nothing_listens(nobody: str) -> None:
+    status, picture = explain(nobody)
     assert status == 1
     found = the_address(picture)
     assert found["ip"] == LOOPBACK
@@ -157,50 +163,39 @@ def test_a_dial_that_nobody_answers() -> None:
     assert "nothing comes back from there: a firewall" in picture["diagnosis"]
 
 
-def test_a_port_that_says_nothing() -> None:
-    with listening() as address:
-        status, picture = explain(address, timeout=2.5)
-    assert status == 1
-    assert the_address(picture)["state"] == "checking_api_versions"
-    assert "it accepts connections and says nothing" in picture["diagnosis"]
+def http(sock: socket.socket) -> None:
+    sock.recv(1000)
+    sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def test_another_service() -> None:
-    def http(sock: socket.socket) -> None:
-        sock.recv(1000)
-        sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    with listening(http) as address:
-        status, picture = explain(address)
-    assert status == 1
-    assert "not Kafka: the peer speaks HTTP" in the_address(picture)["last_error"]
-    assert "another service listens there" in picture["diagnosis"]
-
-
-def test_a_port_that_speaks_tls() -> None:
+def tls(sock: socket.socket) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    end = context.wrap_bio(incoming, outgoing, server_side=True)
+    incoming.write(sock.recv(1000))
+    with pytest.raises(ssl.SSLError):
+        end.do_handshake()
+    sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # an alert
+    sock.close()
 
-    def tls(sock: socket.socket) -> None:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        end = context.wrap_bio(incoming, outgoing, server_side=True)
-        incoming.write(sock.recv(1000))
-        with pytest.raises(ssl.SSLError):
-            end.do_handshake()
-        sock.sendall(outgoing.read() or b"\x15\x03\x01\x00\x02\x02\x28")  # an alert
-        sock.close()
 
-    with listening(tls) as address:
-        status, picture = explain(address)
+@pytest.mark.parametrize(
+    ("serve", "seconds", "found", "diagnosis"),
+    [
+        (None, 2.5, "checking_api_versions", "it accepts connections and says nothing"),
+        (http, 1.0, "not Kafka: the peer speaks HTTP", "another service listens there"),
+        (tls, 1.0, "the peer speaks TLS", "TLS"),
+        (socket.socket.close, 1.0, "", "accepts connections and ends them"),
+    ],
+)
+def test_a_port_that_is_no_broker(
+    serve: Callable[[socket.socket], None] | None, seconds: float, found: str, diagnosis: str
+) -> None:
+    with listening(serve) as address:
+        status, picture = explain(address, timeout=seconds)
     assert status == 1
-    assert "the peer speaks TLS" in the_address(picture)["last_error"]
-    assert "TLS" in picture["diagnosis"]
-
-
-def test_a_port_that_closes() -> None:
-    with listening(lambda sock: sock.close()) as address:
-        status, picture = explain(address)
-    assert status == 1
-    assert "accepts connections and ends them" in picture["diagnosis"]
+    assert found in f"{the_address(picture)['state']} {the_address(picture)['last_error']}"
+    assert diagnosis in picture["diagnosis"]
 
 
 def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
@@ -261,13 +256,10 @@ def test_another_cluster(server: LoopbackServer, tmp_path: Path) -> None:
     assert status == 0
 
 
-def test_for_people() -> None:
-    with socket.socket() as bound:
-        bound.bind((LOOPBACK, 0))
-        address = f"{LOOPBACK}:{bound.getsockname()[1]}"
-        done = CliRunner().invoke(
-            build("explain"), ["explain", address, "--timeout=0.5"], env={"COLUMNS": "200"}
-        )
+def test_for_people(nobody: str) -> None:
+    done = CliRunner().invoke(
+        build("explain"), ["explain", nobody, "--timeout=0.5"], env={"COLUMNS": "200"}
+    )
     assert done.exit_code == 1
     for part in (
         "The cluster can't be reached",
@@ -332,16 +324,9 @@ def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer
         assert process.wait(10.0) == 130
 
 
-def test_watch_for_people_ends_by_its_timeout() -> None:
-    with socket.socket() as bound:
-        bound.bind((LOOPBACK, 0))
-        address = f"{LOOPBACK}:{bound.getsockname()[1]}"
-        done = subprocess.run(
-            [COMMAND, "explain", address, "--watch", "0.1", "--timeout", "0.5"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
+def test_watch_for_people_ends_by_its_timeout(nobody: str) -> None:
+    command = [str(COMMAND), "explain", nobody, "--watch", "0.1", "--timeout", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 1
     assert "nothing listens there" in " ".join(done.stdout.split())
 
@@ -353,20 +338,8 @@ def test_a_short_watch_tells_of_a_part_that_says_nothing(server: LoopbackServer)
     with listening() as mute:
         host, _, port = mute.partition(":")
         server.call(partial(setattr, broker, "address", Address(host, int(port))))
-        done = subprocess.run(
-            [
-                COMMAND,
-                "explain",
-                cluster.bootstrap_servers,
-                "--watch",
-                "0.1",
-                "--timeout",
-                "4",
-                "--json",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        words = [cluster.bootstrap_servers, "--watch", "0.1", "--timeout", "4", "--json"]
+        command = [str(COMMAND), "explain", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 3, done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["trouble"][0] == "2 of 3 brokers answer."

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests import kerberos_realm
+from tests.interop.our_client import read
 from tests.kerberos_realm import REALM, Realm
 
 from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
@@ -99,10 +100,7 @@ def test_records_with_a_keytab(cluster: LocalCluster, realm: Realm) -> None:
     )
     with Consumer(theirs) as consumer:
         consumer.assign([TopicPartition("tickets", 0)])
-        end = time.monotonic() + PATIENCE
-        while not (found := consumer.poll(1.0)):
-            assert time.monotonic() < end
-    assert [record.value for record in found] == [b"one"]
+        assert [record.value for record in read(consumer)] == [b"one"]
 
 
 @pytest.mark.parametrize(

@@ -41,15 +41,6 @@ def events(cluster: LocalCluster, since: int) -> list[tuple[str, int | None]]:
     return [(event.name, event.broker) for event in cluster.timeline[since:]]
 
 
-def test_what_kafkas_own_producer_writes_its_consumer_reads(
-    mortal_cluster: LocalCluster, topic: str
-) -> None:
-    mortal_cluster.create_topic(topic, partitions=3)
-    mortal_cluster.console_producer(topic, "\n".join(LINES).encode())
-    found = mortal_cluster.console_consumer(topic, max_messages=len(LINES))
-    assert sorted(found.splitlines()) == sorted(LINES)
-
-
 def test_the_front_door_leads_to_the_brokers(mortal_cluster: LocalCluster) -> None:
     view = probe.ask(address(mortal_cluster.bootstrap_servers))
     assert view is not None

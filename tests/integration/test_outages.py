@@ -1,6 +1,7 @@
 """Clients on real brokers that die, freeze, move, swap and are replaced by strangers.
 
-Nothing is lost, doubled or out of order. Transactions, groups and rolling restarts: test_soak.py.
+Nothing is lost, doubled or out of order. Transactions, groups and rolling restarts are in
+test_secure_recovery.py.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, Self
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.interop.other_client import place_topic, read_all
+from tests.interop.our_client import read
 from tests.own_time import ends_at
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.common.errors import ClusterIdMismatchError, NoBrokerAvailableError
-from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.testing import LocalCluster
@@ -299,12 +300,8 @@ def test_records_that_an_unclean_election_took_away(
                 producer.send(topic, b"%d" % n, partition=0)
             producer.flush(timeout=60)
 
-        def read(client: Consumer, count: int) -> list[tuple[int, bytes | None]]:
-            found: list[tuple[int, bytes | None]] = []
-            end = time.monotonic() + 30
-            while len(found) < count and time.monotonic() < end:
-                found += [(r.offset, r.value) for r in client.poll(1.0)]
-            return found
+        def places(client: Consumer, count: int) -> list[tuple[int, bytes | None]]:
+            return [(r.offset, r.value) for r in read(client, count)]
 
         for client in (trusting, strict):
             client.assign([tp])
@@ -312,62 +309,17 @@ def test_records_that_an_unclean_election_took_away(
         add(range(10))
         mortal_cluster.stop(second)
         add(range(10, 20))  # only the leader has them
-        assert len(read(trusting, 20)) == len(read(strict, 20)) == 20
+        assert len(places(trusting, 20)) == len(places(strict, 20)) == 20
         mortal_cluster.kill(first)
         mortal_cluster.start(second)
         try:
             add(range(20, 35))
             others = [(offset, b"%d" % (offset + 10)) for offset in range(10, 25)]
-            assert read(trusting, 15) == others
+            assert places(trusting, 15) == others
             with pytest.raises(LogTruncationError) as caught:
-                read(strict, 1)
+                read(strict)
             assert (caught.value.position, caught.value.divergent_offset) == (20, 10)
             strict.seek(tp, 10)
-            assert read(strict, 15) == others
+            assert places(strict, 15) == others
         finally:
             mortal_cluster.start(first)
-
-
-def test_brokers_that_swap_addresses_say_so_and_are_found_again(
-    mortal_cluster: LocalCluster, topic: str
-) -> None:
-    """KIP-1242, on real brokers from 4.4 on: old metadata leads to another broker than is meant.
-
-    Without it a Fetch at the wrong broker says so only by NOT_LEADER; what can't (a heartbeat, a
-    Produce of older versions) would be somebody else's.
-    """
-    place_topic(mortal_cluster.librdkafka_config(), topic, [[0], [1], [2]])
-    partitions = [TopicPartition(topic, n) for n in range(3)]
-    events: list[Event] = []
-    with (
-        Producer(mortal_cluster.client_config()) as producer,
-        Consumer(mortal_cluster.client_config(), auto_offset_reset="earliest") as client,
-    ):
-        producer.listen(events.append)
-        client.listen(events.append)
-        client.assign(partitions)
-
-        def write_and_read(numbers: range) -> None:
-            for n in numbers:
-                producer.send(topic, b"%d" % n, partition=n % 3)
-            producer.flush(timeout=60)
-            found: list[int] = []
-            end = time.monotonic() + 60
-            while len(found) < len(numbers):
-                found += [int(record.value or b"") for record in client.poll(1.0)]
-                assert time.monotonic() < end, str(client.explain())
-            assert sorted(found) == list(numbers)
-
-        def told() -> list[str]:
-            errors = (str(event.fields.get("error")) for event in events)
-            return [text for text in errors if "another one" in text]
-
-        write_and_read(range(30))
-        for swap in range(1, 5):  # a client may happen to look at the metadata first
-            mortal_cluster.swap(0, 1)  # nobody polls or sends: what the clients know is old
-            write_and_read(range(30 * swap, 30 * swap + 30))
-            if told():
-                break
-    assert told(), [(event.kind, event.fields) for event in events]
-    assert "RebootstrapRequiredError" in told()[0]
-    assert "rebootstrap" in [event.kind for event in events]

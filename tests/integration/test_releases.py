@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.interop.our_client import read
 
 import odradek
 from odradek.testing import LocalCluster
@@ -46,13 +47,8 @@ def write(cluster: LocalCluster, topic: str, numbers: range, **config: Any) -> N
             producer.flush(timeout=PATIENCE)
 
 
-def read(consumer: odradek.Consumer, count: int) -> list[int]:
-    found: list[int] = []
-    end = time.monotonic() + PATIENCE
-    while len(found) < count:
-        assert time.monotonic() < end, str(consumer.explain())
-        found += [int(record.value or b"") for record in consumer.poll(1.0)]
-    return sorted(found)
+def numbers(consumer: odradek.Consumer, count: int) -> list[int]:
+    return sorted(int(record.value or b"") for record in read(consumer, count, PATIENCE))
 
 
 def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str) -> None:
@@ -60,11 +56,11 @@ def test_written_and_read_alone_and_after_a_move(older: LocalCluster, name: str)
     with odradek.Consumer(older.client_config(), auto_offset_reset="earliest") as consumer:
         partitions = consumer.partitions_for(name, timeout=PATIENCE)
         consumer.assign(partitions)
-        assert read(consumer, RECORDS) == list(range(RECORDS))
+        assert numbers(consumer, RECORDS) == list(range(RECORDS))
         assert sum(consumer.end_offsets(partitions).values()) == RECORDS
         older.move()
         write(older, name, range(RECORDS, RECORDS + 50))
-        assert read(consumer, 50) == list(range(RECORDS, RECORDS + 50))
+        assert numbers(consumer, 50) == list(range(RECORDS, RECORDS + 50))
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -78,12 +74,12 @@ def test_a_group_goes_on_where_it_was(older: LocalCluster, name: str, protocol: 
             with pytest.raises(odradek.KafkaError, match=r"KIP-848|group\.protocol=classic"):
                 read(member, RECORDS)
             return
-        assert read(member, RECORDS) == list(range(RECORDS))
+        assert numbers(member, RECORDS) == list(range(RECORDS))
         member.commit(timeout=PATIENCE)
     write(older, name, range(RECORDS, RECORDS + 20))
     with odradek.Consumer(given) as member:
         member.subscribe([name])
-        assert read(member, 20) == list(range(RECORDS, RECORDS + 20))
+        assert numbers(member, 20) == list(range(RECORDS, RECORDS + 20))
 
 
 def test_a_transaction_is_whole_or_not_there(older: LocalCluster, name: str) -> None:
@@ -96,7 +92,7 @@ def test_a_transaction_is_whole_or_not_there(older: LocalCluster, name: str) -> 
     committed = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
     with odradek.Consumer({**older.client_config(), **committed}) as consumer:
         consumer.assign(consumer.partitions_for(name, timeout=PATIENCE))
-        assert read(consumer, RECORDS) == list(range(RECORDS))
+        assert numbers(consumer, RECORDS) == list(range(RECORDS))
         assert consumer.poll(1.0) == []
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from cryptography import x509
+from tests.interop.our_client import read
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -55,10 +56,7 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
             producer.send(topic, b"%d" % sent).result(timeout=10)
             sent += 1
             time.sleep(0.02)
-        read: list[int] = []
-        while len(read) < sent:
-            read += [int(r.value or b"") for r in consumer.poll(5)]
-        assert read == list(range(sent))
+        assert [int(r.value or b"") for r in read(consumer, sent)] == list(range(sent))
 
         known, end = len(proofs), time.monotonic() + 5 * SESSION
         while len(proofs) == known:  # so that its session has just begun

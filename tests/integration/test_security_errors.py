@@ -183,49 +183,48 @@ class Case:
 
     title: str
     kind: type[KafkaError]
-    made: Callable[[Scene], Made]
+    settings: Callable[[Scene], Settings | Made]
+    """What a client is given, and the port that it dials, where that isn't the broker's."""
 
-
-def at_broker(settings: Callable[[Scene], Settings]) -> Callable[[Scene], Made]:
-    return lambda scene: (settings(scene), scene.door())
+    def made(self, scene: Scene) -> Made:
+        found = self.settings(scene)
+        return found if isinstance(found, tuple) else (found, scene.door())
 
 
 CASES = (
     Case(
-        "wrong password (PLAIN)",
-        errors.CredentialsRefusedError,
-        at_broker(lambda s: s.right("PLAIN", WRONG)),
+        "wrong password (PLAIN)", errors.CredentialsRefusedError, lambda s: s.right("PLAIN", WRONG)
     ),
     Case(
         "wrong password (SCRAM)",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.right("SCRAM-SHA-512", WRONG)),
+        lambda s: s.right("SCRAM-SHA-512", WRONG),
     ),
     Case(
         "unknown user",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.cluster.client_config("nobody", "SCRAM-SHA-512", "some-password")),
+        lambda s: s.cluster.client_config("nobody", "SCRAM-SHA-512", "some-password"),
     ),
     Case(
         "expired token",
         errors.TokenExpiredError,
-        at_broker(lambda s: s.tokens(token_function("alice", lifetime=-60.0))),
+        lambda s: s.tokens(token_function("alice", lifetime=-60.0)),
     ),
     Case(
         "token that the broker refuses",
         errors.CredentialsRefusedError,
-        at_broker(lambda s: s.tokens(lambda: (PASSWORDS[-1], None))),
+        lambda s: s.tokens(lambda: (PASSWORDS[-1], None)),
     ),
-    Case("token function that raises", errors.TokenError, at_broker(lambda s: s.tokens(raises))),
+    Case("token function that raises", errors.TokenError, lambda s: s.tokens(raises)),
     Case(
         "token function that hangs",
         errors.TokenError,
-        at_broker(lambda s: s.tokens(lambda: s.released.wait(60))),
+        lambda s: s.tokens(lambda: s.released.wait(60)),
     ),
     Case(
         "untrusted certificate",
         errors.CertificateUntrustedError,
-        at_broker(lambda s: s.without("ssl.truststore")),
+        lambda s: s.without("ssl.truststore"),
     ),
     Case(
         "expired certificate",
@@ -245,12 +244,12 @@ CASES = (
     Case(
         "missing client certificate",
         errors.ClientCertificateRequiredError,
-        at_broker(lambda s: s.without("ssl.keystore")),
+        lambda s: s.without("ssl.keystore"),
     ),
     Case(
         "client certificate that the broker doesn't trust",
         errors.ClientCertificateRequiredError,
-        at_broker(stranger),
+        stranger,
     ),
     Case(
         "no version of TLS in common",
@@ -268,7 +267,7 @@ CASES = (
     Case(
         "plaintext to a TLS port",
         errors.TlsPortError,
-        at_broker(lambda s: s.without("ssl.", security_protocol="SASL_PLAINTEXT")),
+        lambda s: s.without("ssl.", security_protocol="SASL_PLAINTEXT"),
     ),
     Case(
         "SASL to a port without it",
@@ -278,12 +277,12 @@ CASES = (
     Case(
         "no SASL to a port that wants it",
         errors.SaslExpectedError,
-        at_broker(lambda s: s.without("sasl.", security_protocol="SSL")),
+        lambda s: s.without("sasl.", security_protocol="SSL"),
     ),
     Case(
         "mechanism that the broker doesn't do",
         errors.MechanismUnsupportedError,
-        at_broker(lambda s: s.right("SCRAM-SHA-256")),
+        lambda s: s.right("SCRAM-SHA-256"),
     ),
     Case(
         "a port that speaks HTTP",

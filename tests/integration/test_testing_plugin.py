@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.unit.testing.test_docs_testing import blocks
 
+from odradek.testing.java import cache_directory
+
 pytest_plugins = ["pytester"]
+CACHE = cache_directory()
+"""Kafka's jars. A run inside the test has a home of its own, and would fetch them again."""
 
 
 @pytest.mark.timeout(600)
-def test_the_examples_and_a_cluster_that_is_put_right(pytester: pytest.Pytester) -> None:
+def test_the_examples_and_a_cluster_that_is_put_right(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(CACHE.parent))
     (text, passed), (secured, more) = blocks("real")["cluster"], blocks("real")["secured"]
     pytester.makepyfile(
         test_page=text,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.interop.other_client import read_all
+from tests.interop.our_client import read
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -82,11 +83,8 @@ class Story:
         ours: dict[int, list[int]] = {p: [] for p in range(PARTITIONS)}
         with self.consumer() as consumer:
             consumer.assign([TopicPartition(self.topic, p) for p in ours])
-            deadline = time.monotonic() + 30
-            while sum(map(len, ours.values())) < len(self.committed):
-                assert time.monotonic() < deadline, str(consumer.explain())
-                for record in consumer.poll(1.0):
-                    ours[record.partition].append(int(record.value or b""))
+            for record in read(consumer, len(self.committed)):
+                ours[record.partition].append(int(record.value or b""))
             assert not consumer.poll(0.1)
         assert ours == expected
         theirs = read_all(self.servers, self.topic, PARTITIONS)
@@ -104,9 +102,7 @@ def tell(story: Story, running: Producer) -> None:
         raise ZeroDivisionError
     with story.consumer(group_id=story.topic, enable_auto_commit=False) as member:
         member.subscribe([story.topic])
-        deadline = time.monotonic() + 30
-        while not member.poll(0.5):
-            assert time.monotonic() < deadline, str(member.explain())
+        read(member)
         now = member.group_metadata()
         offset = OffsetAndMetadata(story.next, "kept", 0)
         story.commit(running, offsets={place: offset}, group=now)
@@ -199,9 +195,8 @@ def test_who_was_put_out_of_its_group_sends_no_offsets(
         group_id=topic, group_protocol=group_protocol, max_poll_interval_ms=2000
     ) as member:
         member.subscribe([topic])
+        read(member)
         deadline = time.monotonic() + 30
-        while not member.poll(0.5):
-            assert time.monotonic() < deadline, str(member.explain())
         while "0 partitions" not in str(member.explain()):  # max.poll.interval.ms goes by
             assert time.monotonic() < deadline, str(member.explain())
             time.sleep(0.1)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.interop.other_client import Row, read_all
-from tests.interop.test_we_write import CODECS, ROWS, java_line
+from tests.interop.test_we_write import CODECS, ROWS, java_line, java_lines
 
 from odradek.api.producer import Producer
 from odradek.record.murmur2 import partition_for_key
@@ -28,7 +28,9 @@ def table(rows: list[Row], wide: bool = False) -> pa.Table:
         "key": pa.array([row.key for row in rows], kind),
         "value": pa.array([row.value for row in rows], kind),
         "headers": pa.array(lists, HEADER_TYPE),
-        "timestamp": pa.array([row.timestamp_ms for row in rows], pa.int64()),
+        "timestamp": pa.array(
+            [row.timestamp_ms for row in rows], pa.timestamp("ms", "UTC") if wide else pa.int64()
+        ),
         "partition": pa.array([None if row.partition < 0 else row.partition for row in rows]),
     }
     if all(row.partition < 0 for row in rows):
@@ -46,23 +48,17 @@ def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: s
         settings = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
         with Producer(settings) as producer:
             placed = [replace(row, partition=partition) for row in rows]
-            producer.send_arrow(topic, table(placed, wide=partition % 2 == 1))
-    printed = cluster.console_consumer(
-        topic,
-        *(
-            option
-            for name in ("timestamp", "partition", "offset", "headers", "key", "value")
-            for option in ("--formatter-property", f"print.{name}=true")
-        ),
-        max_messages=len(CODECS) * len(rows),
-        timeout=20,
-    )
+            future = producer.send_arrow(topic, table(placed, wide=partition % 2 == 1))
+            (written,) = future.result(timeout=20)
+        assert (future.rows, written.records) == (len(rows), len(rows))
+        place = (written.partition.partition, written.first_offset, written.last_offset)
+        assert place == (partition, 0, len(rows) - 1)
     expected = [
         java_line(row, partition, offset)
         for partition in range(len(CODECS))
         for offset, row in enumerate(rows)
     ]
-    assert sorted(printed.splitlines()) == sorted(expected)
+    assert java_lines(cluster, topic, len(expected)) == sorted(expected)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -6,12 +6,12 @@ clients, stores of each kind.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from tests.interop.other_client import Row, read_all, settings, write_all
+from tests.interop.our_client import read
 
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
@@ -64,12 +64,7 @@ def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> li
             consumer.subscribe([topic])
         else:
             consumer.assign([TopicPartition(topic, 0)])
-        found: list[str] = []
-        end = time.monotonic() + 30
-        while len(found) < count:
-            found += [(r.value or b"").decode() for r in consumer.poll(1)]
-            assert time.monotonic() < end, str(consumer.explain())
-    return found
+        return [(r.value or b"").decode() for r in read(consumer, count)]
 
 
 @pytest.mark.parametrize(("protocol", "mechanism", "stores"), WAYS)

@@ -21,6 +21,7 @@ ROWS = [
     Row(None, b"no key", (), 1),
     Row(b"tombstone", None, (("why", b"gone"), ("null", None), ("empty", b"")), 1_600_000_000_000),
     Row(b"", b"", (), 2),  # librdkafka takes 0 for "now"
+    Row(None, None, (("ключ", bytes(range(256))),), 1_600_000_000_001),
     Row(b"large", LARGE, (), 5),
     Row(bytes(range(256)), "Größe ✈".encode() * 50, (("é", b"\xff"),), 1_700_000_000_124),
     *(Row(b"k%d" % n, b"value %d " % n * 9, (("n", b"%d" % n),), 10**12 + n) for n in range(2000)),
@@ -39,10 +40,12 @@ def poll_all(consumer: Consumer, topic: str, partitions: int) -> dict[int, list[
     places = [TopicPartition(topic, p) for p in range(partitions)]
     consumer.assign(places, until=consumer.end_offsets(places, timeout=10))
     found: dict[int, list[Row]] = {p: [] for p in range(partitions)}
-    while records := consumer.poll(timeout=10.0):
+    while records := consumer.poll(timeout=10.0, max_records=300):
         for r in records:
-            assert r.offset == len(found[r.partition])
+            assert (r.offset, r.timestamp_type) == (len(found[r.partition]), 0)
+            assert r.leader_epoch == 0
             found[r.partition].append(Row(r.key, r.value, r.headers, r.timestamp_ms))
+    assert [consumer.position(place) for place in places] == [len(rows) for rows in found.values()]
     return found
 
 

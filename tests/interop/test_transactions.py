@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from tests.interop.other_client import read_all
+from tests.interop.our_client import read
 from tests.interop.transactional import FencedError, Javas, Librdkafkas, Other
 
 from odradek.api.consumer import Consumer
@@ -34,17 +33,11 @@ def ours(servers: str, transactional_id: str) -> Producer:
 
 def committed_rows(servers: str, topic: str, count: int) -> list[bytes | None]:
     """What our consumer reads; a moment longer than it takes to read `count` of them."""
-    found: list[bytes | None] = []
     with Consumer(
         bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest"
     ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
-        deadline = time.monotonic() + 30
-        while len(found) < count:
-            found += [record.value for record in consumer.poll(1.0)]
-            assert time.monotonic() < deadline, str(consumer.explain())
-        found += [record.value for record in consumer.poll(0.2)]
-    return found
+        return [record.value for record in (*read(consumer, count), *consumer.poll(0.2))]
 
 
 def test_each_reads_what_the_others_committed_and_takes_over_their_id(

@@ -6,6 +6,7 @@ import pytest
 from tests.interop.other_client import Row, read_all, write_all
 
 from odradek.api.producer import Producer
+from odradek.clients.producer.batch import RecordMetadata
 from odradek.testing import LocalCluster
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -20,6 +21,8 @@ ROWS = [
     Row(b"large", LARGE, (), 5),
     *(Row(b"k%d" % n, b"value %d " % n * 9, (("n", b"%d" % n),), 10**12 + n) for n in range(60)),
 ]
+# What can't be told from other things in a line.
+BINARY = [Row(b"", b"", (), 0), Row(None, None, (("\t", bytes(range(256))), ("empty", b"")), 1)]
 
 
 def write(
@@ -28,14 +31,18 @@ def write(
     codec: str,
     partition: int | None = None,
     level: int | None = None,
-) -> None:
+    rows: list[Row] = ROWS,
+) -> list[RecordMetadata]:
     config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
     if level is not None:
         config[f"compression.{codec}.level"] = str(level)
     with Producer(config) as producer:
-        for row in ROWS:
+        futures = [
             producer.send(topic, row.value, row.key, row.headers, partition, row.timestamp_ms)
+            for row in rows
+        ]
         producer.flush(timeout=20)
+        return [future.result(timeout=0) for future in futures]
 
 
 def java_line(row: Row, partition: int, offset: int) -> str:
@@ -55,35 +62,37 @@ def java_line(row: Row, partition: int, offset: int) -> str:
     )
 
 
+def java_lines(cluster: LocalCluster, topic: str, count: int) -> list[str]:
+    """What the console consumer prints of a topic, with all that it can print."""
+    names = ("timestamp", "partition", "offset", "headers", "key", "value")
+    options = [("--formatter-property", f"print.{name}=true") for name in names]
+    words = [word for option in options for word in option]
+    printed = cluster.console_consumer(topic, *words, max_messages=count, timeout=20)
+    return sorted(printed.splitlines())
+
+
 def test_kafkas_console_consumer_reads_all_of_it(cluster: LocalCluster, topic: str) -> None:
     """One partition for each codec and level: a Java start takes a second."""
     ways = [*((codec, None) for codec in CODECS), *LEVELS]
     cluster.create_topic(topic, partitions=len(ways))
     for partition, (codec, level) in enumerate(ways):
         write(cluster, topic, codec, partition, level)
-    printed = cluster.console_consumer(
-        topic,
-        *(
-            option
-            for name in ("timestamp", "partition", "offset", "headers", "key", "value")
-            for option in ("--formatter-property", f"print.{name}=true")
-        ),
-        max_messages=len(ways) * len(ROWS),
-        timeout=20,
-    )
     expected = [
         java_line(row, partition, offset)
         for partition in range(len(ways))
         for offset, row in enumerate(ROWS)
     ]
-    assert sorted(printed.splitlines()) == sorted(expected)
+    assert java_lines(cluster, topic, len(expected)) == sorted(expected)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_librdkafka_reads_all_of_it(cluster: LocalCluster, topic: str, codec: str) -> None:
     cluster.create_topic(topic)
-    write(cluster, topic, codec)
-    assert read_all(cluster.bootstrap_servers, topic, 1) == {0: ROWS}
+    results = write(cluster, topic, codec, rows=[*ROWS, *BINARY])
+    found = read_all(cluster.bootstrap_servers, topic, 1)
+    assert found == {0: [*ROWS, *BINARY]}
+    places = [(row.offset, row.timestamp_ms) for row in found[0]]
+    assert [(one.offset, one.timestamp_ms) for one in results] == places
 
 
 def test_the_same_key_goes_where_java_and_librdkafka_put_it(

@@ -49,6 +49,9 @@ _SMALL = {
     "log.cleaner.dedupe.buffer.size": "4194304",  # Kafka's 128 MiB is a third of the heap
     # Kafka's week would delete records with old timestamps at the first look, 30 s after the start.
     "log.retention.ms": "-1",
+    # Else the controller writes twice a second that nothing happened, and three brokers read it:
+    # half of the work of an idle cluster.
+    "metadata.max.idle.interval.ms": "0",
     "num.io.threads": "4",
     "num.network.threads": "2",
     "offsets.topic.num.partitions": "5",
@@ -56,8 +59,9 @@ _SMALL = {
     "transaction.state.log.num.partitions": "5",
 }
 
-# The second compiler and the parallel collector cost more than they bring in minutes.
-SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# The second compiler and the parallel collector cost more than they bring in minutes; so does
+# compiling what has run a few hundred times, as all does while a broker starts.
+SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3", "-XX:+UseSerialGC")
 CLIENT_LISTENER = "CLIENT"
 """The listener for clients of a secured cluster; of a plaintext one it is the only one."""
 
@@ -253,7 +257,8 @@ class JavaSetup:
         return [
             str(self.home / "bin" / "java"), f"-Xmx{self.heap}",
             *self.options,
-            "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}", *options,
+            "-Djava.awt.headless=true", "-Dlog4j2.disable.jmx=true",
+            f"-Dlog4j2.configurationFile={log4j}", *options,
             "-cp", f"{folder}/*", main, *arguments,
         ]  # fmt: skip
 

@@ -41,6 +41,7 @@ _FREEZE_TIMEOUT_S = 10.0
 _TOOL_TIMEOUT_S = 60.0
 _TOPIC_TIMEOUT_S = 60.0
 _POLL_S = 0.03
+_START_POLL_S = 0.1  # asked more often, brokers that start would do little else
 # REQUEST_TIMED_OUT, NOT_CONTROLLER: the brokers don't agree on a controller just now.
 _LATER = (7, 41)
 _EXISTS = 36
@@ -195,7 +196,7 @@ class BrokerSet:
                     self._failure(waiting[0], f"is not ready after {timeout:.0f} s ({why})")
                 )
             if waiting:
-                time.sleep(_POLL_S)
+                time.sleep(_START_POLL_S)
         self._timeline.add("cluster_up")
 
     def stop(self, brokers: Iterable[LocalBroker], *, graceful: bool) -> None:
