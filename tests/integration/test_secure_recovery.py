@@ -112,7 +112,8 @@ def test_other_ways_in_survive_a_move(protocol: Any, topic: str) -> None:
                 producer.send(topic, b"%d" % number, partition=partition).result(timeout=40)
                 found = [(r.offset, r.value) for r in read(consumer, timeout=40)]
                 assert found == [(number, b"%d" % number)]
-        for client in (*producers, *consumers):
+        clients: list[Producer | Consumer] = [*producers, *consumers]
+        for client in clients:
             counts = client._engine.events.counts
             assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
         rows = read_all(cluster.librdkafka_config(), topic, len(ways))
