@@ -109,12 +109,6 @@ def topics(cluster: LocalCluster) -> Topics:
     return Topics(cluster)
 
 
-@pytest.fixture(scope="session")
-def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the session writes all that Spark's UI and its history server show."""
-    return tmp_path_factory.mktemp("events")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Every Spark that a test starts, here or as a program, starts quicker than it would.
@@ -133,7 +127,7 @@ def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     ensure_java_environment()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -142,10 +136,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
         builder.master("local[2]")
         .appName("odradek-tests")
         .config("spark.ui.enabled", "false")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", event_log.as_uri())
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.rolling.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "1g")
@@ -168,13 +158,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
 
 
 @pytest.fixture
-def read(spark: SparkSession, cluster: LocalCluster) -> Callable[..., DataFrame]:
+def options(cluster: LocalCluster) -> dict[str, str]:
+    """What source and sink need to reach the cluster."""
+    return spark_options(cluster.client_config())
+
+
+@pytest.fixture
+def read(spark: SparkSession, options: dict[str, str]) -> Callable[..., DataFrame]:
     """Batch: `read(topic, option=value)`."""
 
-    def load(topic: str, schema: str | None = None, **options: str) -> DataFrame:
-        reader = spark.read.format("odradek")
-        reader = reader.options(**spark_options(cluster.client_config()))
-        reader = reader.option("subscribe", topic).options(**options)
+    def load(topic: str, schema: str | None = None, **more: str) -> DataFrame:
+        reader = spark.read.format("odradek").options(**options, subscribe=topic).options(**more)
         return (reader.schema(schema) if schema else reader).load()
 
     return load

@@ -108,6 +108,7 @@ def main() -> None:
     spark = session(plan)
     reader = spark.read.format("odradek").options(**plan["options"])
     frame = reader.option("subscribe", plan["source"]).load()
+    frame.createOrReplaceTempView("kept")
     shown.plan("batch", frame)
     result["values"] = [row.value.decode() for row in frame.select("value").collect()]
     workers = spark.range(4).repartition(4)
@@ -129,6 +130,9 @@ def main() -> None:
     shown.keep("query.txt", f"{query.lastProgress} {query.status} {query!r}")
     shown.plan("stream", changes)
     query.explain(extended=True)
+    later = spark.range(5).selectExpr("cast(id as string) value").write.format("odradek")
+    later.options(**plan["options"], topic=plan["source"]).mode("append").save()
+    result["kept"] = [frame.count(), spark.table("kept").count()]
     for name, more in plan["faulty"].items():
         try:
             broken = spark.read.format("odradek").options(**{**plan["options"], **more})

@@ -82,6 +82,8 @@ def of(topic: str, **more: str) -> dict[str, str]:
 
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
+AT_ONCE = {"fetchOffset.retryIntervalMs": "5"}
+"""What the JVM connector refuses only after three attempts, a second apart, it refuses at once."""
 
 BATCHES = (
     Case("all of a topic", PLAIN, through_spark=True),
@@ -104,7 +106,7 @@ BATCHES = (
          {"assign": '{"parity-plain":[0,1]}', "startingTimestamp": str(BASE + 95),
           "endingTimestamp": str(BASE + 205)}),
     Case("from a timestamp that an empty partition lacks",
-         {**PLAIN, "startingTimestamp": str(BASE + 95)}, "startingTimestamp"),
+         {**PLAIN, **AT_ONCE, "startingTimestamp": str(BASE + 95)}, "startingTimestamp"),
     Case(
         "timestamps of each partition",
         {**PLAIN, "startingOffsetsByTimestamp": at("plain", p0=BASE + 100, p1=BASE, p2=BASE),
@@ -119,10 +121,10 @@ BATCHES = (
          {"assign": '{"parity-plain":[0]}', "startingOffsets": "earliest",
           "startingOffsetsByTimestamp": at("plain", p0=BASE + 350)}),
     Case("nothing is as young",
-         {"assign": '{"parity-plain":[0]}', "startingTimestamp": str(BASE + 10**9)},
+         {**AT_ONCE, "assign": '{"parity-plain":[0]}', "startingTimestamp": str(BASE + 10**9)},
          "startingTimestamp"),
     Case("nothing is as young, each",
-         {"assign": '{"parity-plain":[0]}',
+         {**AT_ONCE, "assign": '{"parity-plain":[0]}',
           "startingOffsetsByTimestamp": at("plain", p0=BASE + 10**9)},
          "startingOffsetsByTimestamp"),
     Case("nothing is as young, latest",
@@ -161,7 +163,7 @@ BATCHES = (
          {**of("headless"), "startingOffsets": at("headless", p0=10), "failOnDataLoss": "false"}),
     Case("to behind its end",
          {**of("headless"), "endingOffsets": at("headless", p0=1000),
-          "kafkaConsumer.pollTimeoutMs": "1500"}, "endingOffsets"),
+          "kafkaConsumer.pollTimeoutMs": "500"}, "endingOffsets"),
     Case("limits of streams do nothing", {**PLAIN, "maxOffsetsPerTrigger": "3"}),
     Case("a group id", {**PLAIN, "kafka.group.id": "parity-group"}),
     Case("a prefix of group ids", {**PLAIN, "groupIdPrefix": "parity-prefix"}),
@@ -183,7 +185,7 @@ REFUSED = (
     Case("partitions without a list", {"assign": '{"parity-plain":{"0":1}}'}, "assign"),
     Case("no address", {**PLAIN, "kafka.bootstrap.servers": "(none)"}, "kafka.bootstrap.servers"),
     Case("a topic that isn't there",
-         of("nowhere", **{"fetchOffset.retryIntervalMs": "5"}), "parity-nowhere"),
+         of("nowhere", **AT_ONCE), "parity-nowhere"),
     *(
         Case(f"kafka.{name}", {**PLAIN, f"kafka.{name}": value}, f"kafka.{name}")
         for name, value in (
@@ -207,7 +209,7 @@ REFUSED = (
          {**PLAIN, "startingOffsets": at("plain", p0=0, p1=0, p2=0, p3=0)}, "startingOffsets"),
     Case("too few ends", {**PLAIN, "endingOffsets": at("plain", p0=0)}, "endingOffsets"),
     Case("too few timestamps",
-         {**PLAIN, "startingOffsetsByTimestamp": at("plain", p0=BASE)},
+         {**PLAIN, **AT_ONCE, "startingOffsetsByTimestamp": at("plain", p0=BASE)},
          "startingOffsetsByTimestamp"),
     Case("different partitions",
          {**PLAIN, "startingOffsets": at("plain", p0=0, p1=0, p2=0),
@@ -238,7 +240,7 @@ DIFFERENT = (
          stricter=True),
     Case("a topic as a whole", {**PLAIN, "startingOffsets": '{"parity-plain":"earliest"}'},
          looser=True),
-    Case("a name in quotes", {"subscribe": "'parity-plain'"}, "leave out the quotes"),
+    Case("a name in quotes", {**AT_ONCE, "subscribe": "'parity-plain'"}, "leave out the quotes"),
     Case("a comma too many", {"subscribe": "parity-plain,,"}),
     Case("a timestamp that nothing can hold", of("wild"), "outOfRangeTimestamps"),
 )  # fmt: skip
@@ -255,7 +257,7 @@ STREAMS = (
     stream("stream: ten at a time", {**PLAIN, **EARLY, "maxOffsetsPerTrigger": "10"},
            through_spark=True),
     stream("stream: once", {**PLAIN, **EARLY, "maxOffsetsPerTrigger": "10"},
-           trigger={"once": True}),
+           trigger={"once": True}, through_spark=True),
     stream("stream: seven of each log", {"subscribe": "parity-plain,parity-headers", **EARLY,
                                          "maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "5",
                                          "maxTriggerDelay": "10s", "includeHeaders": "true"}),
@@ -271,7 +273,7 @@ STREAMS = (
     stream("stream: ages", {**of("aged"), **EARLY}, through_spark=True),
     stream("stream: ages, tolerated", {**of("aged"), **EARLY, "failOnDataLoss": "false"}),
     stream("stream: is deleted",
-           {"subscribe": "parity-doomed", **EARLY, "fetchOffset.retryIntervalMs": "5"}),
+           {"subscribe": "parity-doomed", **EARLY, **AT_ONCE}),
     stream("stream: an end", {**PLAIN, "endingOffsets": "latest"}, "endingOffsets"),
     stream("stream: an end in time", {**PLAIN, "endingTimestamp": "1"}, "endingTimestamp",
            stricter=True),
@@ -301,7 +303,7 @@ AGAIN = (
     stream("stream: ages>again", of("aged"), "failOnDataLoss", through_spark=True),
     stream("stream: ages, tolerated>again", of("aged", failOnDataLoss="false")),
     stream("stream: is deleted>again",
-           {"subscribe": "parity-doomed", "fetchOffset.retryIntervalMs": "5"}, "parity-doomed"),
+           {"subscribe": "parity-doomed", **AT_ONCE}, "parity-doomed"),
 )  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""`odradek demo` itself, with a small part of the data: it mustn't rot between releases."""
+"""`odradek demo` itself, with a small part of the data: it mustn't rot between releases.
+
+With TLS and a password: without them the steps are the same, but for the cluster's start.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,10 @@ ROWS = 6000
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "secure"])
-def test_a_small_demo_ends_well(tmp_path: Path, *, secure: bool) -> None:
+def test_a_small_demo_ends_well(tmp_path: Path) -> None:
     output = tmp_path / "demo"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--json"]
-    command += ["--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
-    command += ["--secure"] if secure else []
+    command += ["--secure", "--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
@@ -29,7 +30,7 @@ def test_a_small_demo_ends_well(tmp_path: Path, *, secure: bool) -> None:
     assert (result["lost"], result["duplicated"]) == (0, 0)
     assert result["matches_reference"] is True
     assert result["rebootstraps"] >= 1
-    assert ("they speak SASL_SSL" in done.stderr) is secure
+    assert "they speak SASL_SSL" in done.stderr
     for name in ("outage_s", "producer_recovery_s", "source_recovery_s"):
         assert result[name] >= 0, name
     assert (output / "demo.png").stat().st_size > 10_000

@@ -13,12 +13,6 @@ from pyspark.sql.datasource import InputPartition
 from tests.spark.conftest import Topics
 
 from odradek.spark import lag, write_batch
-from odradek.testing import LocalCluster
-
-
-@pytest.fixture
-def options(cluster: LocalCluster) -> dict[str, str]:
-    return {f"kafka.{name}": value for name, value in cluster.client_config().items()}
 
 
 def counts(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFrame:
@@ -78,37 +72,6 @@ def test_a_batch_write_without_a_mode_says_which_one_is_there(
         match=r'cannot be written in the "ErrorIfExists" mode. Please use either the "Append"',
     ):
         rows.write.format("odradek").options(**options, topic=topics.create()).save()
-
-
-def test_a_producer_with_little_memory_writes_all_the_same(
-    spark: SparkSession, topics: Topics, options: dict[str, str]
-) -> None:
-    target = topics.create(partitions=2)
-    small = {**options, "kafka.buffer.memory": "16384", "topic": target}
-    rows = spark.range(2000).selectExpr("cast(id as string) key", "repeat('x', 200) value")
-    rows.write.format("odradek").options(**small).mode("append").save()
-    read = spark.read.format("odradek").options(**options, subscribe=target).load()
-    assert sorted(int(r.key) for r in read.select("key").collect()) == list(range(2000))
-
-
-def test_a_timestamp_that_spark_can_not_hold_is_named_or_null(
-    spark: SparkSession, topics: Topics, options: dict[str, str]
-) -> None:
-    """Of a topic as a whole, said in a word."""
-    topic = topics.create(partitions=1, message_timestamp_after_max_ms=str(2**63 - 1))
-    topics.fill(topic, [(b"k", b"0"), (b"k", b"1")], partitions=1)
-    topics.fill(topic, [(b"k", b"2")], partitions=1, timestamp=10**17)
-
-    def read(**more: str) -> DataFrame:
-        rows = spark.read.format("odradek").options(**options, subscribe=topic)
-        return rows.options(startingOffsets=f'{{"{topic}":"earliest"}}', **more).load()
-
-    with pytest.raises(
-        PySparkException, match=rf"{topic}-0: the record at offset 2 .* {10**17} ms"
-    ):
-        read().collect()
-    found = read(outOfRangeTimestamps="null").select("timestamp").collect()
-    assert [row.timestamp is None for row in found] == [False, False, True]
 
 
 def test_lag_is_in_a_query_s_progress(

@@ -23,7 +23,7 @@ BROKER = {"address": "b:1"}
 
 
 def test_a_fleets_events_and_hand_written_ones_become_tables(
-    spark: SparkSession, cluster: LocalCluster, topics: Topics, tmp_path: Path
+    spark: SparkSession, options: dict[str, str], topics: Topics, tmp_path: Path
 ) -> None:
     words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -36,7 +36,6 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     files = sorted(tmp_path.glob("*.jsonl"))
     published = [line for file in files for line in file.read_bytes().splitlines()]
     topics.fill(name, [(b"c", line) for line in published])
-    options = {f"kafka.{key}": value for key, value in cluster.client_config().items()}
     assert rows(from_topic(spark, name, options)) == rows(read)  # so the tables are, too
 
     fleet = [one for one in found["recoveries"] if one["host"] == "simulated"]

@@ -140,8 +140,8 @@ def test_each_says_soon_what_is_wrong(
     good = spark_options(guarded.java_config(stores="PKCS12"))
     run = Runner(spark, good, topic, tmp_path)
     assert "worked" in run("read", Wrong({}, ()))
-    # Three at a time: more of them would wait for a processor, not for what is wrong.
-    with ThreadPoolExecutor(3, initializer=make_active, initargs=(spark,)) as pool:
+    # Six at a time take a quarter of two processors: they wait for what is wrong.
+    with ThreadPoolExecutor(6, initializer=make_active, initargs=(spark,)) as pool:
         answers = [
             pool.submit(run, name, wrong) for wrong in wrongs(guarded) for name in wrong.queries
         ]

@@ -1,80 +1,40 @@
-"""Streaming queries whose cluster moves or is another one, and whose driver dies.
+"""Streaming queries whose cluster moves, or is another one.
 
 On a cluster that lets nobody in without TLS and a password, once with the settings that the JVM
-connector's users have. Without them: `test_pipelines` (a move), `test_faults` (what is killed).
+connector's users have. More moves: `test_demo`, `test_pipelines`; what is killed: `test_faults`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.spark.conftest import Query, Topics, numbered
 
 from odradek.testing import LocalCluster
 
-Stream = Callable[[str], Any]
-
-DRIVER = Path(__file__).parent / "driver_to_kill.py"
+Stream = Callable[[str], Query]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        brokers=2,
-        security="SASL_SSL",
-        mechanisms=["SCRAM-SHA-512"],
-        users={"spark": "spark-secret"},
-    ) as running:
-        yield running
-
-
-def rows(start: int, stop: int) -> list[tuple[None, bytes]]:
-    return [(None, f"{n}".encode()) for n in range(start, stop)]
-
-
-def test_a_query_survives_a_cluster_that_moves(
-    stream: Stream, topics: Any, cluster: LocalCluster
-) -> None:
-    topic = topics.create()
-    topics.fill(topic, rows(0, 1000))
-    job = stream(topic)
-    query = job.start(
-        {"processingTime": "100 milliseconds"},
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger="100",
-    )
-    job.wait_for(300, query)
-    before = cluster.broker_addresses
-    cluster.move()
-    assert not set(before) & set(cluster.broker_addresses)
-    topics.fill(topic, rows(1000, 1400))
-    job.wait_for(1400, query, timeout=90)
-    query.stop()
-    assert job.values() == list(range(1400))
+def cluster(guarded: LocalCluster) -> LocalCluster:
+    return guarded
 
 
 def test_a_checkpoint_is_not_continued_on_another_cluster(
-    stream: Stream, topics: Any, cluster: LocalCluster
+    stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
     """Unless it is allowed: then it goes on at the same offsets, as on a mirror."""
     topic = topics.create()
-    topics.fill(topic, rows(0, 10))
+    topics.fill(topic, numbered(0, 10))
     job = stream(topic)
     job.run(startingOffsets="earliest")
     ours = cluster.cluster_id
     other = cluster.replace_with_foreign()
     try:
         topics.create(name=topic)
-        topics.fill(topic, rows(0, 16))
+        topics.fill(topic, numbered(0, 16))
         for trigger in ({"availableNow": True}, {"processingTime": "1 second"}):
             query = job.start(trigger)
             with pytest.raises(StreamingQueryException) as caught:
@@ -89,45 +49,16 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         cluster.restore()
 
 
-def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
-    stream: Stream, topics: Any, cluster: LocalCluster, tmp_path: Path
-) -> None:
-    topic = topics.create()
-    total = 4000
-    topics.fill(topic, rows(0, total))
-    command = [sys.executable, str(DRIVER), topic, str(tmp_path)]
-    first = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-    assert first.stdin is not None
-    with first.stdin as given:
-        given.write(json.dumps(cluster.client_config()).encode())
-    try:
-        marker = tmp_path / "in-the-middle"
-        deadline = time.monotonic() + 90
-        while not marker.exists():
-            assert first.poll() is None, "the driver ended by itself"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers go with it
-        first.wait()
-    offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
-    commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
-    assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
-    job = stream(topic)  # over the same folder
-    job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
-    assert job.values() == list(range(total))
-
-
 def test_a_checkpoint_is_continued_elsewhere(
-    stream: Stream, topics: Any, cluster: LocalCluster
+    stream: Stream, topics: Topics, cluster: LocalCluster
 ) -> None:
     topic = topics.create()
-    topics.fill(topic, rows(0, 100))
+    topics.fill(topic, numbered(0, 100))
     job = stream(topic)
     job.config = cluster.java_config(stores="JKS")
     assert job.config["sasl.jaas.config"].startswith("org.apache.kafka.common.security.scram.")
     job.run(startingOffsets="earliest")
     cluster.move()
-    topics.fill(topic, rows(100, 150))
+    topics.fill(topic, numbered(100, 150))
     job.run()
     assert job.values() == list(range(150))

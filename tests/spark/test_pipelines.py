@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
+from tests.interop.other_client import read_all
 from tests.spark.conftest import Row, Topics
 
 from odradek.cli.pipeline import planning
@@ -52,23 +52,9 @@ def filled(topics: Topics) -> Iterator[Topics]:
 
 
 def committed(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
-    """What a reader with read_committed sees of a topic, by librdkafka."""
-    settings: dict[str, Any] = {
-        **cluster.librdkafka_config(), "group.id": f"check-{topic}", "log_level": 0,
-        "auto.offset.reset": "earliest", "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }  # fmt: skip
-    consumer, found, ended = Consumer(settings), [], 0
-    consumer.subscribe([topic])
-    while ended < 2:
-        message = consumer.poll(30.0)
-        assert message is not None
-        if message.error() is not None:
-            ended += 1
-        else:
-            found.append(json.loads(message.value() or b""))
-    consumer.close()
-    return found
+    """What a reader with read_committed, its default, sees of a topic: librdkafka."""
+    found = read_all(cluster.librdkafka_config(), topic, 2)
+    return [json.loads(row.value or b"") for rows in found.values() for row in rows]
 
 
 @pytest.mark.timeout(600)
@@ -222,23 +208,17 @@ def test_declarative_pipelines_read_and_write_topics(filled: Topics, tmp_path: P
     }  # fmt: skip
     del environment["SPARK_HOME"]  # as a user starts it
 
-    def start(what: str) -> subprocess.Popen[str]:
-        program = str(Path(sys.executable).with_name("spark-pipelines"))
-        command = [program, what, "--remote", "local[2]"]
-        command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.memory=1g"]
-        return subprocess.Popen(
-            [*command, "--conf", f"spark.sql.warehouse.dir={tmp_path / what}"],
-            cwd=tmp_path, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-
-    for what in ("dry-run", "run"):  # one after the other: each has Spark Connect's one port
-        process = start(what)
-        output, _ = process.communicate(timeout=110)
-        assert process.returncode == 0, f"{what}: {output[-4000:]}"
-        assert "Run is COMPLETED" in output
-    assert not list((tmp_path / "dry-run").glob("*/*.parquet"))
-    assert list((tmp_path / "run" / "per_customer").glob("*.parquet"))
+    program = str(Path(sys.executable).with_name("spark-pipelines"))
+    command = [program, "run", "--remote", "local[2]", "--conf", "spark.ui.enabled=false"]
+    command += ["--conf", "spark.driver.memory=1g"]
+    done = subprocess.run(
+        [*command, "--conf", f"spark.sql.warehouse.dir={tmp_path / 'tables'}"],
+        cwd=tmp_path, env=environment, text=True, check=False, timeout=110,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "Run is COMPLETED" in done.stdout
+    assert list((tmp_path / "tables" / "per_customer").glob("*.parquet"))
     large = [order["id"] for order in committed(filled.cluster, "sdp-orders")]
     assert sorted(large)[:50] == list(range(50, 100))
     assert len(large) == len(set(large))

@@ -1,7 +1,11 @@
-"""Options of the source in real queries: patterns, times, split tasks, bytes, groups."""
+"""The source in real queries: rows, columns, patterns, times, split tasks, bytes, groups.
+
+What the JVM connector does as well is compared with it, query by query, by `test_parity`.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +14,55 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.conftest import Query, Topics, numbered, spark_options
+from tests.spark.conftest import Query, Topics, numbered
 
 from odradek.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(600)
 
+Read = Callable[..., DataFrame]
+Stream = Callable[[str], Query]
 EPOCH = 1_700_000_000_000
 
 
+def test_everything_that_was_produced_is_read(read: Read, topics: Topics) -> None:
+    topic = topics.create()
+    stamp = EPOCH + 123
+    sent = [(b"k", b"v0"), (None, b"v1"), (b"", None), (b"\xff", b"")]
+    topics.fill(topic, sent, timestamp=stamp, headers=[("h", b"1"), ("h", None)])
+    topics.fill(topic, [(b"plain", b"no headers")], timestamp=stamp)
+    rows = read(topic, includeHeaders="true").orderBy("partition", "offset").collect()
+    headers = [("h", b"1"), ("h", None)]
+    found = [
+        (r.partition, r.offset, r.key, r.value, r.headers and [tuple(h) for h in r.headers])
+        for r in rows
+    ]
+    assert found == [
+        (0, 0, b"k", b"v0", headers),
+        (0, 1, b"", None, headers),
+        (0, 2, b"plain", b"no headers", None),
+        (1, 0, None, b"v1", headers),
+        (1, 1, b"\xff", b"", headers),
+    ]
+    assert {(r.topic, r.timestampType) for r in rows} == {(topic, 0)}
+    when = datetime.datetime.fromtimestamp(stamp / 1000, tz=datetime.UTC).replace(tzinfo=None)
+    stamps = read(topic).selectExpr("date_format(timestamp, 'yyyy-MM-dd HH:mm:ss.SSS') AS t")
+    assert {r.t for r in stamps.collect()} == {when.isoformat(" ", "milliseconds")}
+
+
+def test_any_columns_by_a_schema_of_the_users(read: Read, topics: Topics) -> None:
+    topic = topics.create()
+    topics.fill(topic, numbered(0, 5000))
+    frame = read(topic, schema="offset bigint, value binary")
+    assert frame.columns == ["offset", "value"]
+    found = frame.selectExpr("count(*) n", "sum(cast(cast(value AS string) AS int)) s").collect()
+    assert (found[0].n, found[0].s) == (5000, sum(range(5000)))
+
+
 def test_a_batch_over_a_pattern_between_times_in_small_tasks(
-    spark: SparkSession, cluster: LocalCluster, topics: Topics
+    spark: SparkSession, options: dict[str, str], topics: Topics
 ) -> None:
     names = [topics.create(name=f"timed-{n}") for n in "ab"]
     for name in names:
@@ -29,9 +70,9 @@ def test_a_batch_over_a_pattern_between_times_in_small_tasks(
             rows = numbered(10 * second, 10 * second + 10)
             topics.fill(name, rows, timestamp=EPOCH + second * 1000)
 
-    def load(**options: str) -> DataFrame:
-        reader = spark.read.format("odradek").options(**spark_options(cluster.client_config()))
-        return reader.option("subscribePattern", r"^timed-\p{Lower}$").options(**options).load()
+    def load(**more: str) -> DataFrame:
+        reader = spark.read.format("odradek").options(**options)
+        return reader.option("subscribePattern", r"^timed-\p{Lower}$").options(**more).load()
 
     frame = load(
         startingTimestamp=str(EPOCH + 1500), endingTimestamp=str(EPOCH + 4000), minPartitions="7"
@@ -51,7 +92,7 @@ def test_a_batch_over_a_pattern_between_times_in_small_tasks(
 
 
 def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
-    stream: Callable[[str], Query], topics: Topics, cluster: LocalCluster, tmp_path: Path
+    stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     topic = topics.create()
     topics.fill(topic, [(None, f"{n:0100d}".encode()) for n in range(1000)])
@@ -84,3 +125,41 @@ def test_a_stream_in_bytes_with_a_group_goes_on_from_other_offsets(
     (found,) = (f.result(30) for f in admin.list_consumer_group_offsets(asked).values())
     committed: Any = {(p.topic, p.partition): p.offset for p in found.topic_partitions}
     assert committed == {(topic, 0): 550, (topic, 1): 550}
+
+
+def test_tasks_ask_for_no_metadata(stream: Stream, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create()
+    topics.fill(topic, numbered(0, 90))
+    events = tmp_path / "events"
+    job = stream(topic)
+    job.run(startingOffsets="earliest", maxOffsetsPerTrigger="30", eventsDir=str(events))
+    assert job.values() == list(range(90))
+    kinds = [
+        {json.loads(line)["kind"] for line in file.read_text().splitlines()}
+        for file in events.iterdir()
+    ]
+    tasks = [found for found in kinds if "first_record" in found]
+    assert tasks
+    assert not any("metadata_request" in found for found in tasks)
+    assert sum("metadata_request" in found for found in kinds) == 1  # the driver's
+
+
+def test_a_topic_made_anew_fails_with_both_ids_or_is_read_anew(
+    stream: Stream, topics: Topics
+) -> None:
+    topic = topics.create()
+    topics.fill(topic, numbered(0, 20))
+    job = stream(topic)
+    job.run(startingOffsets="earliest")
+    before = job.offsets()[-1]["id"][topic]
+    topics.delete(topic)
+    topics.create(name=topic)
+    topics.fill(topic, numbered(20, 90))  # more records than before: offsets alone don't tell
+    with pytest.raises(StreamingQueryException) as caught:
+        job.run()
+    assert before in str(caught.value)
+    assert f"topic {topic} was deleted and made anew" in str(caught.value)
+    job.run(failOnDataLoss="false")
+    assert job.values() == list(range(90))
+    assert job.offsets()[-1]["id"][topic] != before
+    assert job.offsets()[-1]["id"][topic] in str(caught.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,33 +79,6 @@ def test_a_worker_has_a_connection_to_each_leader_and_asks_for_no_metadata(
     assert events == []
     assert opened <= sockets()  # the same ones; another one would have been an event
     process_clients().drop(client)
-
-
-def test_ends_that_no_record_has_are_not_waited_for(cluster: LocalCluster, topics: Topics) -> None:
-    topic = topics.create(1)
-    producer = Producer({**cluster.librdkafka_config(), "transactional.id": topic})
-    producer.init_transactions()
-    kept: list[int] = []
-    at = 0
-    for end in ("commit", "abort", "commit", "abort"):
-        producer.begin_transaction()
-        for _ in range(25):
-            producer.produce(topic, b"x")
-        assert producer.flush(60) == 0  # what is aborted before it was sent leaves no trace
-        getattr(producer, f"{end}_transaction")()
-        kept += range(at, at + 25) if end == "commit" else ()
-        at += 26  # and a marker
-    options = {"kafka.isolation.level": "read_committed"}
-    begun = time.monotonic()
-    (found,) = Tasks(cluster, topic, **options).offsets()
-    assert found == kept
-    parts = Tasks(cluster, topic, **options, maxRecordsPerPartition="7").offsets()
-    assert len(parts) == 15
-    assert [o for part in parts for o in part] == kept
-    assert [] in parts  # nothing but aborted records
-    assert time.monotonic() - begun < 30
-    (every,) = Tasks(cluster, topic).offsets()
-    assert len(every) == 100
 
 
 def test_large_records_come_in_pieces_and_a_limit_leaves_the_client_usable(

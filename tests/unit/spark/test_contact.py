@@ -9,7 +9,7 @@ from tests.unit.spark.conftest import MemoryConsumer
 
 from odradek.common.errors import KafkaTimeoutError
 from odradek.spark.driver.offsets import SENTINEL
-from odradek.spark.options.source_options import BATCH
+from odradek.spark.options.source_options import BATCH, STREAM
 from odradek.spark.problems import OutageError
 
 TOLERANCE_S = 600.0
@@ -26,28 +26,19 @@ def leaderless(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda: monkeypatch.setattr(MemoryConsumer, "end_offsets", _no_leader(clock))
 
 
-def test_a_batch_query_gives_up_on_a_partition_without_a_leader(
-    tracker: Any, clock: Any, leaderless: Any, caplog: Any
-) -> None:
-    leaderless()
-    with pytest.raises(OutageError, match=r"where partitions end: .*outageTolerance.*no leader"):
-        tracker(BATCH).plan_batch()
-    assert TOLERANCE_S <= clock.at - 1000.0 < TOLERANCE_S + 15
-    assert 15 <= len(caplog.records) <= 20  # one each 30 s
-
-
-@pytest.mark.parametrize("everything", [True, False])
+@pytest.mark.parametrize("run", ["batch", "once", "available now"])
 def test_runs_with_an_end_give_up_on_a_partition_without_a_leader(
-    tracker: Any, clock: Any, leaderless: Any, everything: bool
+    tracker: Any, clock: Any, leaderless: Any, caplog: Any, run: str
 ) -> None:
     end = tracker().latest(SENTINEL)
-    driver = tracker()
-    if not everything:
+    driver = tracker(BATCH if run == "batch" else STREAM)
+    if run == "available now":
         driver.freeze()
     leaderless()
-    with pytest.raises(OutageError, match="no leader"):
-        driver.latest(end, everything=everything)
+    with pytest.raises(OutageError, match=r"where partitions end: .*outageTolerance.*no leader"):
+        driver.plan_batch() if run == "batch" else driver.latest(end, everything=run == "once")
     assert TOLERANCE_S <= clock.at - 1000.0 < TOLERANCE_S + 15
+    assert 15 <= len(caplog.records) <= 20  # one each 30 s
 
 
 def test_a_stream_waits_for_a_leader_in_short_steps_and_says_so(

@@ -36,12 +36,3 @@ def test_ten_thousand_partitions_are_one_question_and_less_than_a_megabyte(
     assert all(r.size == 1 for r in ranges)
     # The first offset carries where each partition begins, so it is the largest there is.
     assert len(json.dumps(end)) < len(json.dumps(first)) <= 1_000_000
-
-
-def test_a_hundred_thousand_partitions_are_planned(tracker: Any, cluster: Any) -> None:
-    grow(cluster, 100_000, 0)
-    driver = tracker()
-    end = driver.latest(SENTINEL)
-    planned = driver.plan(SENTINEL, end).ranges
-    assert cluster.calls == ["describe", "end", "beginning"]
-    assert (len(planned), planned[99_999].size) == (100_000, 1)

@@ -118,22 +118,22 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"failOnDataLoss": "yes"}, ["failOnDataLoss", "yes"]),
         ({"outageTolerance": "0s"}, ["outageTolerance"]),
         ({"outageTolerance": "long"}, ["outageTolerance", "long"]),
+        ({"kafka.recieve.buffer.bytes": "1"}, ["recieve.buffer.bytes"]),
+        *(
+            ({f"kafka.{name}": "x"}, [f"kafka.{name} can't be set"])
+            for name in (
+                "auto.offset.reset",
+                "key.deserializer",
+                "value.deserializer",
+                "enable.auto.commit",
+                "interceptor.classes",
+            )
+        ),
     ],
 )
 @pytest.mark.parametrize("query", [BATCH, STREAM])
 def test_a_refusal_names_the_option(query: str, given: dict[str, str], words: list[str]) -> None:
     check(refused(query, **given), words)
-
-
-def test_settings_that_the_jvm_connector_refuses_are_refused() -> None:
-    for name in [
-        "auto.offset.reset",
-        "key.deserializer",
-        "value.deserializer",
-        "enable.auto.commit",
-        "interceptor.classes",
-    ]:
-        assert f"kafka.{name} can't be set" in refused(STREAM, **{f"kafka.{name}": "x"})
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,14 @@ def test_a_batch_warns_of_limits(caplog: pytest.LogCaptureFixture) -> None:
     assert options == parse_options(BASE, BATCH)
     for name in [*limits, "maxTriggerDelay"]:
         assert f"option {name} has no effect in a batch query" in caplog.text
+
+
+def test_settings_that_tune_java_s_inside_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    javas = {"kafka.receive.buffer.bytes": "1048576", "kafka.check.crcs": "false"}
+    options = parse_options({**BASE, **javas, "kafka.max.poll.records": "20000"}, BATCH)
+    assert "check.crcs, receive.buffer.bytes" in caplog.text
+    assert "1048576" not in caplog.text
+    assert set(options.kafka) == {"bootstrap.servers", "max.poll.records"}
 
 
 def test_limits_of_batches_and_tasks() -> None:

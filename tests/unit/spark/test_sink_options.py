@@ -79,6 +79,8 @@ def test_weaker_settings_of_copied_queries_are_raised_with_a_warning(
         found = parse(**{"kafka.acks": "1", "kafka.enable.idempotence": "false"})
     assert "acks" not in found.kafka
     assert [r.args[0] for r in caplog.records if r.args] == ["acks", "enable.idempotence"]  # type: ignore[index]
+    assert set(parse(**{"kafka.send.buffer.bytes": "1"}).kafka) == {"bootstrap.servers"}
+    assert "send.buffer.bytes" in caplog.text  # it tunes the inside of Java's client
     assert "request.required.acks" not in parse(**{"kafka.request.required.acks": "1"}).kafka
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,67 +35,48 @@ def source(**given: str) -> KafkaDataSource:
     return KafkaDataSource({**OPTIONS, **given})
 
 
-def run(code: str) -> str:
+IMPORTED = """
+import sys, odradek.spark
+print([m for m in ("pyspark", "pyarrow", "pandas") if m in sys.modules])
+"""
+MISSING = """
+import sys
+sys.modules["pyspark"] = None
+import odradek.spark, pyspark_odradek
+print(hasattr(pyspark_odradek, "DefaultSource"))
+try:
+    odradek.spark.KafkaDataSource
+except ImportError as error:
+    print(error)
+"""
+BROKEN = """
+import sys
+sys.modules["odradek.spark.driver.source"] = None
+import pyspark_odradek
+print(pyspark_odradek.DefaultSource.name())
+try:
+    pyspark_odradek.DefaultSource({})
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        (IMPORTED, r"\[\]"),  # importing the room imports neither Spark nor Arrow
+        (MISSING, r"False\n.*pip install 'odradek\[spark\]'.*"),
+        (BROKEN, r"odradek\n.*can't be used.*"),  # looking for other formats goes on working
+    ],
+    ids=["all is there", "no Spark", "a fault in the source"],
+)
+def test_what_importing_the_room_does(program: str, told: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-@pytest.mark.slow
-def test_importing_the_room_imports_neither_spark_nor_arrow() -> None:
-    code = """
-        import sys, odradek.spark
-        print([m for m in ("pyspark", "pyarrow", "pandas") if m in sys.modules])
-    """
-    assert run(code) == "[]"
-
-
-@pytest.mark.slow
-def test_what_is_missing_is_said_when_the_source_is_used() -> None:
-    code = """
-        import sys
-        sys.modules["pyspark"] = None
-        import odradek.spark
-        try:
-            odradek.spark.KafkaDataSource
-        except ImportError as error:
-            print(error)
-    """
-    assert "pip install 'odradek[spark]'" in run(code)
-
-
-@pytest.mark.slow
-def test_a_fault_in_the_source_does_not_break_other_formats() -> None:
-    code = """
-        import sys
-        sys.modules["odradek.spark.driver.source"] = None
-        import pyspark_odradek
-        print(pyspark_odradek.DefaultSource.name())
-        try:
-            pyspark_odradek.DefaultSource({})
-        except ImportError as error:
-            print(error)
-    """
-    found = run(code)
-    assert found.startswith("odradek\n")
-    assert "can't be used" in found
-
-
-@pytest.mark.slow
-def test_without_spark_there_is_nothing_to_find() -> None:
-    code = """
-        import sys
-        sys.modules["pyspark"] = None
-        import pyspark_odradek
-        print(hasattr(pyspark_odradek, "DefaultSource"))
-    """
-    assert run(code) == "False"
+    assert re.fullmatch(told, done.stdout.strip(), re.DOTALL)
 
 
 @pytest.mark.slow

@@ -80,27 +80,6 @@ def test_a_time_without_a_record_is_an_error_or_the_end(tracker: Any) -> None:
 # -- limits -------------------------------------------------------------------------------------
 
 
-def test_a_batch_waits_for_enough_offsets_but_not_for_ever(
-    tracker: Any, cluster: Any, clock: Any
-) -> None:
-    driver = tracker(minOffsetsPerTrigger="10", maxTriggerDelay="60s", maxOffsetsPerTrigger="20")
-    first = following(driver, SENTINEL)
-    assert read(driver, SENTINEL, first) <= 22  # the first of a run doesn't wait
-    offset = first
-    while (end := following(driver, offset)) != offset:
-        offset, clock.at = end, clock.at + 1
-    assert 110 - 10 <= read(driver, first, offset) + 20 <= 113
-    left = 110 - read(driver, SENTINEL, {**offset, "from": first["from"]})
-    assert 0 <= left < 10
-    begun = clock.now()
-    while (end := following(driver, offset)) == offset and left:
-        assert clock.now() - begun < 61
-    assert clock.now() - begun > 55 or not left
-    cluster.topics["t"][1][0] = (0, 115)
-    clock.at += 1
-    assert following(driver, end)["o"]["t"]["0"] > 100
-
-
 def test_the_second_batch_of_a_new_query_waits_as_any_other(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:

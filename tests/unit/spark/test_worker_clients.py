@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.common.errors import KafkaError
-from odradek.spark.tasks.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint, fingerprint
+from odradek.spark.tasks.worker_clients import IDLE_S, MAX_CLIENTS, ClientCache, Hint
 
 
 class Made:
@@ -92,11 +92,6 @@ def test_the_number_of_clients_has_a_limit(process: Process) -> None:
     process.checkout({"n": "0"})  # used again: no longer the oldest
     process.checkout({"n": "more"})
     assert [m.closed for m in made] == [False, True, *([False] * (MAX_CLIENTS - 2))]
-
-
-def test_a_fingerprint_does_not_show_the_configuration() -> None:
-    assert "secret" not in fingerprint({"password": "secret"})
-    assert fingerprint({"a": "1"}) != fingerprint({"a": "2"})
 
 
 def test_a_released_client_reads_nothing_and_is_used_again(process: Process) -> None:
