@@ -9,6 +9,7 @@ import pytest
 from tests.spec.world import up
 from tests.unit.clients.consumer.classic_script import (
     B1,
+    FENCED,
     ILLEGAL,
     REBALANCE,
     SESSION,
@@ -19,6 +20,7 @@ from tests.unit.clients.consumer.classic_script import (
 
 from odradek.clients.consumer.group.assignors import EAGER
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
+from odradek.common.kafka_errors import FencedInstanceIdError
 
 # One member alone
 
@@ -301,6 +303,18 @@ def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
     w.run(expires + 10.0)
     assert w.engine.ended is None
     assert w.state == "unjoined"
+
+
+def test_a_static_member_whose_name_is_taken_is_refused_for_good() -> None:
+    w = Script(group_instance_id="i")
+    w.stable()
+    w.calls()
+    w.code("Heartbeat", FENCED)
+    w.run(w.now + 5.0)
+    assert isinstance(w.group.error, FencedInstanceIdError)
+    assert w.calls() == [("lose", parts("t0", "t1"))]
+    assert w.state == "fatal"
+    assert w.order() == ["JoinGroup", "SyncGroup"]
 
 
 # Leaving
