@@ -214,7 +214,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "clients/consumer/group/classic_membership.py",
         "if now >= self._expires and not self._doubtful and group.owned():",
         "if False:",
-        "tests/unit/clients/consumer/test_classic_ends.py",
+        "tests/unit/clients/consumer/test_classic_membership.py",
     ),
     broken(
         "a lookup of committed offsets has no time where calls have none",

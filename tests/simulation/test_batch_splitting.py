@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -118,36 +117,6 @@ def test_a_callback_of_a_split_batch_is_called_once_and_in_order() -> None:
         producer.send("t", b"%d" % n + b"z" * 50, partition=0, on_delivery=note)
     producer.flush(timeout=60)
     assert told == list(range(100))
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_splitting_while_leaders_die_and_answers_are_lost(seed: int) -> None:
-    rng = random.Random(seed)
-    limit = rng.choice((600, 2000, 9000))
-    world, cluster, producer = limited(
-        seed,
-        limit,
-        **{"linger.ms": 5, "batch.size": 16384, "request.timeout.ms": 2000, "retries": 1000},
-    )
-    for _ in range(4):
-        index = rng.choice(list(cluster.brokers))
-        fault = rng.choice((cluster.crash, cluster.go_silent))
-        begin = rng.uniform(0.0, 3.0)
-        world.after(begin, partial(fault, index))
-    world.after(rng.uniform(3.0, 6.0), cluster.heal)
-    futures = []
-    for n in range(600):
-        futures.append(producer.send("t", b"%d/" % n + b"w" * rng.randrange(200), partition=n % 2))
-        if rng.random() < 0.1:
-            world.advance(rng.uniform(0.0, 0.1))
-    producer.flush(timeout=110)
-    for partition in range(2):
-        mine = [f.result(timeout=0).offset for f in futures[partition::2]]
-        numbers = [int(bytes(r[4] or b"").split(b"/")[0]) for r in cluster.records("t", partition)]
-        assert numbers == list(range(partition, 600, 2))
-        assert [o for o in mine if o >= 0] == [i for i, o in enumerate(mine) if o >= 0]
-    assert producer._engine.events.counts.get("split") or limit > 600
-    assert producer._engine.accumulator.used == 0
 
 
 @pytest.mark.parametrize("written", [True, False])

@@ -122,16 +122,6 @@ def test_a_replica_that_fails_is_left_for_the_leader_and_found_again(fault: str)
     reader.reads_near()
 
 
-def test_records_come_while_the_replica_is_dead() -> None:
-    reader = Reader(4)
-    reader.read_all()
-    reader.cluster.crash(NEAR)
-    reader.write_more(30)  # the controller gives it up within two seconds
-    asked = reader.read_all()
-    assert asked[LEADER] > 0
-    assert asked[NEAR] == 0
-
-
 @pytest.mark.parametrize("fault", ["crash", "pause", "black hole"])
 def test_a_replica_that_was_dead_from_the_beginning_holds_nothing_up(fault: str) -> None:
     reader = Reader(8)

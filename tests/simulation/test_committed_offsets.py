@@ -6,45 +6,40 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 from tests.simulation.spoilt_answers import spoil_answers
 
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import CommitFailedError, KafkaTimeoutError
 from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.offset_commit import OffsetCommitRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
-from odradek.simulation import SimulatedCluster, World
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
-def make(commit: int = 10, fetch: int = 10) -> tuple[World, SimulatedCluster]:
-    versions = {
-        OffsetCommitRequest.API_KEY: (OffsetCommitRequest.MIN_VERSION, commit),
-        OffsetFetchRequest.API_KEY: (OffsetFetchRequest.MIN_VERSION, fetch),
-    }
-    world = World(seed=3)
-    cluster = SimulatedCluster(world, brokers=2, versions=versions)
-    for topic in ("t", "u"):
-        cluster.create_topic(topic, partitions=2)
-    return world, cluster
+class Scene(Stage):
+    """Brokers that speak these versions, and consumers of one group."""
 
+    def __init__(self, commit: int = 10, fetch: int = 10) -> None:
+        versions = {
+            OffsetCommitRequest.API_KEY: (OffsetCommitRequest.MIN_VERSION, commit),
+            OffsetFetchRequest.API_KEY: (OffsetFetchRequest.MIN_VERSION, fetch),
+        }
+        super().__init__(3, brokers=2, partitions=2, versions=versions)
+        self.cluster.create_topic("u", partitions=2)
 
-def consumer(world: World, cluster: SimulatedCluster, **config: Any) -> Consumer:
-    given = {"auto_offset_reset": "earliest", "group_id": "g", **config}
-    host = world.host("consumer")
-    return on_host(host, Consumer, bootstrap_servers=cluster.bootstrap_servers, **given)
+    def consumer(self, **config: Any) -> Consumer:
+        return super().consumer(group_id="g", **config)
 
 
 @pytest.mark.parametrize("commit", range(OffsetCommitRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_each_version_of_commit(commit: int, isolation: str) -> None:
-    world, cluster = make(commit, fetch=(commit * 7) % 10 + 1)
-    a = consumer(world, cluster, isolation_level=isolation, group_instance_id="static")
+    scene = Scene(commit, fetch=(commit * 7) % 10 + 1)
+    a = scene.consumer(isolation_level=isolation, group_instance_id="static")
     a.assign([T0, U0])
     assert a.position(T0) == 0  # t's id is known from here on
     offsets = {T0: OffsetAndMetadata(5, "mine", 2), U0: OffsetAndMetadata(7)}
@@ -64,10 +59,10 @@ def test_each_version_of_commit(commit: int, isolation: str) -> None:
 @pytest.mark.parametrize("fetch", range(OffsetFetchRequest.MIN_VERSION, 11))
 @pytest.mark.parametrize("known", [True, False], ids=["ids known", "names only"])
 def test_each_version_of_fetch(fetch: int, known: bool) -> None:
-    world, cluster = make(fetch=fetch)
-    with consumer(world, cluster, enable_auto_commit=False) as a:
+    scene = Scene(fetch=fetch)
+    with scene.consumer(enable_auto_commit=False) as a:
         a.commit({T0: OffsetAndMetadata(5, "mine", 2)})
-    b = consumer(world, cluster, isolation_level="read_committed")
+    b = scene.consumer(isolation_level="read_committed")
     if known:
         b.assign([T0, T1])
         assert b.position(T1) == 0
@@ -78,21 +73,18 @@ def test_each_version_of_fetch(fetch: int, known: bool) -> None:
 
 
 def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, cluster = make()
-    with on_host(
-        world.host("p"), Producer, bootstrap_servers=cluster.bootstrap_servers
-    ) as producer:
-        for topic in ("t", "u"):
-            producer.send(topic, topic.encode(), partition=0)
+    scene = Scene()
+    for topic in ("t", "u"):
+        scene.write(range(1), topic)
 
     def refuse(answer: Any) -> None:
         for topic in (t for group in answer.groups for t in group.topics):
-            if topic.topic_id == cluster.topics["u"].id or topic.name == "u":
+            if topic.topic_id == scene.cluster.topics["u"].id or topic.name == "u":
                 for partition in topic.partitions:
                     partition.error_code = 29
 
     spoil_answers(monkeypatch, OffsetFetchRequest.API_KEY, refuse)
-    a = consumer(world, cluster)
+    a = scene.consumer()
     a.assign([T0, U0])
     read: list[str] = []
     refusals: list[str] = []
@@ -107,25 +99,23 @@ def test_a_refused_partition_does_not_hold_up_the_others(monkeypatch: pytest.Mon
 
 
 def test_a_topic_that_is_not_there_is_waited_for_until_the_time_is_up() -> None:
-    world, cluster = make()
-    with consumer(world, cluster, enable_auto_commit=False) as a:
-        began = world.now
+    scene = Scene()
+    with scene.consumer(enable_auto_commit=False) as a:
+        began = scene.world.now
         with pytest.raises(KafkaTimeoutError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             a.commit({TopicPartition("nix", 0): 1}, timeout=3)
-        assert world.now - began == pytest.approx(3, abs=0.1)
+        assert scene.world.now - began == pytest.approx(3, abs=0.1)
 
 
 def test_a_member_that_was_removed_is_told_so_and_comes_back() -> None:
-    world, cluster = make()
-    with on_host(
-        world.host("producer"), Producer, bootstrap_servers=cluster.bootstrap_servers
-    ) as producer:
-        producer.send("t", b"x", partition=0)
-    a = consumer(world, cluster, enable_auto_commit=False)
+    scene = Scene()
+    scene.write(range(1))
+    a = scene.consumer(enable_auto_commit=False)
     a.subscribe(["t"])
     assert len(a.poll(5)) == 1
     before = a.group_metadata().member_id
     broker = a._engine.group.coordinator.broker  # type: ignore[union-attr]
+    cluster = scene.cluster
     group = cluster.groups.shard(cluster.brokers[broker or 0], "g").groups["g"]
     group.members.clear()
     with pytest.raises(CommitFailedError, match="joins again") as caught:
@@ -145,8 +135,8 @@ def test_what_an_answer_leaves_out_is_asked_again(
     version: int, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taken for "nothing is committed" it would begin at auto.offset.reset: all of it again."""
-    world, cluster = make(10, version)
-    writer = consumer(world, cluster)
+    scene = Scene(10, version)
+    writer = scene.consumer()
     writer.assign([T0, T1, U0])
     writer.commit({T0: 5, T1: 6, U0: 7})
     left = 3
@@ -165,7 +155,7 @@ def test_what_an_answer_leaves_out_is_asked_again(
                 group.topics[0].topic_id = b"?" * 16
 
     spoil_answers(monkeypatch, OffsetFetchRequest.API_KEY, cut)
-    reader = consumer(world, cluster)
+    reader = scene.consumer()
     reader.assign([T0, T1, U0])
     found = reader.committed([T0, T1, U0], timeout=20)
     assert [o.offset for o in found.values() if o] == [5, 6, 7]

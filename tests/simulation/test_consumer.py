@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -134,34 +133,6 @@ def test_a_leader_that_moves_is_followed_at_once_by_the_hint() -> None:
     begin = world.now
     reader.read(303, 10, world)
     assert world.now - begin < 1.0  # KIP-951: no backoff, no refresh first
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_random_faults_lose_and_double_nothing(seed: int) -> None:
-    world, cluster, client = make(100 + seed, 90)
-    rng = world.rng("faults")
-    reader = Reader(client)
-    client.assign(PARTITIONS)
-    for _ in range(6):
-        i = rng.choice(list(cluster.brokers))
-        fault = rng.choice(["crash", "pause", "bounce", "accept_then_reset", "blackhole", "move"])
-        if fault == "move":
-            cluster.move(after=rng.uniform(0.1, 4.0))
-        else:
-            getattr(cluster, fault)(i)
-            if fault == "crash":
-                cluster.restart(i, after=rng.uniform(0.5, 5.0))
-            elif fault != "bounce":
-                world.after(rng.uniform(0.5, 5.0), partial(cluster.repair, i))
-        for _ in range(rng.randrange(1, 5)):
-            reader.poll(rng.uniform(0.0, 1.0), rng.randrange(1, 30))
-        world.advance(rng.uniform(0.0, 3.0))
-    for i in cluster.brokers:
-        cluster.repair(i)
-    world.advance(5.0)
-    write(world, cluster, range(90, 120))
-    reader.read(120, 60, world)
-    assert not world.hot_loops
 
 
 def test_until_ends_exactly_there_and_polls_end_at_once() -> None:
@@ -295,18 +266,6 @@ def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> No
     assert not world.hot_loops
 
 
-def test_a_first_contact_that_never_comes_ends_in_time() -> None:
-    _, cluster, client = make(12, 0)
-    for i in cluster.brokers:
-        cluster.crash(i)
-    client.assign(PARTITIONS)
-    with pytest.raises(NoBrokerAvailableError, match="kafka.simulated"):
-        client.position(PARTITIONS[0], timeout=2)
-    assert client.poll(1.0) == []
-    with pytest.raises(NoBrokerAvailableError):
-        client.cluster_id(timeout=1)
-
-
 def test_without_the_strategy_nothing_recovers_and_poll_says_why() -> None:
     config: dict[str, Any] = {
         "metadata_recovery_strategy": "none",
@@ -371,14 +330,6 @@ def test_a_position_outside_the_log() -> None:
     client.seek(tp, 99)
     client.assign([tp])
     assert [r.offset for r in client.poll(1.0)] == [99]
-
-
-def test_a_position_outside_the_log_with_a_policy() -> None:
-    _, _, client = make(16, auto_offset_reset="earliest")
-    tp = PARTITIONS[0]
-    client.assign([tp])
-    client.seek(tp, 1000)
-    assert client.poll(2.0)[0].offset == 0
 
 
 def test_a_topic_that_is_gone_and_one_that_is_made_anew() -> None:

@@ -90,19 +90,6 @@ def test_a_callback_that_comes_late_is_called_at_once() -> None:
     assert told == [future]
 
 
-def test_a_callback_may_send_again() -> None:
-    world, cluster, producer = one_broker()
-    producer.partitions_for("t", timeout=5)
-
-    def again(error: BaseException | None, place: RecordMetadata) -> None:
-        if error is None and place.offset < 4:
-            producer.send("t", b"next", partition=0, on_delivery=again)
-
-    producer.send("t", b"first", partition=0, on_delivery=again)
-    world.advance(2.0)
-    assert len(cluster.records("t", 0)) == 5
-
-
 def test_flush_gives_how_many_are_left_or_says_so_in_its_error() -> None:
     _, cluster, producer = one_broker()
     assert producer.flush() == 0

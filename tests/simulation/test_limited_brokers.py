@@ -8,34 +8,30 @@ import logging
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.events import Event
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances
 
 
-class Scene:
+class Scene(Stage):
     """One broker that speaks ApiVersions up to a version, and a producer's events."""
 
     def __init__(self, newest: int) -> None:
-        self.world = World(1)
         spoken = {ApiVersionsRequest.API_KEY: (0, newest)}
-        self.cluster = SimulatedCluster(self.world, 1, versions=spoken)
-        self.cluster.create_topic("t")
+        super().__init__(brokers=1, partitions=1, versions=spoken)
         self.broker = self.cluster.brokers[1]
         self.broker.closes_on_unknown = True
         self.events: list[Event] = []
 
-    def producer(self) -> Producer:
-        made = on_host(
-            self.world.host("p"), Producer, bootstrap_servers=str(self.broker.address), linger_ms=0
-        )
+    def producer(self, **more: Any) -> Producer:
+        given = {"bootstrap_servers": str(self.broker.address), "linger_ms": 0, **more}
+        made = super().producer(**given)
         made._engine.events.listen(self.events.append)
         return made
 
@@ -102,11 +98,7 @@ def test_brokers_that_all_close_are_no_reason_for_a_storm() -> None:
     scene = Scene(5)
     cluster = SimulatedCluster(scene.world, 20, "large-0002", name="large", bootstrap_name=None)
     cluster.create_topic("wide", 20)
-    host = scene.world.host("q")
-    with on_host(
-        host, Producer, bootstrap_servers=cluster.bootstrap_servers, linger_ms=0
-    ) as producer:
-        producer._engine.events.listen(scene.events.append)
+    with scene.producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         producer.partitions_for("wide", 5.0)
         for broker in cluster.brokers.values():
             broker.versions = {**cluster.versions, ApiVersionsRequest.API_KEY: (9, 9)}
@@ -157,42 +149,27 @@ WITHOUT_IDEMPOTENCE = ["Azure Event Hubs", "no idempotence"]
 WARNING = "goes on without idempotence"
 
 
-class Limited:
+class Limited(Stage):
     """Two brokers of a limited kind, with topic t."""
 
     def __init__(self, kind: str) -> None:
-        self.world = World(2)
-        self.cluster = SimulatedCluster(self.world, 2)
-        self.cluster.create_topic("t", 2)
+        super().__init__(2, brokers=2, partitions=2)
         disturbances.limit(self.cluster, kind)
 
     def producer(self, **options: Any) -> Producer:
-        servers, host = self.cluster.bootstrap_servers, self.world.host("p")
-        return on_host(host, Producer, bootstrap_servers=servers, linger_ms=0, **options)
+        return super().producer(linger_ms=0, **options)
 
-    def consumer(self, **options: Any) -> Consumer:
-        servers, host = self.cluster.bootstrap_servers, self.world.host("c")
-        options = {"auto_offset_reset": "earliest", **options}
-        return on_host(host, Consumer, bootstrap_servers=servers, **options)
-
-    def write(self, producer: Producer, numbers: range) -> list[int]:
+    def send(self, producer: Producer, numbers: range) -> list[int]:
         sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in numbers]
         producer.flush(30.0)
         return [f.result(0).offset for f in sent]
-
-    def read(self, consumer: Consumer, count: int) -> list[int]:
-        found: list[int] = []
-        end = self.world.now + 30.0
-        while len(found) < count and self.world.now < end:
-            found += [int(r.value or b"") for r in consumer.poll(1.0)]
-        return sorted(found)
 
 
 @pytest.mark.parametrize("kind", list(disturbances.LIMITED))
 def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) -> None:
     limited = Limited(kind)
     with limited.producer() as producer:
-        assert limited.write(producer, range(20)) == [n // 2 for n in range(20)]
+        assert limited.send(producer, range(20)) == [n // 2 for n in range(20)]
         with limited.consumer() as consumer:
             partitions = consumer.partitions_for("t", 10.0)
             consumer.assign(partitions)
@@ -202,9 +179,8 @@ def test_limited_brokers_are_written_to_and_read_alone_and_in_groups(kind: str) 
             member.subscribe(["t"])
             assert limited.read(member, 20) == list(range(20))
             member.commit(timeout=10.0)
-        for broker in limited.cluster.brokers.values():
-            broker.disconnect_all()
-        limited.write(producer, range(20, 30))
+        limited.disconnect()
+        limited.send(producer, range(20, 30))
     with limited.consumer(group_id="g") as member:
         member.subscribe(["t"])
         assert limited.read(member, 10) == list(range(20, 30))
@@ -216,10 +192,9 @@ def test_brokers_without_idempotence_are_written_to_without_it_and_that_is_said_
 ) -> None:
     limited = Limited(kind)
     with caplog.at_level(logging.WARNING, "odradek"), limited.producer() as producer:
-        limited.write(producer, range(4))
-        for broker in limited.cluster.brokers.values():
-            broker.disconnect_all()
-        limited.write(producer, range(4, 8))
+        limited.send(producer, range(4))
+        limited.disconnect()
+        limited.send(producer, range(4, 8))
         said, counts = str(producer.explain()), producer._engine.events.counts
     warnings = [r.getMessage() for r in caplog.records if WARNING in r.getMessage()]
     assert len(warnings) == counts["without"] == 1
@@ -246,7 +221,7 @@ def test_a_broker_that_refuses_initproducerid_is_no_other_than_one_that_lacks_it
     assert unsupported is not None
     disturbances.answer_error(limited.cluster, "InitProducerId", unsupported, 9)
     with limited.producer() as producer:
-        assert limited.write(producer, range(2)) == [0, 0]
+        assert limited.send(producer, range(2)) == [0, 0]
         assert producer._engine.events.counts["without"] == 1
 
 

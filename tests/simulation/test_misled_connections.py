@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
-from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaTimeoutError
@@ -16,7 +15,7 @@ from odradek.common.events import Event
 from odradek.common.types import Address, TopicPartition
 from odradek.network.effects import OutgoingRequest
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
-from odradek.simulation import SimulatedCluster, World
+from odradek.simulation import SimulatedCluster
 
 OLDER = {ApiVersionsRequest.API_KEY: (0, 4)}
 Meant = tuple[str, int, str | None, int]
@@ -49,23 +48,24 @@ class Overheard:
         """Nothing to note."""
 
 
-class Scene:
+class Scene(Stage):
     """A cluster with topic `t`, and what is said to whom in ApiVersions."""
 
     def __init__(self, brokers: int, **more: Any) -> None:
-        self.world = World(1)
-        self.cluster = SimulatedCluster(self.world, brokers, **more)
-        self.cluster.create_topic("t", brokers)
+        super().__init__(1, brokers, brokers, **more)
         self.overheard = Overheard()
         self.events: list[Event] = []
 
     def producer(self, **more: Any) -> Producer:
-        servers = more.pop("bootstrap_servers", self.cluster.bootstrap_servers)
-        host = self.world.host("producer")
-        host.watcher = self.overheard
-        made = on_host(host, Producer, bootstrap_servers=servers, linger_ms=0, **more)
+        made = super().producer(linger_ms=0, **more)
+        self.world.hosts["producer"].watcher = self.overheard
         made._engine.events.listen(self.events.append)
         return made
+
+    def elsewhere(self, brokers: int = 1, **more: Any) -> SimulatedCluster:
+        """Another cluster."""
+        named: Any = {"name": "other", "bootstrap_name": None, **more}
+        return SimulatedCluster(self.world, brokers, "other-0009", **named)
 
     @property
     def meant(self) -> list[Meant]:
@@ -149,7 +149,7 @@ def test_an_older_broker_is_asked_in_its_own_version() -> None:
 def test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection() -> None:
     """R-RB-3: one start from the bootstrap addresses finds nothing new, and a hundred wouldn't."""
     scene = Scene(3)
-    other = SimulatedCluster(scene.world, 1, "other-0009", name="other", bootstrap_name=None)
+    other = scene.elsewhere()
     with scene.producer() as producer:
         all_partitions(producer, 3)
         astray = scene.cluster.brokers[1]
@@ -172,14 +172,9 @@ def test_an_address_that_leads_elsewhere_for_minutes_ends_no_other_connection() 
 def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> None:
     """R-RB-5: one that doesn't know KIP-1242 is asked whose it is before anything is done there."""
     scene = Scene(1)
-    other = SimulatedCluster(
-        scene.world, 1, "other-0009", name="other", bootstrap_name=None,
-        versions=OLDER if older else None,
-    )  # fmt: skip
+    other = scene.elsewhere(versions=OLDER if older else None)
     address = scene.cluster.brokers[1].address
-    host = scene.world.host("admin")
-    servers = scene.cluster.bootstrap_servers
-    with on_host(host, Admin, bootstrap_servers=servers) as admin, scene.producer() as producer:
+    with scene.client(Admin) as admin, scene.producer() as producer:
         admin.describe_cluster(10.0)
         producer.partitions_for("t", 10.0)
         scene.world.divert(address, other.brokers[1])
@@ -200,18 +195,10 @@ def test_topics_and_producer_ids_are_asked_of_no_other_cluster(older: bool) -> N
 def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> None:
     """Topic ids keep records apart, but such a connection would go on for ever."""
     scene = Scene(2)
-    other = SimulatedCluster(
-        scene.world, 1, "other-0009", name="other", bootstrap_name=None, versions=OLDER
-    )
+    other = scene.elsewhere(versions=OLDER)
     other.create_topic("t", 2)
-    address, servers = scene.cluster.brokers[1].address, scene.cluster.bootstrap_servers
-    host = scene.world.host("consumer")
-    with (
-        scene.producer() as producer,
-        on_host(
-            host, Consumer, bootstrap_servers=servers, auto_offset_reset="earliest"
-        ) as consumer,
-    ):
+    address = scene.cluster.brokers[1].address
+    with scene.producer() as producer, scene.consumer() as consumer:
         consumer.assign([TopicPartition("t", 0)])
         all_partitions(producer, 2)
         assert len(consumer.poll(10.0)) == 1
@@ -228,7 +215,7 @@ def test_an_older_cluster_that_knows_no_topic_of_ours_is_asked_whose_it_is() -> 
 def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> None:
     """Its broker says so itself; the front door still leads to our cluster."""
     scene = Scene(2)
-    other = SimulatedCluster(scene.world, 2, "other-0009", name="other", bootstrap_name=None)
+    other = scene.elsewhere(2)
     other.create_topic("t", 2)
     with scene.producer() as producer:
         all_partitions(producer, 2)
@@ -241,11 +228,6 @@ def test_another_cluster_at_a_learned_address_is_left_for_the_bootstrap() -> Non
         scene.world.advance(1.0)
         assert all_partitions(producer, 2) == [0, 1]
     assert not any(len(other.log("t", p).batches) for p in (0, 1))
-    with on_host(
-        scene.world.host("consumer"),
-        Consumer,
-        bootstrap_servers=scene.cluster.bootstrap_servers,
-        auto_offset_reset="earliest",
-    ) as consumer:
+    with scene.consumer() as consumer:
         consumer.assign([TopicPartition("t", 0)])
         assert len(consumer.poll(10.0)) == 2

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.injected_errors import Injection
 from odradek.simulation.world.environment import ReceivedRequest
@@ -26,30 +24,19 @@ from odradek.simulation.world.environment import ReceivedRequest
 TYPO = "Flihgts"
 
 
-class Scene:
+class Scene(Stage):
     """A cluster with topic `flights`, of three partitions; counts what clients ask."""
 
     def __init__(self) -> None:
-        self.world = World(seed=1)
-        self.cluster = SimulatedCluster(self.world, brokers=3)
+        super().__init__(partitions=0)
         self.cluster.create_topic("flights", partitions=3)
         self.cluster.create_topic("counts")
         self.lists = 0
-        self.requests: Counter[str] = Counter()
         self.cluster.observers.append(self.look)
 
     def look(self, broker: SimulatedBroker, host: str, request: ReceivedRequest) -> None:
-        self.requests[type(request.body).__name__] += 1
         if isinstance(request.body, MetadataRequest) and request.body.topics is None:
             self.lists += 1
-
-    def producer(self, **config: Any) -> Producer:
-        servers = self.cluster.bootstrap_servers
-        return on_host(self.world.host("p"), Producer, bootstrap_servers=servers, **config)
-
-    def consumer(self, **config: Any) -> Consumer:
-        servers = self.cluster.bootstrap_servers
-        return on_host(self.world.host("c"), Consumer, bootstrap_servers=servers, **config)
 
 
 def polls(consumer: Consumer) -> None:
@@ -223,12 +210,11 @@ def test_brokers_that_may_make_topics_do_so_for_producers_and_consumers() -> Non
 
 
 @pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
-def test_nobody_else_has_topics_made(kind: type[Producer | Consumer | Admin]) -> None:
+def test_nobody_else_has_topics_made(kind: Any) -> None:
     scene = Scene()
     scene.cluster.auto_create = True
-    off = {} if kind is Admin else {"allow.auto.create.topics": "false"}
-    config = {"bootstrap.servers": scene.cluster.bootstrap_servers, **off}
-    client: Any = on_host(scene.world.host("x"), kind, config)
+    off: dict[str, Any] = {} if kind is Admin else {"allow.auto.create.topics": "false"}
+    client: Any = scene.client(kind, **off)
     if isinstance(client, Producer):
         with pytest.raises(KafkaTimeoutError):
             client.partitions_for("new", timeout=2)

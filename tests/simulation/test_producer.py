@@ -11,69 +11,12 @@ from odradek.common.errors import (
     ClusterIdMismatchError,
     KafkaTimeoutError,
     NoBrokerAvailableError,
-    RecordTooLargeError,
 )
 from odradek.common.kafka_errors import TopicAuthorizationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.produce import PartitionProduceResponse
-from odradek.record import partition_for_key
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.world.trace import Trace
-
-
-def test_a_record_comes_back_with_its_place() -> None:
-    _, cluster, producer = make(1)
-    with producer:
-        first = producer.send("t", b"1", partition=2).result(timeout=5)
-        second = producer.send("t", b"2", partition=2, timestamp_ms=77).result(timeout=5)
-    assert (first.topic, first.partition, first.offset) == ("t", 2, 0)
-    assert (second.offset, second.timestamp_ms) == (1, 77)
-    assert first.timestamp_ms == 1_750_000_000_000
-    assert values(cluster, 2) == [1, 2]
-
-
-def test_keys_go_where_java_puts_them_and_nulls_stick_to_one_partition() -> None:
-    _, cluster, producer = make(2)
-    with producer:
-        for n in range(60):
-            producer.send("t", b"%d" % n, key=b"key-%d" % n)
-        producer.flush(timeout=10)
-        for n in range(100, 130):
-            producer.send("t", b"%d" % n)
-        producer.flush(timeout=10)
-    for partition in range(PARTITIONS):
-        keyed = [n for n in values(cluster, partition) if n < 100]
-        assert keyed == [n for n in range(60) if partition_for_key(b"key-%d" % n, 3) == partition]
-    spread = [sum(n >= 100 for n in values(cluster, p)) for p in range(PARTITIONS)]
-    assert sorted(spread) == [0, 0, 30]
-
-
-def test_the_whole_cluster_moves_and_nothing_is_lost_or_doubled() -> None:
-    world, cluster, producer = make(3)
-    world.after(2.0, lambda: cluster.move(after=5.0))
-    futures = []
-    for n in range(600):
-        futures.append(producer.send("t", b"%d" % n, partition=n % PARTITIONS))
-        world.advance(0.02)
-    producer.flush(timeout=60)
-    offsets = [f.result(timeout=0) for f in futures]
-    for partition in range(PARTITIONS):
-        assert values(cluster, partition) == list(range(partition, 600, PARTITIONS))
-        mine = [m.offset for m in offsets if m.partition == partition]
-        assert mine == list(range(200))
-    counts = producer._engine.events.counts
-    assert counts["rebootstrap"] == counts["rebootstrapped"] == 1
-
-
-def test_a_lost_answer_is_no_second_record() -> None:
-    world, cluster, producer = make(4, **{"request.timeout.ms": 1000, "linger.ms": 0})
-    producer.send("t", b"0", partition=0).result(timeout=5)
-    index = leader_of(cluster).id
-    cluster.go_silent(index)  # takes requests in, answers nothing
-    future = producer.send("t", b"1", partition=0)
-    world.after(3.0, lambda: cluster.repair(index))
-    assert future.result(timeout=60).offset == 1
-    assert values(cluster, 0) == [0, 1]
 
 
 def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
@@ -90,14 +33,6 @@ def test_an_expired_batch_ends_in_time_and_names_every_address() -> None:
     known = {str(b.address) for b in cluster.brokers.values()}
     assert known | {cluster.bootstrap_servers} <= addresses
     assert all("refused" in a.error for a in caught.value.attempts)
-
-
-def test_an_unknown_topic_ends_in_time_and_says_so() -> None:
-    world, _, producer = make(7)
-    begin = world.now
-    with pytest.raises(KafkaTimeoutError, match="topic nowhere.*UNKNOWN_TOPIC_OR_PARTITION"):
-        producer.partitions_for("nowhere", timeout=1.5)
-    assert world.now - begin <= 1.6
 
 
 def test_a_caller_whom_a_busy_machine_left_alone_says_what_is_known(
@@ -199,12 +134,6 @@ def test_a_full_buffer_blocks_and_then_raises() -> None:
     every_broker(cluster, "restart")
     producer.flush(timeout=60)
     assert producer._engine.accumulator.used == 0
-
-
-def test_a_record_that_is_too_large_is_refused_at_once() -> None:
-    _, _, producer = make(11, **{"max.request.size": 5000})
-    with pytest.raises(RecordTooLargeError, match="max.request.size"):
-        producer.send("t", bytes(6000))
 
 
 def test_close_ends_every_future_once() -> None:

@@ -15,7 +15,6 @@ from tests.simulation.produce_script import PARTITIONS, every_broker, make, valu
 
 from odradek.clients.producer.record_accumulator import COLUMN_BATCH
 from odradek.common.errors import (
-    BufferExhaustedError,
     ClientClosedError,
     KafkaError,
     KafkaTimeoutError,
@@ -152,22 +151,6 @@ def test_nothing_to_send_is_done_at_once() -> None:
     _, _, producer = make(7)
     future = producer.send_arrow("t", numbered(0, 0))
     assert (future.done(), future.rows, future.result(timeout=0)) == (True, 0, [])
-
-
-def test_a_full_memory_blocks_and_then_raises() -> None:
-    world, cluster, producer = make(
-        8, **{"buffer.memory": 20000, "max.request.size": 10000, "max.block.ms": 3000}
-    )
-    producer.send("t", b"0", partition=0).result(timeout=5)
-    every_broker(cluster, "crash")
-    begin = world.now
-    with pytest.raises(BufferExhaustedError, match="buffer.memory") as caught:
-        producer.send_arrow("t", numbered(1, 5000))
-    assert 3.0 <= world.now - begin <= 3.1
-    assert "rows are being sent" in caught.value.__notes__[0]
-    every_broker(cluster, "restart")
-    producer.flush(timeout=60)
-    assert producer._engine.accumulator.used == 0
 
 
 def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
-from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.admin.admin_engine import NewTopic
@@ -24,7 +24,6 @@ from odradek.network.connection import Connection
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.network_client import NetworkClient
 from odradek.protocol.api_keys import API_NAMES
-from odradek.simulation import SimulatedCluster, World
 
 P0 = TopicPartition("t", 0)
 KEYS = {name: key for key, name in API_NAMES.items()}
@@ -32,13 +31,11 @@ AT_ONCE = 1.0
 """Seconds that all else may take, backoffs of connections included."""
 
 
-class Scene:
+class Scene(Stage):
     """A cluster with a topic and some records; everything is quick until `slow` is called."""
 
     def __init__(self, brokers: int, api: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.world = World(seed=7)
-        self.cluster = SimulatedCluster(self.world, brokers=brokers)
-        self.cluster.create_topic("t", partitions=3)
+        super().__init__(7, brokers)
         self.api = api
         self.begun = 0.0
         self.sent: Counter[str] = Counter()
@@ -52,22 +49,15 @@ class Scene:
             whole(network, connection, request, now)
 
         monkeypatch.setattr(NetworkClient, "_transmit", counted)
-        with self.client(Producer) as producer:
-            for n in range(30):
-                producer.send("t", b"%d" % n, partition=n % 3)
-            producer.flush()
+        self.write(range(30))
 
-    def client(self, kind: type[Any], **config: Any) -> Any:
-        config = {k.replace("_", "."): v for k, v in config.items()}
-        config["bootstrap.servers"] = self.cluster.bootstrap_servers
-        made = on_host(self.world.host(kind.__name__.lower()), kind, config)
+    def client(self, kind: type[Any], name: str = "", **config: Any) -> Any:
+        made = super().client(kind, name, **config)
         made._engine.events.listen(self.events.append)
         return made
 
     def consumer(self, **config: Any) -> Consumer:
-        given = {"auto_offset_reset": "earliest", "group_id": "g", "enable_auto_commit": False}
-        found: Consumer = self.client(Consumer, **{**given, **config})
-        return found
+        return super().consumer(**{"group_id": "g", "enable_auto_commit": False, **config})
 
     def member(self, **config: Any) -> Consumer:
         """One that has joined and read something."""
@@ -77,8 +67,7 @@ class Scene:
         return made
 
     def producer(self, **config: Any) -> Producer:
-        found: Producer = self.client(Producer, **{"transactional_id": "x", **config})
-        return found
+        return super().producer(**{"transactional_id": "x", **config})
 
     def slow(self, seconds: float) -> None:
         for broker in self.cluster.brokers.values():

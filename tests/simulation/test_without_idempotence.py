@@ -153,19 +153,6 @@ def test_order_is_kept_with_one_request_in_flight(in_flight: int, scripted: Scri
     assert (found == sorted(found)) is (in_flight == 1)
 
 
-def test_one_in_flight_keeps_order_also_while_leaders_change(scripted: Scripted) -> None:
-    options = {"acks": 1, "max.in.flight.requests.per.connection": 1}
-    world, cluster, producer, _ = scripted(7, **options)
-    with producer:
-        for n in range(60):
-            producer.send("t", value(n), partition=0)
-            world.advance(0.02)
-            if n % 10 == 5:
-                cluster.move_leader("t", 0)
-        producer.flush(60.0)
-    assert numbers(cluster) == list(range(60))
-
-
 def test_one_in_flight_is_one_of_the_partition_also_behind_a_slow_former_leader(
     scripted: Scripted,
 ) -> None:

@@ -78,35 +78,6 @@ def test_calls_after_the_end_say_why() -> None:
     broken.close()
 
 
-def test_an_interrupted_call_leaves_the_client_usable() -> None:
-    world, cluster, admin = in_world()
-    admin.list_topics()
-    for i in cluster.brokers:
-        cluster.go_silent(i)
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    world.after(0.5, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        admin.list_topics(timeout=20)
-    for i in cluster.brokers:
-        cluster.repair(i)
-    assert admin.list_topics(timeout=20) == []
-    assert admin.explain().waiting == ()
-
-
-def test_events_reach_listeners() -> None:
-    _, _, admin = in_world()
-    kinds = []
-    admin.listen(lambda event: kinds.append(event.kind))
-    admin.list_topics()
-    admin.close()
-    assert kinds[0] == "dial"
-    assert {"connected", "ready", "metadata_request", "metadata"} < set(kinds)
-    assert kinds[-1] == "closed"
-
-
 def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ODRADEK_EVENTS_DIR", str(tmp_path))
     with (
@@ -118,31 +89,6 @@ def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert {line["client"] for line in lines} == {"c1"}
     assert {"dial", "dial_failed"} <= {line["kind"] for line in lines}
-
-
-def test_explain_before_during_and_after() -> None:
-    world, cluster, admin = in_world()
-    before = admin.explain()
-    assert (before.metadata_age, before.cluster_id, before.waiting) == (None, None, ())
-    assert "no call waits" in str(before)
-    admin.list_topics()
-    for i in cluster.brokers:
-        cluster.crash(i)
-    during: list[Any] = []
-    world.after(1.0, lambda: during.append(admin.explain()))
-    with pytest.raises(KafkaTimeoutError):
-        admin.list_topics(timeout=3)
-    picture = during[0]
-    text = str(picture)
-    for broker in cluster.brokers.values():
-        assert f"{broker.address} (broker {broker.id}): disconnected" in text
-    assert "connection refused" in text
-    assert "waits for list of topics, 2.0 s left" in text
-    assert any(a.backoff_left > 0 for a in picture.addresses)
-    assert picture.rebootstrapping
-    assert json.loads(json.dumps(picture.to_dict()))["client"] == "Admin"
-    admin.close()
-    assert "closed" in (admin.explain().ended or "")
 
 
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])

@@ -48,12 +48,6 @@ def test_several_at_once_as_a_table() -> None:
     assert len(text.splitlines()) == 1 + 8
 
 
-def test_the_same_seed_says_the_same() -> None:
-    words = ("recovery", "--brokers", "3", "--runs", "4", "--seed", "5")
-    assert found(*words) == found(*words)
-    assert found(*words) != found(*words[:-1], "6")
-
-
 def test_a_missed_goal_is_a_failure() -> None:
     """A limit below what any rule can do stands for a client that doesn't recover."""
     words = ("recovery", "--brokers", "1", "--fault", "silent", "--runs", "1", "--limit", "1")

@@ -139,14 +139,6 @@ def test_joins_and_heartbeats_keep_a_constant_backoff() -> None:
     assert [e.fields["backoff"] for e in w.kinds("retry")] == [0.1] * 5
 
 
-def test_no_coordinator_yet() -> None:
-    w = Groups()
-    w.finds = [15, 15]
-    w.beat().result()
-    assert len(w.asked_of("FindCoordinator")) == 3
-    assert w.asked_of("Heartbeat") == [B2]
-
-
 def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
     w = Groups()
     w.finds = [30]
@@ -321,26 +313,6 @@ def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
     w.run(w.now + 5.0, lambda: done.done)
     done.result()
     assert w.asked_of("Heartbeat") == [B2, "b2-new:9092"]
-
-
-def test_all_brokers_replaced_in_the_middle_of_a_request() -> None:
-    """The client starts again from bootstrap.servers; the coordinator is one of the new."""
-    w = found()
-    for address in BROKERS.values():
-        w.mode(address, "refused")
-    done = w.ask()
-    w.run(w.now + 2.0)
-    assert w.coordinator.broker is None
-    w.brokers.clear()
-    w.brokers.update({11: "c1:9092", 12: "c2:9092"})
-    up(w, *w.brokers.values(), B1)
-    w.named, begin = 12, w.now
-    w.run(w.now + 10.0, lambda: done.done)
-    done.result()
-    assert w.now - begin < 3.0
-    assert w.asked_of("Heartbeat") == [B2, "c2:9092"]
-    [known] = [a.at for a in w.asks("Metadata") if a.at > begin][:1]
-    assert {d.address for d in w.dials if d.at > known} <= {"c1:9092", "c2:9092"}
 
 
 def test_the_deadline_holds_and_the_error_lists_what_was_tried() -> None:

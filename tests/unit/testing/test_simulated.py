@@ -188,20 +188,6 @@ def test_links_of_ones_own(simulation: KafkaSimulation) -> None:
     assert simulation.now > 3.0
 
 
-def test_two_runs_with_one_seed_are_the_same() -> None:
-    def lines(seed: int) -> list[str]:
-        with KafkaSimulation(seed=seed) as simulation:
-            simulation.create_topic("t", partitions=3)
-            simulation.after(2.0, simulation.move)
-            simulation.every(0.3, lambda: simulation.send("t", b"x"))
-            simulation.advance(20.0)
-        return simulation.world.hosts["kafka_simulation"].trace.lines()
-
-    assert lines(1) == lines(1)
-    assert lines(1) != lines(2)
-    assert len(lines(1)) > 30
-
-
 def test_rules_that_break_are_found(simulation: KafkaSimulation) -> None:
     client = simulation.admin()
     client.list_topics()

@@ -1,4 +1,4 @@
-"""A classic membership against a scripted coordinator: joining, leading, and being put out."""
+"""A classic membership against a scripted coordinator: joining, leading, put out, leaving."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.spec.world import up
 from tests.unit.clients.consumer.classic_script import (
     B1,
-    HEARTBEAT,
+    FENCED,
     ILLEGAL,
     REBALANCE,
     SESSION,
@@ -20,6 +20,7 @@ from tests.unit.clients.consumer.classic_script import (
 
 from odradek.clients.consumer.group.assignors import EAGER
 from odradek.clients.consumer.group.embedded_protocol import decode_assignment, decode_subscription
+from odradek.common.kafka_errors import FencedInstanceIdError
 
 # One member alone
 
@@ -81,31 +82,6 @@ def test_a_cooperative_member_keeps_what_stays_and_joins_twice() -> None:
     owned = [decode_subscription(b.protocols[0].metadata).owned for b in w.bodies("JoinGroup")]
     assert [list(o) for o in owned[2:]] == [parts("t0", "t1"), parts("t1")]
     assert w.group.mine == parts("t1")
-
-
-def test_a_cooperative_member_that_gains_joins_once() -> None:
-    w = Script(partition_assignment_strategy="cooperative-sticky")
-    w.leader, w.given = "other", ["t0"]
-    w.stable()
-    w.given = ["t0", "t1"]
-    w.code("Heartbeat", REBALANCE)
-    w.run(w.now + 2.0)
-    assert w.calls() == [("assign", parts("t0")), ("assign", parts("t1"))]
-    assert w.membership.generation == 2
-
-
-def test_partitions_of_topics_that_are_no_longer_subscribed_go_before_the_join() -> None:
-    w = Script(partition_assignment_strategy="cooperative-sticky")
-    w.topics["u"] = [1]
-    w.group.subscribed = ["t", "u"]
-    w.stable()
-    w.calls()
-    w.group.subscribed = ["t"]
-    w.engine.post(lambda now: w.membership.rejoin("another subscription", now))
-    w.run(w.now + 1.0)
-    assert w.calls() == [("revoke", parts("u0")), ("assign", [])]
-    assert w.owned_in_join() == parts("t0", "t1")
-    assert w.bodies("JoinGroup")[-1].reason == "another subscription"
 
 
 def test_a_rebalance_during_the_sync_is_one_more_join() -> None:
@@ -255,27 +231,6 @@ def test_put_out_while_the_application_gives_back() -> None:
     assert w.bodies("JoinGroup")[2].member_id == ""
 
 
-def test_a_session_without_an_answer_ends_on_this_side_too() -> None:
-    """Nothing is handed out then, but nothing is given up either: perhaps nobody was there."""
-    w = Script()
-    w.stable()
-    w.calls()
-    w.mode(B1, "black_hole", cut=False)
-    begin = w.now
-    w.run(w.now + 30.0, lambda: w.withheld() == 2)
-    assert SESSION - HEARTBEAT - 0.2 <= w.now - begin <= SESSION + 0.2
-    w.run(w.now + 20.0)
-    w.mode(B1, "refused")
-    up(w, B1)
-    w.run(w.now + 10.0, lambda: w.withheld() == 0)  # a dial from the outage hangs for a while yet
-    assert w.withheld() == 0
-    assert w.calls() == []
-    assert w.state == "stable"
-    assert w.membership.generation == 1
-    whys = [e.fields["event"] for e in w.kinds("group")]
-    assert whys[-2:] == ["session_expired", "session_confirmed"]
-
-
 def test_a_session_that_has_ended_on_the_other_side_too() -> None:
     w = Script()
     w.stable()
@@ -305,12 +260,138 @@ def test_a_rebalance_in_the_middle_of_doubt() -> None:
     assert w.withheld() == 0
 
 
-def test_an_interruption_that_is_shorter_than_the_session_changes_nothing() -> None:
+# Static members
+
+
+def test_a_static_member_does_not_leave() -> None:
+    w = Script(group_instance_id="i")
+    w.stable()
+    assert [b.group_instance_id for b in w.bodies("JoinGroup")] == ["i"]
+    assert w.bodies("SyncGroup")[0].group_instance_id == "i"
+    w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
+    assert "LeaveGroup" not in w.order()
+    assert w.state == "unjoined"
+
+
+def test_leaving_takes_as_long_as_it_was_given() -> None:
     w = Script()
     w.stable()
     w.mode(B1, "refused")
-    w.run(w.now + 5.0)
+    begin = w.now
+    done = w.engine.start(w.membership.leave(begin + 30.0))
+    w.run(begin + 12.0)
+    assert not done.done
     up(w, B1)
-    w.run(w.now + 20.0)
-    assert w.membership.generation == 1
-    assert w.calls() == [("assign", parts("t0", "t1"))]
+    w.run(w.now + 5.0, lambda: done.done)
+    done.result()
+    assert w.order()[-1] == "LeaveGroup"
+    assert w.state == "unjoined"
+
+
+def test_leaving_at_the_very_end_of_a_session_that_nobody_confirmed() -> None:
+    w = Script()
+    w.stable()
+    w.mode(B1, "silent", cut=False)
+    expires = w.membership._expires
+
+    def leave() -> None:
+        w.engine.start(w.membership.leave(w.now + 5.0))
+
+    w.at(expires, leave)
+    w.run(expires - 0.1)
+    assert w.bodies("Heartbeat"), "one is open when the session ends"
+    w.run(expires + 10.0)
+    assert w.engine.ended is None
+    assert w.state == "unjoined"
+
+
+def test_a_static_member_whose_name_is_taken_is_refused_for_good() -> None:
+    w = Script(group_instance_id="i")
+    w.stable()
+    w.calls()
+    w.code("Heartbeat", FENCED)
+    w.run(w.now + 5.0)
+    assert isinstance(w.group.error, FencedInstanceIdError)
+    assert w.calls() == [("lose", parts("t0", "t1"))]
+    assert w.state == "fatal"
+    assert w.order() == ["JoinGroup", "SyncGroup"]
+
+
+# Leaving
+
+
+def test_no_join_begins_once_the_consumer_is_about_to_leave() -> None:
+    w = Script()
+    w.stable()
+    w.group.revoke_takes = 2.0
+    w.code("Heartbeat", REBALANCE)
+    w.run(w.now + 1.5)
+    assert w.state == "preparing_rebalance"
+    w.calls()
+    w.engine.post(w.membership.hold)
+    w.run(w.now + 5.0)
+    assert w.calls() == [], "the glue gives back by itself then"
+    assert len(w.bodies("JoinGroup")) == 2
+    w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
+    assert w.order()[-1] == "LeaveGroup"
+
+
+def test_leaving_while_a_join_is_held() -> None:
+    w = Script()
+    w.stable()
+    w.delays[B1] = 20.0
+    w.engine.post(lambda now: w.membership.rejoin("a test", now))
+    w.run(w.now + 1.0)
+    assert len(w.bodies("JoinGroup")) == 3
+    w.delays[B1] = 0.0
+    begin = w.now
+    w.wait(w.membership.leave(w.now + 5.0), 5.0).result()
+    assert w.now - begin < 0.2
+    assert w.order()[-1] == "LeaveGroup"
+
+
+@pytest.mark.parametrize("code", [0, UNKNOWN, 16])
+def test_leaving_never_raises_and_never_takes_longer_than_it_may(code: int) -> None:
+    w = Script()
+    w.stable()
+    w.code("LeaveGroup", *[code] * 50)
+    w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
+    w2 = Script()
+    w2.stable()
+    w2.mode(B1, "refused")
+    begin = w2.now
+    w2.wait(w2.membership.leave(w2.now + 1.0), 5.0).result()
+    assert w2.now - begin <= 1.1
+
+
+def test_leaving_before_anything_was_joined() -> None:
+    w = Script()
+    w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
+    w.modes[B1] = "refused"
+    w.begin()
+    w.wait(w.membership.leave(w.now + 1.0), 5.0).result()
+    assert w.state == "unjoined"
+    assert w.order() == []
+
+
+# Mishaps
+
+
+def test_what_a_member_keeps_in_a_mishap_it_keeps_until_its_session_is_over() -> None:
+    w = Script(partition_assignment_strategy="cooperative-sticky")
+    w.stable()
+    w.calls()
+    w.code("JoinGroup", *[-1] * 1000)
+    w.membership.rejoin("a test", w.now)
+    w.run(w.now + SESSION / 2)
+    assert (w.state, w.withheld()) == ("preparing_rebalance", 0)
+    assert w.group.complaints
+    w.run(w.now + SESSION)
+    assert w.withheld() == 2, "others may have them"
+    joins = len(w.bodies("JoinGroup"))
+    assert joins < 30
+    w.code("JoinGroup")
+    w.run(w.now + 2.0)
+    assert (w.state, w.withheld()) == ("stable", 0)
+    assert w.calls() == [("assign", [])], "nothing was lost"
+    assert w.group.error is None

@@ -287,35 +287,6 @@ def test_a_topic_that_was_made_again_is_another_topic() -> None:
     ]
 
 
-def test_an_application_that_does_not_poll_leaves_and_comes_back_with_its_next_poll() -> None:
-    w = Scripted({"max.poll.interval.ms": 7000})
-    w.join(gives(1, orders=[0]))
-    w.last_poll = w.now
-    w.till(lambda: w.state == S.STALE)
-    assert w.now == pytest.approx(w.last_poll + 7.0, abs=0.1)
-    w.run(w.now + 30.0)
-    assert w.beats[-1].member_epoch == -1
-    assert w.log[-1] == "lost orders-0"
-    assert (w.membership.generation, w.membership.member_id) == (-1, "")
-    count = len(w.beats)
-    w.last_poll = None
-    w.engine.post(lambda _: w.poll_wanted.notify())
-    w.replies = [gives(2, orders=[0])]
-    w.run(w.now + 1.0)
-    assert w.beats[count].member_epoch == 0
-    assert w.log[-1] == "assigned orders-0"
-
-
-def test_an_application_that_does_not_poll_during_a_revocation_leaves_too() -> None:
-    w = Scripted({"max.poll.interval.ms": 7000})
-    w.join(gives(1, orders=[0, 1]))
-    w.last_poll, w.held_up = w.now, True
-    w.replies = [gives(2, orders=[1])]
-    w.run(w.now + 8.0)
-    assert w.state == S.STALE
-    assert w.log[-2:] == ["revoking orders-0", "lost orders-0 orders-1"]
-
-
 def test_leaving_says_so_and_static_members_keep_their_place() -> None:
     for instance, epoch in ((None, -1), ("i1", -2)):
         w = Scripted({"group.instance.id": instance} if instance else {})
