@@ -53,7 +53,8 @@ SUITES = {
     # Each process has clusters of its own, as its conftest forms groups.
     "integration": Suite(("integration",), 4, "loadgroup", brokers=True),
     "interop": Suite(("interop",), 2, "loadfile", brokers=True),
-    "fuzz": Suite(("fuzz",), niceness=15),  # it counts its own processor time
+    # It builds kernels at once, and its targets then take what the others leave.
+    "fuzz": Suite(("fuzz",)),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
 STAGES = (("unit",), ("simulation",), ("integration", "interop", "fuzz"), ("spark",))

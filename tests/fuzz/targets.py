@@ -232,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=float, default=60.0, help="of processor time")
+    parser.add_argument("--nice", type=int, default=0, help="how far it gives way to other work")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=8, help="compare one of so many cases")
     parser.add_argument("--state", type=Path, help="where to note the case that is being done")
@@ -241,6 +242,7 @@ def main() -> None:
     if options.only is not None:
         again(options.target, options.seed, options.only, options.save)
         return
+    os.nice(options.nice)
     run = Run(options.target, options.seed, options.every, options.state)
     start = time.monotonic()
     run.run(options.seconds)

@@ -16,6 +16,8 @@ from tests.fuzz.targets import SLOWEST
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "60"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 PATIENCE = 60
+NICE = 15
+"""Suites with brokers have time limits of their own, and run beside this one."""
 pytestmark = pytest.mark.timeout(SLOWEST * SECONDS + 400)
 
 
@@ -28,7 +30,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> sanitized.Build:
 
 
 def test_both_targets(build: sanitized.Build, tmp_path: Path) -> None:
-    arguments = ("--seconds", str(SECONDS), "--seed", SEED)
+    arguments = ("--seconds", str(SECONDS), "--nice", str(NICE), "--seed", SEED)
     running = [
         sanitized.Process(build, target, tmp_path, *arguments) for target in ("decode", "encode")
     ]

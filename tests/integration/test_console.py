@@ -16,8 +16,6 @@ from typing import IO, Any, cast
 
 import pytest
 
-from odradek.api.admin import Admin
-from odradek.clients.admin.admin_engine import NewTopic
 from odradek.testing import LocalCluster
 
 ODRADEK = Path(sys.executable).parent / "odradek"
@@ -32,11 +30,6 @@ def start(cluster: LocalCluster, command: str, *words: str, **how: Any) -> subpr
     return subprocess.Popen([ODRADEK, command, *servers, *words], **how)
 
 
-def create(cluster: LocalCluster, topic: str, partitions: int) -> None:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, partitions)])
-
-
 def run(
     cluster: LocalCluster, command: str, *words: str, given: bytes = b""
 ) -> tuple[int, str, str]:
@@ -47,7 +40,7 @@ def run(
 
 
 def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:
-    create(cluster, topic, 3)
+    cluster.create_topic(topic, 3)
     lines = b"".join(b"a:%d\tkey %d\tvalue %d\n" % (n, n % 7, n) for n in range(500))
     parts = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
     status, out, err = run(
@@ -71,7 +64,7 @@ def test_lines_go_in_and_come_out(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_a_reader_that_has_had_enough(cluster: LocalCluster, topic: str) -> None:
-    create(cluster, topic, 1)
+    cluster.create_topic(topic, 1)
     assert run(cluster, "produce", "--topic", topic, given=b"one\ntwo\nthree\n")[0] == 0
     with start(cluster, "consume", "--topic", topic, "--from-beginning") as process:
         out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
@@ -83,7 +76,7 @@ def test_a_reader_that_has_had_enough(cluster: LocalCluster, topic: str) -> None
 
 
 def test_ends_from_outside(cluster: LocalCluster, topic: str) -> None:
-    create(cluster, topic, 1)
+    cluster.create_topic(topic, 1)
     with (
         start(cluster, "consume", "--topic", topic, "--from-beginning") as reader,
         start(cluster, "produce", "--topic", topic) as writer,
@@ -100,7 +93,7 @@ def test_ends_from_outside(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_somebody_types(cluster: LocalCluster, topic: str) -> None:
-    create(cluster, topic, 1)
+    cluster.create_topic(topic, 1)
     keyboard, terminal = pty.openpty()
     with start(cluster, "produce", "--topic", topic, stdin=terminal) as process:
         os.close(terminal)
@@ -138,7 +131,7 @@ def patient_cluster() -> Iterator[LocalCluster]:
 
 def test_with_a_paused_broker(patient_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     cluster = patient_cluster
-    create(cluster, topic, 6)
+    cluster.create_topic(topic, 6)
     quick = tmp_path / "client.properties"
     quick.write_text("default.api.timeout.ms=3000\n")
     lines = [b"line %d\n" % n for n in range(600)]

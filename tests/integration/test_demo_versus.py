@@ -20,7 +20,7 @@ from odradek.cli.demo.versus.peers import OURS
 def test_readers_live_through_a_move(tmp_path: Path) -> None:
     output = tmp_path / "versus"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--versus", "--json"]
-    command += ["--patience", "10", "--output", str(output)]
+    command += ["--brokers", "1", "--patience", "10", "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.proxy_server import take
 
 from odradek import Admin
 from odradek.common import errors
@@ -36,18 +37,7 @@ Peer = Callable[[socket.socket], None]
 
 
 def receive(sock: socket.socket) -> ReceivedRequest:
-    size = struct.unpack(">i", exactly(sock, 4))[0]
-    return read_request(exactly(sock, size))
-
-
-def exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = sock.recv(count - len(data))
-        if not piece:
-            raise ConnectionResetError
-        data += piece
-    return data
+    return read_request(take(sock, struct.unpack(">i", take(sock, 4))[0]))
 
 
 def answer(sock: socket.socket, request: ReceivedRequest, message: Message) -> None:
@@ -150,7 +140,7 @@ def serving(listener: socket.socket, peer: Peer) -> None:
     """Treat each connection like that, several at a time."""
 
     def treat(sock: socket.socket) -> None:
-        with suppress(OSError), sock:
+        with suppress(OSError, EOFError), sock:
             sock.settimeout(5.0)
             peer(sock)
 

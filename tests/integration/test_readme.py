@@ -37,6 +37,14 @@ def printed_port() -> int:
     return 9092
 
 
+def output(text: str) -> str:
+    """What a Python of its own prints that runs this; it may say nothing else."""
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def run() -> Iterator[Callable[[str], str]]:
     """Run a snippet in a Python of its own; gives what it printed."""
@@ -49,12 +57,7 @@ def run() -> Iterator[Callable[[str], str]]:
             port = cluster.bootstrap_servers.rpartition(":")[2]
             if port != "9092":
                 text = text.replace(PRINTED, f"localhost:{port}")
-            done = subprocess.run(
-                [sys.executable, "-c", text], capture_output=True, text=True, timeout=60
-            )
-            assert done.returncode == 0, done.stderr
-            assert done.stderr == ""
-            return done.stdout
+            return output(text)
 
         yield run_snippet
 
@@ -104,7 +107,4 @@ def test_secured() -> None:
         ):
             assert printed in text
             text = text.replace(printed, real)
-        done = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60
-        )
-    assert (done.stdout, done.stderr) == ("0\n", "")
+        assert output(text) == "0\n"

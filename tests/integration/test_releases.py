@@ -29,8 +29,7 @@ def older(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def name(older: LocalCluster, topic: str) -> str:
-    with odradek.Admin(older.client_config()) as admin:
-        admin.create_topics([odradek.NewTopic(topic, 3, 1)], timeout=PATIENCE)
+    older.create_topic(topic, 3)
     return topic
 
 

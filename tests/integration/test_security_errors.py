@@ -177,144 +177,102 @@ def stranger(scene: Scene) -> Settings:
     )
 
 
+Given = Callable[[Scene], Settings | Made]
+"""What a client is given, and the port that it dials, where that isn't the broker's."""
+WRONGS: dict[type[KafkaError], dict[str, Given]] = {
+    errors.CredentialsRefusedError: {
+        "wrong password (PLAIN)": lambda s: s.right("PLAIN", WRONG),
+        "wrong password (SCRAM)": lambda s: s.right("SCRAM-SHA-512", WRONG),
+        "unknown user": lambda s: s.cluster.client_config(
+            "nobody", "SCRAM-SHA-512", "some-password"
+        ),
+        "token that the broker refuses": lambda s: s.tokens(lambda: (PASSWORDS[-1], None)),
+    },
+    errors.TokenExpiredError: {
+        "expired token": lambda s: s.tokens(token_function("alice", lifetime=-60.0)),
+    },
+    errors.TokenError: {
+        "token function that raises": lambda s: s.tokens(raises),
+        "token function that hangs": lambda s: s.tokens(lambda: s.released.wait(60)),
+    },
+    errors.CertificateUntrustedError: {
+        "untrusted certificate": lambda s: s.without("ssl.truststore"),
+    },
+    errors.CertificateExpiredError: {
+        "expired certificate": lambda s: (s.right(), s.tls_server(starts=-3, ends=-2)),
+        "certificate that isn't valid yet": lambda s: (s.right(), s.tls_server(starts=2, ends=3)),
+    },
+    errors.HostNameMismatchError: {
+        "wrong host name": lambda s: (s.right(), s.door(host="127.0.0.77")),
+    },
+    errors.ClientCertificateRequiredError: {
+        "missing client certificate": lambda s: s.without("ssl.keystore"),
+        "client certificate that the broker doesn't trust": stranger,
+    },
+    errors.TlsProtocolError: {
+        "no version of TLS in common": lambda s: (
+            s.without("none", ssl_enabled_protocols="TLSv1.2"),
+            s.tls_server(least="TLSv1_3"),
+        ),
+    },
+    errors.PlaintextPortError: {
+        "TLS to a plaintext port, with security.protocol.probe.enable": lambda s: (
+            {**s.right(), "security.protocol.probe.enable": "true"},
+            s.inner(),
+        ),
+        "a port that speaks HTTP, asked in TLS": lambda s: (s.right(), s.server(http)),
+    },
+    errors.TlsPortError: {
+        "plaintext to a TLS port": lambda s: s.without("ssl.", security_protocol="SASL_PLAINTEXT"),
+    },
+    errors.SaslNotExpectedError: {
+        "SASL to a port without it": lambda s: (
+            s.without("ssl.", security_protocol="SASL_PLAINTEXT"),
+            s.inner(),
+        ),
+    },
+    errors.SaslExpectedError: {
+        "no SASL to a port that wants it": lambda s: s.without("sasl.", security_protocol="SSL"),
+    },
+    errors.MechanismUnsupportedError: {
+        "mechanism that the broker doesn't do": lambda s: s.right("SCRAM-SHA-256"),
+    },
+    errors.NotKafkaError: {
+        "a port that speaks HTTP": lambda s: (
+            s.without("ssl.", "sasl.", security_protocol="PLAINTEXT"),
+            s.server(http),
+        ),
+    },
+    errors.ProxyAuthenticationError: {
+        "proxy that wants a password": lambda s: s.behind(ProxyServer(LOGIN), "socks5h"),
+        "proxy that refuses the password": lambda s: s.behind(
+            ProxyServer((LOGIN[0], WRONG)), "http", ":".join(LOGIN)
+        ),
+    },
+    errors.ProxyRefusedError: {
+        "proxy that refuses the connection": lambda s: s.behind(ProxyServer(refusal=403), "http"),
+    },
+    errors.NotAProxyError: {
+        "a port that isn't a SOCKS proxy": lambda s: s.behind(s.server(http), "socks5"),
+    },
+}
+"""What is wrong, by the error that it is."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing that is wrong."""
 
     title: str
     kind: type[KafkaError]
-    settings: Callable[[Scene], Settings | Made]
-    """What a client is given, and the port that it dials, where that isn't the broker's."""
+    given: Given
 
     def made(self, scene: Scene) -> Made:
-        found = self.settings(scene)
+        found = self.given(scene)
         return found if isinstance(found, tuple) else (found, scene.door())
 
 
-CASES = (
-    Case(
-        "wrong password (PLAIN)", errors.CredentialsRefusedError, lambda s: s.right("PLAIN", WRONG)
-    ),
-    Case(
-        "wrong password (SCRAM)",
-        errors.CredentialsRefusedError,
-        lambda s: s.right("SCRAM-SHA-512", WRONG),
-    ),
-    Case(
-        "unknown user",
-        errors.CredentialsRefusedError,
-        lambda s: s.cluster.client_config("nobody", "SCRAM-SHA-512", "some-password"),
-    ),
-    Case(
-        "expired token",
-        errors.TokenExpiredError,
-        lambda s: s.tokens(token_function("alice", lifetime=-60.0)),
-    ),
-    Case(
-        "token that the broker refuses",
-        errors.CredentialsRefusedError,
-        lambda s: s.tokens(lambda: (PASSWORDS[-1], None)),
-    ),
-    Case("token function that raises", errors.TokenError, lambda s: s.tokens(raises)),
-    Case(
-        "token function that hangs",
-        errors.TokenError,
-        lambda s: s.tokens(lambda: s.released.wait(60)),
-    ),
-    Case(
-        "untrusted certificate",
-        errors.CertificateUntrustedError,
-        lambda s: s.without("ssl.truststore"),
-    ),
-    Case(
-        "expired certificate",
-        errors.CertificateExpiredError,
-        lambda s: (s.right(), s.tls_server(starts=-3, ends=-2)),
-    ),
-    Case(
-        "certificate that isn't valid yet",
-        errors.CertificateExpiredError,
-        lambda s: (s.right(), s.tls_server(starts=2, ends=3)),
-    ),
-    Case(
-        "wrong host name",
-        errors.HostNameMismatchError,
-        lambda s: (s.right(), s.door(host="127.0.0.77")),
-    ),
-    Case(
-        "missing client certificate",
-        errors.ClientCertificateRequiredError,
-        lambda s: s.without("ssl.keystore"),
-    ),
-    Case(
-        "client certificate that the broker doesn't trust",
-        errors.ClientCertificateRequiredError,
-        stranger,
-    ),
-    Case(
-        "no version of TLS in common",
-        errors.TlsProtocolError,
-        lambda s: (
-            s.without("none", ssl_enabled_protocols="TLSv1.2"),
-            s.tls_server(least="TLSv1_3"),
-        ),
-    ),
-    Case(
-        "TLS to a plaintext port, with security.protocol.probe.enable",
-        errors.PlaintextPortError,
-        lambda s: ({**s.right(), "security.protocol.probe.enable": "true"}, s.inner()),
-    ),
-    Case(
-        "plaintext to a TLS port",
-        errors.TlsPortError,
-        lambda s: s.without("ssl.", security_protocol="SASL_PLAINTEXT"),
-    ),
-    Case(
-        "SASL to a port without it",
-        errors.SaslNotExpectedError,
-        lambda s: (s.without("ssl.", security_protocol="SASL_PLAINTEXT"), s.inner()),
-    ),
-    Case(
-        "no SASL to a port that wants it",
-        errors.SaslExpectedError,
-        lambda s: s.without("sasl.", security_protocol="SSL"),
-    ),
-    Case(
-        "mechanism that the broker doesn't do",
-        errors.MechanismUnsupportedError,
-        lambda s: s.right("SCRAM-SHA-256"),
-    ),
-    Case(
-        "a port that speaks HTTP",
-        errors.NotKafkaError,
-        lambda s: (s.without("ssl.", "sasl.", security_protocol="PLAINTEXT"), s.server(http)),
-    ),
-    Case(
-        "a port that speaks HTTP, asked in TLS",
-        errors.PlaintextPortError,
-        lambda s: (s.right(), s.server(http)),
-    ),
-    Case(
-        "proxy that wants a password",
-        errors.ProxyAuthenticationError,
-        lambda s: s.behind(ProxyServer(LOGIN), "socks5h"),
-    ),
-    Case(
-        "proxy that refuses the password",
-        errors.ProxyAuthenticationError,
-        lambda s: s.behind(ProxyServer((LOGIN[0], WRONG)), "http", ":".join(LOGIN)),
-    ),
-    Case(
-        "proxy that refuses the connection",
-        errors.ProxyRefusedError,
-        lambda s: s.behind(ProxyServer(refusal=403), "http"),
-    ),
-    Case(
-        "a port that isn't a SOCKS proxy",
-        errors.NotAProxyError,
-        lambda s: s.behind(s.server(http), "socks5"),
-    ),
-)
+CASES = [Case(title, kind, given) for kind, ways in WRONGS.items() for title, given in ways.items()]
 
 
 @dataclass

@@ -6,12 +6,12 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from tests.proxy_server import take
 
-from odradek.api.admin import Admin
-from odradek.clients.admin.admin_engine import NewTopic
 from odradek.protocol.headers import decode_response, encode_request
 from odradek.protocol.messages import consumer_group_heartbeat as ch
 from odradek.protocol.messages import find_coordinator as fc
@@ -43,21 +43,13 @@ class Line:
 
     def answer(self, number: int = -1) -> Any:
         """The answer to the request before, or to that of a number."""
-        (size,) = struct.unpack(">i", self._read(4))
+        (size,) = struct.unpack(">i", take(self._socket, 4))
         kind, version = self._asked[number]
-        return decode_response(kind, version, self._read(size))[1]
+        return decode_response(kind, version, take(self._socket, size))[1]
 
     def ask(self, body: Any, version: int) -> Any:
         self.send(body, version)
         return self.answer()
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            piece = self._socket.recv(count - len(data))
-            assert piece, "the broker closed the connection"
-            data += piece
-        return data
 
     def close(self) -> None:
         self._socket.close()
@@ -304,9 +296,9 @@ def consumer(room: Room) -> list[Any]:
     return said
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def simulated() -> Iterator[str]:
-    """A simulated cluster behind real sockets, with a topic."""
+    """The bootstrap servers of a simulated cluster behind real sockets, which has a topic."""
     with LoopbackServer() as server:
         made = server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None))
         server.call(lambda: made.create_topic("t", 2))
@@ -314,20 +306,12 @@ def simulated() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("script", [classic, static, consumer])
-def test_coordinators_answer_alike(
-    cluster: LocalCluster, simulated: str, topic: str, script: Script
-) -> None:
-    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
-        admin.create_topics([NewTopic(topic, 2)])
-    real = Room(cluster.bootstrap_servers, f"g-{topic}", topic)
-    made = Room(simulated, f"g-{topic}", "t")
-    try:
-        ours, kafkas = script(made), script(real)
-        alike = [a == b for a, b in zip(ours, kafkas, strict=True)]
-        differences = [
-            (step, ours[step], kafkas[step]) for step, same in enumerate(alike) if not same
-        ]
-        assert differences == []
-    finally:
-        real.close()
-        made.close()
+def test_coordinators_answer_alike(cluster: LocalCluster, topic: str, script: Script) -> None:
+    cluster.create_topic(topic, 2)
+    with (
+        simulated() as servers,
+        closing(Room(servers, f"g-{topic}", "t")) as made,
+        closing(Room(cluster.bootstrap_servers, f"g-{topic}", topic)) as real,
+    ):
+        both = enumerate(zip(script(made), script(real), strict=True))
+        assert [(step, ours, kafkas) for step, (ours, kafkas) in both if ours != kafkas] == []

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.integration.test_simulated_groups import Line
+from tests.integration.test_simulated_groups import Line, simulated
 from tests.unit.simulation.transactional import NEW, OLD, Producer
 
 from odradek.common import kafka_errors as errors
 from odradek.protocol.messages import find_coordinator as fc
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.simulation import SimulatedCluster
 from odradek.testing import LocalCluster
-from odradek.testing.loopback import LoopbackServer
 
 GROUP, TRANSACTION = 0, 1
 SOON = {
@@ -168,16 +167,12 @@ def again(room: Room, version: int) -> list[Any]:
 def rooms(cluster: LocalCluster) -> Iterator[tuple[Room, Room]]:
     """Real brokers, and simulated ones behind real sockets."""
     cluster.create_topic("t", partitions=2)
-    with LoopbackServer() as server:
-        simulated = server.call(lambda: SimulatedCluster(server, 3, bootstrap_name=None))
-        server.call(lambda: simulated.create_topic("t", 2))
-        real = Room(cluster.bootstrap_servers, "script")
-        made = Room(simulated.bootstrap_servers, "script")
-        try:
-            yield real, made
-        finally:
-            real.close()
-            made.close()
+    with (
+        simulated() as servers,
+        closing(Room(servers, "script")) as made,
+        closing(Room(cluster.bootstrap_servers, "script")) as real,
+    ):
+        yield real, made
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])

@@ -21,7 +21,6 @@ from odradek.api.consumer import Consumer
 from odradek.testing import FakeCluster, LocalCluster, jars
 from odradek.testing.java import java_home
 
-SOURCE = Path(__file__).with_name("GroupMembers.java")
 PARTITIONS, ROWS = 6, 60
 """Of a story's topic; how many rows are written at each turn of a story."""
 Config = Callable[[str, str], dict[str, Any]]
@@ -176,18 +175,30 @@ class Javas(Member):
         self._observed.tell(self.name, what, numbers, " ".join(words))
 
 
+def java_program(source: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a program in one file, with Kafka's own clients; lines go in and come out."""
+    folder = jars.fetch(jars.DEFAULT_VERSION)
+    path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
+    options = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(path)]
+    command = [str(java_home() / "bin" / "java"), *options, str(source), *arguments]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, text=True)
+
+
+def end_program(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        stream.close()
+
+
 class Jvm:
     """The process in which all Java members run."""
 
     def __init__(self) -> None:
-        folder = jars.fetch(jars.DEFAULT_VERSION)
-        path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
         self.listeners: dict[str, Callable[[str, list[str]], None]] = {}
-        self._process = subprocess.Popen(
-            [java_home() / "bin" / "java", "-Xmx128m", "-XX:TieredStopAtLevel=1",
-             "-XX:+UseSerialGC", "-cp", ":".join(path), SOURCE],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        self._process = java_program(Path(__file__).with_name("GroupMembers.java"))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -205,11 +216,8 @@ class Jvm:
     def close(self) -> None:
         """End it and all that still runs in it."""
         self._process.kill()
-        self._process.wait()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
+        end_program(self._process)
 
 
 def start_member(

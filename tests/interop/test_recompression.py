@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-from tests.interop.other_client import settings
+from tests.interop.other_client import place_topic
 
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -24,9 +22,7 @@ def test_brokers_take_every_codec_and_give_theirs(
     cluster: LocalCluster, topic: str, codec: str
 ) -> None:
     servers = cluster.bootstrap_servers
-    made = NewTopic(topic, len(CODECS), config={"compression.type": codec})
-    admin = AdminClient(settings(servers))  # ends its calls when it is forgotten
-    admin.create_topics([made])[topic].result(20)
+    place_topic(servers, topic, [[0]] * len(CODECS), {"compression.type": codec})
     for partition, ours in enumerate(CODECS):
         config = {
             "bootstrap.servers": servers,

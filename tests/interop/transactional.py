@@ -6,20 +6,14 @@ has taken the id over. Must not: import Odradek's clients.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as ConfluentProducer
-from tests.interop.group_members import CLIENT_JARS
+from tests.interop.group_members import end_program, java_program
 from tests.interop.other_client import settings
 
-from odradek.testing import jars
-from odradek.testing.java import java_home
-
-SOURCE = Path(__file__).with_name("TransactionalProducer.java")
 PATIENCE = 30
 FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
 
@@ -75,30 +69,16 @@ class Javas:
     """KafkaProducer's, in a process of its own."""
 
     def __init__(self, servers: str, transactional_id: str) -> None:
-        folder = jars.fetch(jars.DEFAULT_VERSION)
-        path = [str(f) for f in sorted(folder.iterdir()) if f.name.startswith(CLIENT_JARS)]
-        self._process = subprocess.Popen(
-            [java_home() / "bin" / "java", "-Xmx128m", "-XX:TieredStopAtLevel=1",
-             "-XX:+UseSerialGC", "-cp", ":".join(path), SOURCE,
-             f"bootstrap.servers={servers}", f"transactional.id={transactional_id}"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        words = [f"bootstrap.servers={servers}", f"transactional.id={transactional_id}"]
+        source = Path(__file__).with_name("TransactionalProducer.java")
+        self._process = java_program(source, *words)
 
     def __enter__(self) -> Self:
         self._hear()  # that it has its epoch
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            stream.close()
+    def __exit__(self, *_: object) -> None:
+        end_program(self._process)
 
     def begin(self) -> None:
         self._say("begin")
