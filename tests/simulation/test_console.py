@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.simulation.produce_script import every_broker, leader_of
+from tests.simulation.produce_script import every_broker
 from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
@@ -88,24 +88,6 @@ def test_lines_become_records() -> None:
     assert json.loads(json.dumps(result.to_dict()))["partitions"] == {
         "0": {"records": 4, "first_offset": 0, "last_offset": 3}
     }
-
-
-def test_a_paused_broker_loses_no_line() -> None:
-    scene = Scene(2)
-    leader = leader_of(scene.cluster).id
-
-    def given() -> Iterator[bytes]:
-        for n, line in enumerate(numbers(100)):
-            if n == 50:
-                scene.world.advance(1.0)
-                scene.cluster.pause(leader)
-                scene.world.after(40.0, lambda: scene.cluster.repair(leader))
-            yield line
-
-    result = scene.produce(given(), request_timeout_ms=3000)
-    assert (result.acknowledged, result.lost_lines) == (100, 0)
-    assert scene.values() == [b"%d" % n for n in range(100)]
-    assert scene.world.now < 8.0  # another broker leads by then
 
 
 def test_a_long_wait_is_told() -> None:
@@ -342,19 +324,6 @@ def test_records_that_cannot_be_written_as_wished() -> None:
         scene.records(consumer, skip=True, value_deserializer="Long").run(most=3, idle=2.0)
     assert len(scene.output.written.splitlines()) == 2
     assert scene.said == ["left out t-0 offset 1: Long wants 8 bytes, not 3"]
-
-
-def test_a_paused_broker_leaves_no_record_out() -> None:
-    scene = Scene(28, partitions=1)
-    scene.produce(numbers(50))
-    with scene.consumer() as consumer:
-        assign(consumer, "t", None, None, patience=10)
-        scene.records(consumer).run(most=20, idle=None)
-        leader = leader_of(scene.cluster).id
-        scene.cluster.pause(leader)
-        scene.world.after(40.0, lambda: scene.cluster.repair(leader))
-        scene.records(consumer).run(most=30, idle=60.0)
-    assert scene.output.written == b"".join(numbers(50))
 
 
 # broker-api-versions

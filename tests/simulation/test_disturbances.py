@@ -266,14 +266,6 @@ def test_a_deleted_topic_comes_back_when_the_faults_end() -> None:
     assert scene.cluster.topics["t"].id != old
 
 
-def test_large_batches_are_refused_and_split() -> None:
-    scene = Scene()
-    disturbances.max_message_bytes(scene.cluster, "t", 150)
-    producer = scene.producer(linger_ms=50)
-    futures = [producer.send("t", b"%d" % n * 20, partition=0) for n in range(6)]
-    assert [f.result(timeout=10).offset for f in futures] == list(range(6))
-
-
 # The books
 
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.simulation.test_spark_sink_abort import Clock
+
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import delete_records, slow_api
 from odradek.spark.driver.offsets import SENTINEL
@@ -15,10 +17,11 @@ from odradek.spark.options.source_options import BATCH, STREAM, parse_options
 from odradek.testing.simulated import KafkaSimulation
 
 
-class Driver:
+class Driver(Clock):
     """Clients and clock for a tracker, in the simulation's time."""
 
     def __init__(self, simulation: KafkaSimulation) -> None:
+        super().__init__(simulation)
         self._simulation = simulation
 
     def connect(self, config: Mapping[str, Any]) -> Any:
@@ -26,12 +29,6 @@ class Driver:
 
     def drop(self, client: Any) -> None:
         client.close()
-
-    def now(self) -> float:
-        return self._simulation.now
-
-    def pause(self, seconds: float) -> None:
-        self._simulation.advance(seconds)
 
     def tracker(self, query: str = STREAM, **options: str) -> OffsetTracker:
         servers = self._simulation.bootstrap_servers

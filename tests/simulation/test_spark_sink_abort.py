@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker
 from tests.simulation.transactional import PROTOCOLS, Scene, send
 
-from odradek.api.base import on_host
 from odradek.api.producer import Producer
 from odradek.common.kafka_errors import ProducerFencedError
 from odradek.simulation import World
@@ -16,10 +16,13 @@ from odradek.spark.options.option_table import BATCH
 from odradek.spark.sink.exactly_once import CONTACT_S, end_open
 from odradek.spark.sink.sink_messages import SinkCommit
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
+from odradek.testing.simulated import KafkaSimulation
 
 
 class Clock:
-    def __init__(self, world: World) -> None:
+    """The simulation's time, of a world or a `KafkaSimulation`."""
+
+    def __init__(self, world: World | KafkaSimulation) -> None:
         self._world = world
 
     def now(self) -> float:
@@ -46,7 +49,7 @@ class Driver:
         return self.scene.cluster.bootstrap_servers
 
     def producer(self, config: Mapping[str, Any]) -> Producer:
-        return on_host(self.scene.world.host("driver"), Producer, dict(config))
+        return self.scene.client(Producer, "driver", **config)
 
     def options(self) -> SinkOptions:
         given = {"kafka.bootstrap.servers": self.servers, "topic": "t", "jobId": "job"}
@@ -74,8 +77,7 @@ def test_rows_behind_a_killed_tasks_transaction_are_seen_at_once(version: int) -
 
 def test_without_brokers_the_driver_doesnt_wait_for_long(caplog: pytest.LogCaptureFixture) -> None:
     driver = Driver()
-    for broker in driver.scene.cluster.brokers:
-        driver.scene.cluster.crash(broker)
+    every_broker(driver.scene.cluster, "crash")
     begin = driver.scene.world.now
     driver.abort()
     assert driver.scene.world.now - begin < CONTACT_S + 1.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.test_spark_sink_abort import Clock
 
 from odradek.common.types import TopicPartition
 from odradek.simulation.brokers.disturbances import unclean_election
@@ -18,19 +19,6 @@ from odradek.spark.values.schema import arrow_schema, full_schema
 from odradek.testing.simulated import KafkaSimulation
 
 TP = TopicPartition("t", 0)
-
-
-class Clock:
-    """The simulation's time."""
-
-    def __init__(self, simulation: KafkaSimulation) -> None:
-        self._simulation = simulation
-
-    def now(self) -> float:
-        return self._simulation.now
-
-    def pause(self, seconds: float) -> None:
-        self._simulation.advance(seconds)
 
 
 def wrote(simulation: KafkaSimulation, word: str, count: int) -> None:

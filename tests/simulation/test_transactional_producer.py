@@ -207,20 +207,6 @@ def test_a_commit_goes_on_after_its_call_ran_out_of_time(version: int, verb: str
 
 
 @PROTOCOLS
-def test_transactions_go_on_when_the_whole_cluster_moves(version: int) -> None:
-    scene = Scene(version, seed=5)
-    producer = scene.producer()
-    scene.world.after(1.0, lambda: scene.cluster.move(after=3.0))
-    for n in range(40):
-        with producer.transaction():
-            producer.send("t", b"%d" % n, partition=n % 3)
-            producer.send_offsets_to_transaction({P0: n}, "g")
-        scene.world.advance(0.1)
-    assert producer._engine.events.counts["rebootstrap"] == 1
-    assert scene.visible() == list(range(40))
-
-
-@PROTOCOLS
 def test_send_arrow_belongs_to_the_transaction(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer()

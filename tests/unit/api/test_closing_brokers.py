@@ -1,4 +1,4 @@
-"""Brokers that lack something, over sockets: versions of ApiVersions, idempotence; and acks=0."""
+"""Brokers that lack newer versions of ApiVersions, over sockets; and acks=0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation import SimulatedCluster
-from odradek.simulation.brokers import disturbances
 from odradek.testing.loopback import LoopbackServer
 
 
@@ -37,25 +36,6 @@ def test_both_hosts_ask_them_in_an_older_version(newest: int) -> None:
             consumer.assign([TopicPartition("t", 0)])
             assert len(consumer.poll(PATIENCE)) == 1
         assert not [event for event in events if event.kind == "dial_failed"]
-
-
-def test_azure_event_hubs_limits_are_lived_with() -> None:
-    with LoopbackServer() as server:
-
-        def make() -> SimulatedCluster:
-            made = SimulatedCluster(server, brokers=1, bootstrap_name=None)
-            made.create_topic("t")
-            disturbances.limit(made, "Azure Event Hubs")
-            return made
-
-        servers = str(server.call(make).bootstrap_servers)
-        with Producer(bootstrap_servers=servers) as producer:
-            assert [producer.send("t", b"x").result(PATIENCE).offset for _ in range(3)] == [0, 1, 2]
-            assert "writes without idempotence" in str(producer.explain())
-        options = {"auto.offset.reset": "earliest", "group.id": "g"}
-        with Consumer(options, bootstrap_servers=servers) as consumer:
-            consumer.subscribe(["t"])
-            assert len(consumer.poll(PATIENCE)) == 3
 
 
 def test_acks_0_goes_out_over_a_socket_in_order() -> None:

@@ -37,6 +37,15 @@ def program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+BROKER = """
+from odradek.simulation import SimulatedCluster
+from odradek.testing.loopback import LoopbackServer
+server = LoopbackServer()
+server.__enter__()
+cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
+server.call(lambda: cluster.create_topic("t", partitions=1))
+from odradek import Producer
+"""
 SENDS = """
 import sys
 from odradek import Producer
@@ -79,29 +88,6 @@ begun.wait(60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "all\n", "")
 
 
-def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time() -> None:
-    gone = """
-from odradek.simulation import SimulatedCluster
-from odradek.testing.loopback import LoopbackServer
-server = LoopbackServer()
-server.__enter__()
-cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
-server.call(lambda: cluster.create_topic("t", partitions=1))
-from odradek import Producer
-producer = Producer(bootstrap_servers=str(cluster.bootstrap_servers), close_timeout_ms=500)
-producer.send("t", b"there").result(20)
-server.call(lambda: cluster.crash(1))
-for number in range(37):
-    producer.send("t", b"lost")
-"""
-    done = program(gone)
-    assert done.returncode == 0
-    assert "37 records of Producer" in done.stderr
-    assert "close.timeout.ms (0.5 s)" in done.stderr
-    assert len(done.stderr.splitlines()) < 12
-    assert "Traceback" not in done.stderr
-
-
 OPEN_TRANSACTION = """
 import sys
 from odradek import Producer
@@ -119,9 +105,7 @@ REFUSED = """
 from odradek.protocol.messages.produce import (
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 )
-from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker_handlers import BY_KEY
-from odradek.testing.loopback import LoopbackServer
 work, which = BY_KEY[0], {which}
 def handler(broker, body, version, reply):
     BY_KEY[0] = work
@@ -131,11 +115,8 @@ def handler(broker, body, version, reply):
     answer = PartitionProduceResponse(partition.index, 87, -1, record_errors=refused)
     return ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [answer])])
 BY_KEY[0] = handler
-server = LoopbackServer()
-server.__enter__()
-cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
-server.call(lambda: cluster.create_topic("t", partitions=1))
-from odradek import Producer
+"""
+SENDS_FIVE = """
 producer = Producer(bootstrap_servers=str(cluster.bootstrap_servers), linger_ms=60_000)
 for number in range(5):
     producer.send("t", str(number).encode())
@@ -147,7 +128,7 @@ def test_records_that_a_broker_refuses_at_the_end_are_told_one_by_one(
     which: list[int], told: str
 ) -> None:
     """KIP-467: of a batch that is refused for some of its records the others are written."""
-    done = program(REFUSED.replace("{which}", str(which)))
+    done = program(REFUSED.replace("{which}", str(which)) + BROKER + SENDS_FIVE)
     assert done.returncode == 0
     assert done.stderr.startswith(f"odradek: {told} of Producer"), done.stderr
     assert "too short" not in done.stderr
@@ -302,30 +283,28 @@ def test_what_later_exit_handlers_send_is_delivered(how: str) -> None:
         assert written(servers) == 1001
 
 
-CRASHES_AT_EXIT = """
-import atexit
-def early():
+LOSES = """
+def loses():
     server.call(lambda: cluster.crash(1))
     for number in range(37):
         producer.send("t", b"lost")
-atexit.register(early)
-from odradek.simulation import SimulatedCluster
-from odradek.testing.loopback import LoopbackServer
-server = LoopbackServer()
-server.__enter__()
-cluster = server.call(lambda: SimulatedCluster(server, brokers=1, bootstrap_name=None))
-server.call(lambda: cluster.create_topic("t", partitions=1))
-from odradek import Producer
+"""
+AT_EXIT = "import atexit\natexit.register(loses)\n"
+SHORT = """
 producer = Producer(bootstrap_servers=str(cluster.bootstrap_servers), close_timeout_ms=500)
 producer.send("t", b"there").result(20)
 """
+CRASHES_AT_EXIT = LOSES + AT_EXIT + BROKER + SHORT
 
 
-def test_what_later_exit_handlers_lose_is_said_on_stderr() -> None:
-    done = program(CRASHES_AT_EXIT)
+@pytest.mark.parametrize("text", [LOSES + BROKER + SHORT + "loses()", CRASHES_AT_EXIT])
+def test_what_was_lost_is_said_on_stderr_and_the_end_comes_in_time(text: str) -> None:
+    done = program(text)
     assert done.returncode == 0
     assert done.stderr.count("37 records of Producer") == 1
     assert "close.timeout.ms (0.5 s)" in done.stderr
+    assert len(done.stderr.splitlines()) < 12
+    assert "Traceback" not in done.stderr
 
 
 def test_a_producer_that_has_lost_records_at_the_end_takes_no_more() -> None:

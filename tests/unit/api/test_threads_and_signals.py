@@ -362,40 +362,6 @@ def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
     assert "closed" in lines[-1]
 
 
-def test_a_large_record_has_its_turn_beside_threads_that_send_small_ones() -> None:
-    with one_broker() as (_, servers):
-        options: dict[str, Any] = {"buffer_memory": 1 << 20, "max_request_size": 1 << 20}
-        with Producer(bootstrap_servers=servers, max_block_ms=5000, **options) as producer:
-            producer.partitions_for("t")
-            enough = threading.Event()
-
-            def send_small_ones() -> int:
-                count = 0
-                while not enough.is_set():
-                    producer.send("t", bytes(1000))
-                    count += 1
-                return count
-
-            found: list[list[BaseException | object]] = []
-            threads = [
-                threading.Thread(target=lambda: found.append(in_thread(send_small_ones)))
-                for _ in range(3)
-            ]
-            for thread in threads:
-                thread.start()
-            try:
-                large = [producer.send("t", bytes(700_000)) for _ in range(5)]
-            finally:
-                enough.set()
-                for thread in threads:
-                    thread.join(PATIENCE)
-            assert all(type(count) is int for (count,) in found)
-            assert all(future.result(PATIENCE).offset >= 0 for future in large)
-            producer.flush(PATIENCE)
-            accumulator = producer._engine.accumulator
-            assert (accumulator.used, accumulator.waiters, accumulator.granted) == (0, [], {})
-
-
 def test_what_a_callback_sends_stands_in_no_line() -> None:
     sent: list[Any] = []
     with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
