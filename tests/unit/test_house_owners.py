@@ -30,7 +30,7 @@ LEFT = {
     "clients/consumer": 2,
     "clients/producer": 11,
     "common": 5,
-    "runtime": 21,
+    "runtime": 8,
     "simulation": 126,
     "spark": 2,
     "testing": 20,

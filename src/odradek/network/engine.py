@@ -53,8 +53,7 @@ class Engine:
         """Why the client can't go on: closed, failed fatally or broken."""
         self.torn = False
         """Broken by an exception from outside, amid a step: that is nobody's bug."""
-        self.from_outside: Callable[[BaseException], bool] = _no_exception
-        """Whether an exception isn't the engine's own; a host that can be interrupted knows."""
+        self._from_outside: Callable[[BaseException], bool] = _no_exception
         self._inputs: deque[Callable[[float], None]] = deque()
         self._ready: deque[Task[Any]] = deque()
         self._timers: list[tuple[float, int, Task[Any], int]] = []
@@ -62,6 +61,10 @@ class Engine:
         self._tasks: dict[Task[Any], None] = {}
         self._calls: dict[int, Completion[Any]] = {}
         self._next_token = 0
+
+    def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
+        """A host that can be interrupted knows which exceptions aren't the engine's own."""
+        self._from_outside = from_outside
 
     # Inputs: they only record. Appending to a deque is atomic, so any thread may call them.
 
@@ -101,11 +104,11 @@ class Engine:
         try:
             return self._step(now)
         except BaseException as error:  # whosever it is: nobody may hang because of it
-            self.torn = self.ended is None and self.from_outside(error)
+            self.torn = self.ended is None and self._from_outside(error)
             broken = ClientBrokenError(f"internal error: {type(error).__name__}: {error}")
             broken.__cause__ = error
             self.end(broken, "broken", error=repr(error))
-            if self.from_outside(error):
+            if self._from_outside(error):
                 raise  # as Ctrl-C in the middle of a step: state is half moved, so that's the end
             return None
 
@@ -252,7 +255,7 @@ class Engine:
             try:
                 task.flow.close()
             except Exception as error:
-                if self.from_outside(error):
+                if self._from_outside(error):
                     raise
                 logger.debug("a flow of an engine that was given up", exc_info=True)
 

@@ -20,8 +20,9 @@ class EngineInputs(Inputs, Protocol):
     """An engine as a host sees it."""
 
     effects: deque[Effect]
-    from_outside: Callable[[BaseException], bool]
-    """Whether an exception amid a step isn't the engine's own: it then goes on to the host."""
+
+    def hosted(self, from_outside: Callable[[BaseException], bool]) -> None:
+        """Learn which exceptions amid a step aren't the engine's own: they go on to the host."""
 
     @property
     def has_inputs(self) -> bool:

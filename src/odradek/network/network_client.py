@@ -28,13 +28,12 @@ from odradek.network.connection import DATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
-from odradek.network.effects import AnyRequest, Close, OutgoingRequest, Send
+from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
 from odradek.network.failures import as_error, ended_unexplained, in_words
 from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal
-from odradek.network.host_inputs import HostInputs
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged, suspect
 from odradek.protocol.headers import decode_response, peek_correlation_id
@@ -55,7 +54,7 @@ LostListener = Callable[[Connection, KafkaError, bool, float], None]
 """Gets the connection, why it ended, whether that was a failure, and `now`."""
 
 
-class NetworkClient(HostInputs):
+class NetworkClient:
     """All connections of one client; a component of its engine."""
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
@@ -95,6 +94,54 @@ class NetworkClient(HostInputs):
         """The cluster and the broker that are meant by an address, for ApiVersions (KIP-1242)."""
         self.finalized: tuple[int, dict[str, int]] = (-1, {})
         """The cluster's features (KIP-584) as the newest epoch seen has them."""
+
+    # What a host tells, from any thread: recorded here, done in the next step
+
+    def connected(self, connection: int) -> None:
+        """TCP (and TLS) is up."""
+        self.engine.post(lambda now: self._connected(connection, now))
+
+    def disconnected(self, connection: int, error: BaseException | str | None) -> None:
+        """The connection is gone or couldn't be opened."""
+        self.engine.post(lambda now: self._disconnected(connection, error, now))
+
+    def sent(self, connection: int, correlation_id: int) -> None:
+        """A request without an answer is written."""
+        self.engine.post(lambda now: self._written(connection, correlation_id))
+
+    def get_buffer(self, connection: int) -> memoryview:
+        """Where received bytes belong."""
+        found = self._by_id.get(connection)
+        return found.reader.get_buffer() if found is not None else memoryview(bytearray(65536))
+
+    def buffer_updated(self, connection: int, count: int) -> None:
+        """Bytes were received."""
+        if (found := self._by_id.get(connection)) is None:
+            return
+        try:
+            frames = found.take_bytes(count)
+        except MalformedMessageError as error:
+            failure = error
+            self.engine.post(lambda now: self._malformed(connection, failure, now))
+            return
+        if frames:
+            self.engine.post(lambda now: self._frames(connection, frames, now))
+
+    def received(self, connection: int, response: IncomingResponse) -> None:
+        """A response as an object."""
+        self.engine.post(
+            lambda now: self._answered(
+                connection, response.correlation_id, None, response.message, now
+            )
+        )
+
+    def writable(self, connection: int, ready: bool) -> None:
+        """Whether the host takes more for this connection."""
+        self.engine.post(lambda now: self._set_writable(connection, ready))
+
+    def resolved(self, token: int, result: Sequence[str] | BaseException) -> None:
+        """A name's addresses."""
+        self.engine.post(lambda now: self._resolved(token, result))
 
     # For the rooms above
 

@@ -113,7 +113,7 @@ class Opened:
         if self.producer is None or self.producer.ended is not None:
             return
         accumulator = self.producer.accumulator
-        accumulator.ended = ClientClosedError(f"{self} takes no more records: the program ends")
+        accumulator.refuse(ClientClosedError(f"{self} takes no more records: the program ends"))
         accumulator.close_all()  # `send` asks no open batch
 
     def shut(self) -> None:

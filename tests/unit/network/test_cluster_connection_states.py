@@ -17,10 +17,6 @@ def states(seed: int = 1, base: float = 0.05, maximum: float = 1.0) -> ClusterCo
     )
 
 
-def test_an_unknown_address_may_be_dialled_at_once() -> None:
-    assert states().backoff_left(A, 0.0) == 0.0
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_failures_double_the_wait_and_only_a_proof_resets(seed: int) -> None:
     s, now = states(seed), 0.0
@@ -51,14 +47,6 @@ def test_the_deadline_is_drawn_once() -> None:
     assert len({s.backoff_left(A, 0.0) for _ in range(50)}) == 1
 
 
-def test_another_port_is_another_address() -> None:
-    s = states()
-    for _ in range(5):
-        s.failed(A, 0.0, None, connecting=True)
-    assert s.backoff_left(B, 0.0) == 0.0
-    assert s.state(B).failures == 0
-
-
 def test_an_orderly_end_waits_the_base_without_growth_and_never_shortens() -> None:
     s = states()
     for _ in range(3):
@@ -69,11 +57,6 @@ def test_an_orderly_end_waits_the_base_without_growth_and_never_shortens() -> No
     left = s.backoff_left(A, 2.0)
     s.closed(A, 2.0)
     assert s.backoff_left(A, 2.0) == left
-
-
-def test_base_equal_to_max_is_constant() -> None:
-    s = states(base=0.3, maximum=0.3)
-    assert [s.failed(A, 0.0, None, connecting=True) for _ in range(5)] == [0.3] * 5
 
 
 def test_setup_timeouts_grow_per_failed_setup_and_start_over_when_ready() -> None:
@@ -90,16 +73,6 @@ def test_setup_timeouts_grow_per_failed_setup_and_start_over_when_ready() -> Non
     assert 8 <= s.dialling(s.state(A), 0.0) <= 12
 
 
-def test_what_a_false_proof_reset_comes_back() -> None:
-    s = states()
-    for _ in range(5):
-        s.failed(A, 0.0, None, connecting=True)
-    s.proved(A, 1.0)
-    s.disproved(A)
-    assert s.failed(A, 0.0, None, connecting=False) >= 0.8
-    assert s.state(A).failures == 6
-
-
 class TestPickIp:
     def test_failed_dials_go_on_in_turn_and_do_not_begin_with_the_last(self) -> None:
         s, ips = states(), ["1", "2", "3"]
@@ -108,10 +81,6 @@ class TestPickIp:
         t.pick_ip(A, both)
         t.closed(A, 0.0)
         assert t.pick_ip(A, both) == "2"
-
-    def test_a_single_ip_is_used_again(self) -> None:
-        s = states()
-        assert [s.pick_ip(A, ["1"]) for _ in range(3)] == ["1", "1", "1"]
 
     def test_first_answers_family_first_in_either_order(self) -> None:
         s = states()

@@ -1,6 +1,8 @@
 """The frame reader: any split of any frames gives the same frames; lengths alone cost nothing."""
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -33,26 +35,20 @@ def framed(bodies: list[bytes]) -> bytes:
 EDGES = st.sampled_from([0, 5, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH + 1, 3 * SCRATCH])
 
 
-def bodies_of(lengths: st.SearchStrategy[int]) -> st.SearchStrategy[list[bytes]]:
+SMALL = (st.integers(0, 60), st.integers(1, 30))
+LARGE = (EDGES, st.integers(20000, 70000))  # around the size of the scratch
+
+
+@pytest.mark.parametrize(("lengths", "sizes"), [SMALL, LARGE], ids=["small", "large"])
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_any_split_gives_the_same_frames(
+    lengths: st.SearchStrategy[int], sizes: st.SearchStrategy[int], data: st.DataObject
+) -> None:
     body = st.builds(lambda n, b: bytes([b]) * n, lengths, st.integers(0, 255))
-    return st.lists(body, min_size=1, max_size=6)
-
-
-@settings(max_examples=100, deadline=None)
-@given(bodies_of(st.integers(0, 60)), st.lists(st.integers(1, 30), min_size=1, max_size=5))
-def test_any_split_gives_the_same_frames(bodies: list[bytes], sizes: list[int]) -> None:
-    assert feed(FrameReader(), framed(bodies), sizes) == bodies
-
-
-@settings(max_examples=60, deadline=None)
-@given(bodies_of(EDGES), st.lists(st.integers(20000, 70000), min_size=1, max_size=5))
-def test_any_split_around_the_scratch_size(bodies: list[bytes], sizes: list[int]) -> None:
-    assert feed(FrameReader(), framed(bodies), sizes) == bodies
-
-
-def test_one_byte_at_a_time() -> None:
-    bodies = [b"", b"a", b"x" * 300]
-    assert feed(FrameReader(), framed(bodies), [1]) == bodies
+    bodies = data.draw(st.lists(body, min_size=1, max_size=6))
+    pieces = data.draw(st.lists(sizes, min_size=1, max_size=5))
+    assert feed(FrameReader(), framed(bodies), pieces) == bodies
 
 
 def test_a_large_frame_gets_one_buffer_of_its_size_and_is_not_copied() -> None:
@@ -69,31 +65,30 @@ def test_a_large_frame_gets_one_buffer_of_its_size_and_is_not_copied() -> None:
     assert frame.obj is rest.obj
 
 
+@contextmanager
+def takes_at_most(size: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), FIRST_LIMIT + 1, 2**31 - 1])
 def test_lengths_outside_the_limit_are_refused_and_nothing_is_allocated(length: int) -> None:
     reader = FrameReader()
-    buffer = reader.get_buffer()
-    buffer[:4] = length.to_bytes(4, "big", signed=True)
-    tracemalloc.start()
-    try:
-        with pytest.raises(MalformedMessageError, match="limit 1048576"):
-            reader.buffer_updated(4)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 16
-    finally:
-        tracemalloc.stop()
+    reader.get_buffer()[:4] = length.to_bytes(4, "big", signed=True)
+    with takes_at_most(1 << 16), pytest.raises(MalformedMessageError, match="limit 1048576"):
+        reader.buffer_updated(4)
 
 
 def test_a_length_that_is_allowed_costs_no_more_than_16_mib_until_bytes_come() -> None:
     reader = FrameReader(1 << 30)
-    buffer = reader.get_buffer()
-    buffer[:4] = (1 << 30).to_bytes(4, "big")
-    tracemalloc.start()
-    try:
+    reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
+    with takes_at_most(STEP + (1 << 20)):
         assert reader.buffer_updated(4) == []
         assert len(reader.get_buffer()) == STEP
-        assert tracemalloc.get_traced_memory()[1] < STEP + (1 << 20)
-    finally:
-        tracemalloc.stop()
 
 
 def test_above_16_mib_the_buffer_grows_as_bytes_arrive() -> None:

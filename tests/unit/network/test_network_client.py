@@ -8,7 +8,7 @@ from tests.spec.world import ClusterPicture, World, parse
 
 from odradek.common.errors import DisconnectedError, MalformedMessageError
 from odradek.common.kafka_errors import UnsupportedVersionError
-from odradek.network.connection import COORDINATOR, DATA
+from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.dial_governor import MAX_PENDING
 from odradek.network.effects import IncomingResponse, Send
 from odradek.protocol.headers import encode_response
@@ -59,18 +59,30 @@ def world(kind: type[World] = World, **config: Any) -> World:
     return made
 
 
-def do(w: World, action: Callable[[float], object]) -> None:
-    def run(now: float) -> None:
-        action(now)
+def asked(kind: type[World] = World, **config: Any) -> tuple[World, Connection]:
+    """A world in which broker 1 has answered, and the connection to it."""
+    made = world(kind, **config)
+    ask(made).result()
+    return made, connection_of(made)
 
-    w.engine.post(run)
+
+def connection_of(w: World) -> Connection:
+    found = w.connection("b1:9092")
+    assert found is not None
+    return found
+
+
+def do(w: World, action: Callable[[float], object]) -> None:
+    w.engine.post(lambda now: (action(now), None)[1])
+
+
+def asking(w: World, timeout: float) -> Any:
+    request = ListOffsetsRequest()
+    return w.engine.ask(parse("b1:9092"), request, ListOffsetsResponse, w.now + timeout)
 
 
 def ask(w: World, timeout: float = 5.0) -> Any:
-    flow = w.engine.ask(
-        parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + timeout
-    )
-    return w.wait(flow, timeout + 1)
+    return w.wait(asking(w, timeout), timeout + 1)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100000])
@@ -86,15 +98,10 @@ def test_bytes_and_messages_lead_to_the_same_events(piece: int) -> None:
 
 
 def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnects() -> None:
-    w = world(ByteWorld)
-    ask(w).result()
+    w, connection = asked(ByteWorld)
     w.delays["b1:9092"] = 3.0
-    lost = w.engine.start(
-        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9.0)
-    )
+    lost = w.engine.start(asking(w, 9.0))
     w.run(w.now + 0.1)
-    connection = w.connection("b1:9092")
-    assert connection is not None
     w.engine.get_buffer(connection.id)[:8] = b"HTTP/1.1"
     w.engine.buffer_updated(connection.id, 8)
     w.run(w.now + 0.01)
@@ -105,10 +112,7 @@ def test_garbage_ends_the_connection_as_a_failure_and_its_requests_as_disconnect
 
 
 def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
-    w = world()
-    ask(w).result()
-    connection = w.connection("b1:9092")
-    assert connection is not None
+    w, connection = asked()
     w.engine.received(connection.id, IncomingResponse(4711, ListOffsetsResponse()))
     w.run(w.now + 0.01)
     assert w.connection("b1:9092") is None
@@ -118,10 +122,7 @@ def test_an_answer_with_the_wrong_correlation_id_is_malformed() -> None:
 
 
 def test_what_comes_for_a_connection_that_ended_is_dropped() -> None:
-    w = world()
-    ask(w).result()
-    connection = w.connection("b1:9092")
-    assert connection is not None
+    w, connection = asked()
     w.engine.network.close(connection, w.now, "test")
     w.engine.get_buffer(connection.id)[:3] = b"abc"
     w.engine.buffer_updated(connection.id, 3)
@@ -135,12 +136,9 @@ def test_what_comes_for_a_connection_that_ended_is_dropped() -> None:
 
 
 def test_a_cancelled_calls_late_answer_is_dropped_and_the_connection_lives() -> None:
-    w = world()
-    ask(w).result()
+    w, _ = asked()
     w.delays["b1:9092"] = 1.0
-    call = w.engine.start(
-        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9.0)
-    )
+    call = w.engine.start(asking(w, 9))
     w.run(w.now + 0.1)
     w.engine.cancel(call, DisconnectedError("not wanted any more"))
     w.run(w.now + 2)
@@ -151,8 +149,7 @@ def test_a_cancelled_calls_late_answer_is_dropped_and_the_connection_lives() -> 
 
 
 def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
-    w = world()
-    ask(w).result()
+    w, _ = asked()
     w.delays["b1:9092"] = 1.0
     assert ask(w, timeout=0.3).error is not None
     w.run(w.now + 2)
@@ -161,15 +158,10 @@ def test_a_calls_short_timeout_does_not_cost_the_connection() -> None:
 
 
 def test_trickling_bytes_are_life() -> None:
-    w = world(ByteWorld, **{"request.timeout.ms": 5000})
-    ask(w).result()
+    w, connection = asked(ByteWorld, **{"request.timeout.ms": 5000})
     w.delays["b1:9092"] = 1e6
-    call = w.engine.start(
-        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 60)
-    )
+    call = w.engine.start(asking(w, 60))
     w.run(w.now + 0.01)
-    connection = w.connection("b1:9092")
-    assert connection is not None
     head = (1000).to_bytes(4, "big") + (connection.in_flight.head.correlation_id).to_bytes(4, "big")  # type: ignore[union-attr]
     for n in range(20):
         w.engine.get_buffer(connection.id)[:1] = head[n % 8 : n % 8 + 1] if n < 8 else b"\0"
@@ -184,10 +176,7 @@ def test_trickling_bytes_are_life() -> None:
 
 
 def test_a_long_poll_may_be_silent_for_its_time() -> None:
-    w = world()
-    ask(w).result()
-    connection = w.connection("b1:9092")
-    assert connection is not None
+    w, connection = asked()
     w.delays["b1:9092"] = 30.0
     do(w, lambda now: w.engine.network.send(connection, ListOffsetsRequest(), now, patience=3.0))
     start = w.now
@@ -198,8 +187,7 @@ def test_a_long_poll_may_be_silent_for_its_time() -> None:
 
 
 def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
-    w = world()
-    ask(w).result()
+    w, _ = asked()
     network, address = w.engine.network, parse("b1:9092")
     do(w, lambda now: network.ready(address, now, purpose=COORDINATOR))
     w.run(w.now + 1)
@@ -213,14 +201,9 @@ def test_purposes_have_connections_of_their_own_and_one_backoff() -> None:
 
 
 def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
-    w = world()
-    ask(w).result()
-    connection = w.connection("b1:9092")
-    assert connection is not None
+    w, connection = asked()
     w.engine.writable(connection.id, False)
-    call = w.engine.start(
-        w.engine.ask(parse("b1:9092"), ListOffsetsRequest(), ListOffsetsResponse, w.now + 9)
-    )
+    call = w.engine.start(asking(w, 9))
     steps = w.steps
     w.run(w.now + 2)
     assert not call.done
@@ -258,18 +241,14 @@ def test_kip_511_an_older_broker_is_asked_again_with_what_it_speaks() -> None:
 
 
 def test_an_api_the_broker_does_not_speak_is_a_typed_error() -> None:
-    w = world()
-    ask(w).result()
-    connection = w.connection("b1:9092")
-    assert connection is not None
+    w, connection = asked()
     connection.versions.pop(MetadataRequest.API_KEY)
     with pytest.raises(UnsupportedVersionError, match="b1:9092"):
         w.engine.network.version_for(connection, MetadataRequest)
 
 
 def test_the_end_closes_every_connection_and_pending_dial() -> None:
-    w = world()
-    ask(w).result()
+    w, _ = asked()
     w.modes["b2:9092"] = "black_hole"
     do(w, lambda now: w.engine.network.ready(parse("b2:9092"), now))
     w.run(w.now + 0.1)

@@ -38,8 +38,10 @@ class ScriptedEngine:
         self.deadline: Callable[[float], float | None] = lambda now: None
         self.on_step: Callable[[float], None] = lambda now: None
         self.has_inputs = False
-        self.from_outside: Callable[[BaseException], bool] = lambda error: False
         self.reader = FrameReader()
+
+    def hosted(self, from_outside: object) -> None:
+        raise AssertionError("nothing interrupts a simulated host")
 
     def _note(self, *what: Any) -> None:
         self.seen.append(what)

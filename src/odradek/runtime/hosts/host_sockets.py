@@ -18,9 +18,6 @@ from odradek.runtime.hosts.transport import READ, WRITE, Transport
 if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
 
-HIGH_WATER = 16 << 20
-"""Queued bytes of one connection above which the engine is told to hold back."""
-LOW_WATER = 4 << 20
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the others have their turn."""
 
@@ -76,7 +73,7 @@ class HostSockets:
             self._lost(transport, error)
             return
         if up:
-            self._connecting(transport, tcp=True)
+            self._connecting(transport)
         else:
             self._watch(transport)
 
@@ -110,16 +107,16 @@ class HostSockets:
             selector.modify(transport.fd, transport.wanted, transport)
         else:
             selector.register(transport.fd, transport.wanted, transport)
-        transport.watched = transport.wanted
+        transport.now_watched(transport.wanted)
 
     def _unwatch(self, transport: Transport) -> None:
         if transport.watched and self._selector is not None:
             self._selector.unregister(transport.fd)
-            transport.watched = 0
+            transport.now_watched(0)
 
     def _serve(self, transport: Transport, mask: int) -> None:
         if not transport.established:
-            self._connecting(transport, tcp=transport.tcp_up)
+            self._connecting(transport)
             return
         if mask & WRITE or transport.tls:
             self._flush_one(transport)
@@ -129,11 +126,10 @@ class HostSockets:
         self._tell_writable(transport)
         self._watch(transport)
 
-    def _connecting(self, transport: Transport, *, tcp: bool) -> None:
+    def _connecting(self, transport: Transport) -> None:
         try:
-            if not tcp:
+            if not transport.tcp_up:
                 transport.finish_connect()
-            transport.tcp_up = True
             if not transport.handshake():
                 self._watch(transport)
                 return
@@ -141,7 +137,7 @@ class HostSockets:
             not_from_outside(error)
             self._lost(transport, error)
             return
-        transport.established = True
+        transport.came_up()
         self._attached().connected(transport.connection)
         if transport.queued:
             self._flush_one(transport)
@@ -193,12 +189,5 @@ class HostSockets:
         self._attached().disconnected(transport.connection, error)
 
     def _tell_writable(self, transport: Transport) -> None:
-        if transport.sock is None:
-            return
-        if not transport.full and transport.queued > HIGH_WATER:
-            transport.full = True
-        elif transport.full and transport.queued < LOW_WATER:
-            transport.full = False
-        else:
-            return
-        self._attached().writable(transport.connection, not transport.full)
+        if transport.sock is not None and transport.turned():
+            self._attached().writable(transport.connection, not transport.full)

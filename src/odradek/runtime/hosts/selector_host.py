@@ -53,7 +53,8 @@ CLOSING_LOOK = 0.05
 class SelectorHost(HostSockets):
     """A host for one thread at a time. `seed` fixes the random generator, for tests.
 
-    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    `tls` gives the context of each dial, None means that TLS isn't spoken. `on_call` takes the
+    calls with `where="caller"`; without it they run inline.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class SelectorHost(HostSockets):
         tls: TlsSource | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
+        on_call: Callable[[Call], None] | None = None,
     ) -> None:
         self.lock: Lock = new_lock()
         self.guard = ForkGuard()
-        self.on_call: Callable[[Call], None] = self._run_call
-        """Who takes the calls with `where="caller"`; they run inline unless a thread is between."""
+        self._on_call = on_call or self._run_call
         self.outsiders = Outsiders(self.wake)
         self._clock = clock
         self._seed = seed
@@ -99,7 +100,7 @@ class SelectorHost(HostSockets):
         """Take the engine; nothing is opened yet."""
         if self._engine is not None:
             raise IllegalStateError("this host has an engine already")
-        engine.from_outside = from_outside
+        engine.hosted(from_outside)
         self._engine = engine
 
     def now(self) -> float:
@@ -161,7 +162,7 @@ class SelectorHost(HostSockets):
         """Go on with another engine, after `torn`; nothing of the old one is left open."""
         self._release()
         self._deferred.clear()
-        engine.from_outside = from_outside
+        engine.hosted(from_outside)
         self._engine = engine
         self._amid = self._torn = False
 
@@ -341,7 +342,7 @@ class SelectorHost(HostSockets):
         if self._interrupts.pending:
             self._safe(self._interrupts.check)
         engine = self._attached()
-        self._wake_up.pending = False  # from here on a wake-up asks for another step
+        self._wake_up.step_begins()
         wanted = engine.step(self._clock())
         effects = engine.effects
         if self._closed:
@@ -387,7 +388,7 @@ class SelectorHost(HostSockets):
         self, selector: selectors.BaseSelector, timeout: float | None
     ) -> list[tuple[selectors.SelectorKey, int]]:
         try:
-            self._wake_up.sleeping = True
+            self._wake_up.goes_to_sleep()
             if self._interrupts.pending:
                 self._safe(self._interrupts.check)
             # An input that came before `sleeping` was set is seen here, a later one wakes us.
@@ -395,7 +396,7 @@ class SelectorHost(HostSockets):
             patience = 0.0 if early or self._wake_up.pending else timeout
             return self._safe(lambda: self._select(selector, patience))
         finally:
-            self._wake_up.sleeping = False
+            self._wake_up.is_awake()
 
     def _select(
         self, selector: selectors.BaseSelector, timeout: float | None
@@ -443,7 +444,7 @@ class SelectorHost(HostSockets):
             case Resolve():
                 self._resolve(effect)
             case Call(where="caller"):
-                self.on_call(effect)
+                self._on_call(effect)
             case Call():
                 self.expect_call(effect)
                 self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)

@@ -62,8 +62,7 @@ class ThreadHost:
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
-        self._inner = SelectorHost(tls=tls, clock=clock, seed=seed)
-        self._inner.on_call = self._take_call
+        self._inner = SelectorHost(tls=tls, clock=clock, seed=seed, on_call=self._take_call)
         self._guard = self._inner.guard
         self.lock: Lock = self._inner.lock
         self._clock = clock

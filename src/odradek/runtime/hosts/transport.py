@@ -32,6 +32,9 @@ KEEPALIVE = tuple(
 firewall has forgotten the connection, the kernel finds out within 40 s, not after its two hours."""
 SEND_BUDGET = 4 << 20
 """Bytes that one connection writes before the others have their turn."""
+HIGH_WATER = 16 << 20
+"""Queued bytes of one connection above which the engine is told to hold back."""
+LOW_WATER = 4 << 20
 FLUSH_PATIENCE = 0.5
 """Seconds without progress after which `flush_all` gives up what is still queued."""
 
@@ -56,7 +59,7 @@ class Transport:
         self.full = False
         """The engine was told that it should hold back."""
         self.watched = 0
-        """What the selector watches now."""
+        """What the selector watches now; 0: nothing."""
         self._queue: deque[memoryview] = deque()
         self._written = 0
         """Bytes that the kernel has taken."""
@@ -79,6 +82,7 @@ class Transport:
             return False
         except OSError as error:
             raise self._not_up(error) from None
+        self.tcp_up = True
         return True
 
     def finish_connect(self) -> None:
@@ -86,6 +90,7 @@ class Transport:
         number = self._socket().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             raise self._not_up(OSError(number, os.strerror(number)))
+        self.tcp_up = True
 
     def _not_up(self, error: OSError) -> Exception:
         return error if self.tunnel is None else self.tunnel.unreachable(error)
@@ -96,6 +101,10 @@ class Transport:
         Raises `OSError`, or what a proxy has against it.
         """
         return self.tunnel is None or self.tunnel.advance(self._socket())
+
+    def came_up(self) -> None:
+        """The first byte may go."""
+        self.established = True
 
     def _socket(self) -> socket.socket:
         if self.sock is None:
@@ -109,6 +118,10 @@ class Transport:
             return WRITE if self.tunnel is None else self.tunnel.wanted
         return READ | WRITE if self._queue else READ
 
+    def now_watched(self, what: int) -> None:
+        """What the selector watches from now on."""
+        self.watched = what
+
     @property
     def pending(self) -> bool:
         """Whether bytes are there that no selector knows of."""
@@ -121,6 +134,12 @@ class Transport:
             if view.nbytes:
                 self._queue.append(view if view.format == "B" else view.cast("B"))
                 self.queued += view.nbytes
+
+    def turned(self) -> bool:
+        """Whether the engine has to be told something else than before; `full` says what."""
+        before = self.full
+        self.full = self.queued > HIGH_WATER or (before and self.queued >= LOW_WATER)
+        return self.full != before
 
     def mark(self, identity: int) -> None:
         """Have `marked` give this once all is written that is queued by now."""

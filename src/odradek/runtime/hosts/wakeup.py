@@ -19,7 +19,7 @@ class WakeUp:
 
     def __init__(self) -> None:
         self.sleeping = False
-        """Set by the sleeper before it looks at its inputs for the last time."""
+        """The sleeper is about to look at its inputs for the last time, or has done so."""
         self.pending = False
         """Somebody woke since the last step began: not every input is in the engine's queue."""
         self._pair: tuple[socket.socket, socket.socket] | None = None
@@ -30,6 +30,18 @@ class WakeUp:
         ours.setblocking(False)
         theirs.setblocking(False)
         selector.register(ours.fileno(), selectors.EVENT_READ, None)
+
+    def step_begins(self) -> None:
+        """From here on a wake-up asks for another step."""
+        self.pending = False
+
+    def goes_to_sleep(self) -> None:
+        """The sleeper looks at its inputs for the last time after this."""
+        self.sleeping = True
+
+    def is_awake(self) -> None:
+        """The sleep is over."""
+        self.sleeping = False
 
     def wake(self) -> None:
         """End the sleep. The input must have been recorded before: no wake-up is lost then."""

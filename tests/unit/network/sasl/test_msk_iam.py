@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -109,21 +111,22 @@ def test_the_region_in_a_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
 
 
-def conversation(signed: str = "{}") -> tuple[MskIam, list[Address]]:
+def begun(sign: Callable[[Address], Secret] = lambda _: Secret("{}")) -> tuple[Any, Outside]:
+    """A conversation, and what it wants done outside of the engine."""
+    talk = MskIam(sign).conversation(BROKER, random.Random(1))
+    outside = next(talk)
+    assert isinstance(outside, Outside)
+    return talk, outside
+
+
+def test_a_conversation() -> None:
     asked: list[Address] = []
 
     def sign(address: Address) -> Secret:
         asked.append(address)
-        return Secret(signed)
+        return Secret('{"a": 1}')
 
-    return MskIam(sign), asked
-
-
-def test_a_conversation() -> None:
-    mechanism, asked = conversation('{"a": 1}')
-    talk = mechanism.conversation(BROKER, random.Random(1))
-    outside = next(talk)
-    assert isinstance(outside, Outside)
+    talk, outside = begun(sign)
     assert asked == []
     assert talk.send(outside.function(*outside.arguments)) == b'{"a": 1}'
     assert asked == [BROKER]
@@ -133,15 +136,12 @@ def test_a_conversation() -> None:
 
 @pytest.mark.parametrize("answer", [b"", b"{", b"[]", b"{}", b'{"version": 1}', b"[" * 100000])
 def test_an_answer_that_is_none(answer: bytes) -> None:
-    talk = conversation()[0].conversation(BROKER, random.Random(1))
-    next(talk)
+    talk, _ = begun()
     talk.send(Secret("{}"))
     with pytest.raises(ServerNotTrustedError, match=f"answered {len(answer)} bytes"):
         talk.send(answer)
 
 
 def test_credentials_that_hang() -> None:
-    talk = conversation()[0].conversation(BROKER, random.Random(1))
-    next(talk)
     with pytest.raises(TokenError, match="couldn't be had in time"):
-        talk.throw(TimeoutError())
+        begun()[0].throw(TimeoutError())
