@@ -50,7 +50,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -
     plan = Plan(
         seconds=540.0,  # a bound: it ends after the round, which takes longer on slow machines
         seed=7,
-        rate=40.0,
+        rate=80.0,
         partitions=8,
         readers=4,
         pause=12.0,  # longer than the session of any member
