@@ -5,6 +5,7 @@ from typing import Any
 
 from odradek.common.types import Address
 from odradek.metadata.least_loaded_node import Action, Candidate, Choice, choose
+from odradek.network.cluster_connection_states import AddressState
 from odradek.network.connection import Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_policy import Whom
@@ -12,7 +13,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 
 
 def connected(name: str, *, used: float = 0.0, in_flight: int = 0, **more: Any) -> Candidate:
-    connection = Connection(1, Address(name, 1), "data", 0.0)
+    connection = Connection(1, Address(name, 1), "data", 0.0, AddressState(Address(name, 1)))
     connection.state, connection.ready = ConnectionState.READY, True
     connection.last_used = used
     connection.throttled_until = more.pop("throttled_until", 0.0)
@@ -24,7 +25,7 @@ def connected(name: str, *, used: float = 0.0, in_flight: int = 0, **more: Any) 
 
 
 def pending(name: str, young_until: float) -> Candidate:
-    connection = Connection(1, Address(name, 1), "data", 0.0)
+    connection = Connection(1, Address(name, 1), "data", 0.0, AddressState(Address(name, 1)))
     return Candidate(Address(name, 1), connection, False, young_until)
 
 
