@@ -12,11 +12,6 @@ from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.dial_governor import MAX_PENDING
 from odradek.network.effects import IncomingResponse, Send
 from odradek.protocol.headers import encode_response
-from odradek.protocol.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-)
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.messages.metadata import MetadataRequest
 
@@ -211,33 +206,6 @@ def test_an_unwritable_connection_is_not_used_until_it_drains() -> None:
     w.engine.writable(connection.id, True)
     w.run(w.now + 0.1)
     assert call.done
-
-
-class OldBroker(World):
-    """Speaks ApiVersions up to 2 only, answers version 4 as KIP-511 asks."""
-
-    seen: list[int]
-
-    def _send(self, effect: Send) -> None:
-        if isinstance(effect.request.body, ApiVersionsRequest):
-            self.seen.append(effect.request.version)
-        super()._send(effect)
-
-    def answer(self, address: str, body: Any, mode: str) -> Any:
-        if isinstance(body, ApiVersionsRequest) and self.seen[-1] > 2:
-            return ApiVersionsResponse(
-                error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
-            )
-        return super().answer(address, body, mode)
-
-
-def test_kip_511_an_older_broker_is_asked_again_with_what_it_speaks() -> None:
-    w = OldBroker({"bootstrap.servers": "front:9092"})
-    w.seen = []
-    w.modes["front:9092"] = "up"
-    w.pictures["*"] = ClusterPicture(brokers={1: "front:9092"}, topics={"t": [1]})
-    w.wait(w.engine.topic("t", 5.0), 5.0).result()
-    assert w.seen == [5, 2]
 
 
 def test_an_api_the_broker_does_not_speak_is_a_typed_error() -> None:

@@ -127,12 +127,9 @@ class CredentialSource:
         return AwsCredentials(access_key, self._option(secret), self._option(token))
 
     def _of_environment(self) -> AwsCredentials | None:
-        found = self._environment.get
-        name, secret = found("AWS_ACCESS_KEY_ID"), found("AWS_SECRET_ACCESS_KEY")
-        if not name or not secret:
-            return None
-        token = found("AWS_SESSION_TOKEN")
-        return AwsCredentials(name, Secret(secret), Secret(token) if token else None)
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        name, secret, token = map(self._environment.get, names)
+        return _credentials(name, secret, token) if name and secret else None
 
     def _of_session(self) -> AwsCredentials | None:
         """Whatever botocore finds; it renews by itself what ends."""

@@ -172,17 +172,9 @@ def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | No
     ready = config["sasl.oauthbearer.assertion.file"]
     if ready is not None:
         path = Path(allowed_file("sasl.oauthbearer.assertion.file", ready))
-        return lambda: {
-            "grant_type": JWT_BEARER,
-            "assertion": assertion_in(path).reveal(),
-            **more,
-        }, None
+        return lambda: {**more, **_signed(assertion_in(path))}, None
     if settings is not None:
-        return lambda: {
-            "grant_type": JWT_BEARER,
-            "assertion": assertion_of(settings, time.time()).reveal(),
-            **more,
-        }, None
+        return lambda: {**more, **_signed(assertion_of(settings, time.time()))}, None
     client_id = config["sasl.oauthbearer.client.credentials.client.id"]
     secret = config["sasl.oauthbearer.client.credentials.client.secret"]
     if client_id is None or secret is None:
@@ -193,6 +185,10 @@ def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | No
         )
     header = basic(client_id, secret, url_encode=bool(config["sasl.oauthbearer.header.urlencode"]))
     return lambda: {"grant_type": CLIENT_CREDENTIALS, **more}, header
+
+
+def _signed(assertion: Secret) -> dict[str, str]:
+    return {"grant_type": JWT_BEARER, "assertion": assertion.reveal()}
 
 
 def _assertion_settings(config: Config) -> AssertionSettings | None:

@@ -456,16 +456,12 @@ class SelectorHost(HostSockets):
             return
         token, outsiders = effect.token, self.outsiders
 
-        def report(result: Any, error: BaseException | None) -> None:
-            engine.resolved(token, result if error is None else error)
-
         def deliver(answer: Answer) -> None:
-            if isinstance(answer, BaseException):
-                outsiders.answer(token, None, answer)
-            else:
-                outsiders.answer(token, answer, None)
+            outsiders.answer(token, answer, answer if isinstance(answer, BaseException) else None)
 
-        outsiders.expect(token, effect.deadline, report)
+        outsiders.expect(
+            token, effect.deadline, lambda result, error: engine.resolved(token, error or result)
+        )
         self._resolver.resolve(effect.host, effect.port, deliver)
 
     def expect_call(self, call: Call) -> None:
