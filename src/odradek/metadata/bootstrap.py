@@ -40,8 +40,6 @@ class Rebootstrap:
 class Silence:
     """Which known brokers' connections fell silent since the last good answer (R-RB-2)."""
 
-    __slots__ = ("_asks", "_is_general", "addresses", "since")
-
     def __init__(self) -> None:
         self.clear()
 

@@ -89,8 +89,6 @@ class AddressState:
 class ClusterConnectionStates:
     """The records of all addresses that one client has dialled."""
 
-    __slots__ = ("_reconnect", "_rng", "_setup", "_states", "base", "find")
-
     def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff, rng: Rng) -> None:
         self._reconnect = reconnect
         self.base = reconnect.shortest

@@ -35,21 +35,6 @@ SHORTEST = 0.001
 class DialGovernor:
     """One client's limit on its dials."""
 
-    __slots__ = (
-        "_before_proof",
-        "_dials",
-        "_fresh",
-        "_longest",
-        "_most",
-        "_recent",
-        "_rng",
-        "again_at",
-        "engaged",
-        "metadata_only",
-        "next_dial_at",
-        "pending",
-    )
-
     def __init__(self, rng: Rng, longest: float = math.inf) -> None:
         """`longest`: seconds of `reconnect.backoff.ms`, where the user has set it.
 

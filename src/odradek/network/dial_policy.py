@@ -55,8 +55,6 @@ class Whom(NamedTuple):
 class DialPolicy:
     """One client's answer to every wish to dial."""
 
-    __slots__ = ("_governor", "_states")
-
     def __init__(self, states: ClusterConnectionStates, governor: DialGovernor) -> None:
         self._states = states
         self._governor = governor

@@ -24,18 +24,6 @@ FIRST_LIMIT = 1 << 20
 class FrameReader:
     """Cuts the byte stream of one connection into frames."""
 
-    __slots__ = (
-        "_body",
-        "_expected",
-        "_filled",
-        "_refused",
-        "_room",
-        "_scratch",
-        "_start",
-        "buffers",
-        "limit",
-    )
-
     def __init__(self, limit: int = FIRST_LIMIT, buffers: FrameBuffers | None = None) -> None:
         self.limit = limit
         self.buffers = buffers

@@ -26,8 +26,6 @@ def size_class(size: int) -> int:
 class FrameBuffers:
     """The buffers of one client; all calls come from the thread that runs its engine."""
 
-    __slots__ = ("_believed", "_buffers", "kept", "limit", "made", "reused")
-
     def __init__(self, limit: int = 0) -> None:
         self.limit = limit
         """Bytes that are kept, those in use included; a buffer beyond that is used once."""

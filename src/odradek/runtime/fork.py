@@ -64,8 +64,6 @@ class ForkSwitch:
 class ForkGuard:
     """Remembers the process that made a client."""
 
-    __slots__ = ("_pid",)
-
     def __init__(self) -> None:
         self._pid = os.getpid()
 

@@ -27,8 +27,6 @@ class _ExitHandler:
     has returned and threads still run: there is no later moment at which they do.
     """
 
-    __slots__ = ("_called", "_ends", "_is_over")
-
     def __init__(self, ends: Callable[[], None], is_over: Callable[[], None]) -> None:
         self._called = False
         self._ends = ends

@@ -12,8 +12,6 @@ import time
 class SystemClock:
     """Monotonic seconds, and a way to wait."""
 
-    __slots__ = ()
-
     def now(self) -> float:
         """Give monotonic seconds."""
         return time.monotonic()

@@ -68,8 +68,6 @@ def _handlers() -> set[CodeType]:
 class InterruptGuard:
     """Holds `KeyboardInterrupt` back while `amid()`."""
 
-    __slots__ = ("_amid", "_pending")
-
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid
         self._pending = False

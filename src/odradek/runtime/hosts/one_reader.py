@@ -52,8 +52,6 @@ class Claim:
 class OneReader:
     """Who is inside."""
 
-    __slots__ = ("_held", "_last", "_lock", "woken")
-
     def __init__(self) -> None:
         self._lock = new_lock()
         self._held: Claim | None = None

@@ -15,8 +15,6 @@ from contextlib import suppress
 class WakeUp:
     """A flag and, once there is a selector, a socket pair."""
 
-    __slots__ = ("_pair", "pending", "sleeping")
-
     def __init__(self) -> None:
         self.sleeping = False
         """The sleeper is about to look at its inputs for the last time, or has done so."""
