@@ -14,7 +14,7 @@ from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import Address
 
 ENOUGH = 5
-"""R-RB-3: so many known brokers that failed in a row stand for all, in a large cluster."""
+"""R-RB-3: this many known brokers that failed in a row count as all, in a large cluster."""
 
 
 @dataclass(slots=True)

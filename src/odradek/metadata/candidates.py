@@ -236,7 +236,7 @@ class Candidates:
         that another answer has settled meanwhile.
 
         While metadata is slow some such question is always out, and each refresh would make the
-        next one due (R-RB-9). Others' requests behind it count where metadata isn't slow elsewhere.
+        next one due (R-RB-9). Others' requests after it count where metadata isn't slow elsewhere.
         """
         head = connection.in_flight.head
         if head is None or not isinstance(head.body, MetadataRequest):

@@ -144,10 +144,10 @@ def updated(
     """The snapshot after an answer to a request for `asked` topics (None: all of them).
 
     Topics that weren't asked for are kept, or of them those in `keep`. A leader epoch never goes
-    back (MD-17), also where there are no topic ids (until `lower_epochs` lets go of them); another
-    topic id starts anew (MD-16), and so does a topic without ids that was gone in between. `epochs`
-    remembers the last epoch seen of each partition, outside the snapshot, so that it outlives a
-    rebootstrap (R-RB-4).
+    back (MD-17), also where there are no topic ids (until `lower_epochs` lets go of them); with
+    another topic id it starts again (MD-16), and so does a topic without ids that was gone in
+    between. `epochs` remembers the last epoch seen of each partition, outside the snapshot, so that
+    it outlives a rebootstrap (R-RB-4).
     """
     brokers = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
@@ -165,7 +165,7 @@ def updated(
             topics.pop(item.name, None)
             known = epochs.get(item.name, {})
             if all(topic_id == NO_ID for topic_id, _ in known.values()):
-                epochs.pop(item.name, None)  # by an id it would be known when it is made anew
+                epochs.pop(item.name, None)  # by an id it would be known when it is made again
         elif item.error_code and before is not None:
             topics[item.name] = replace(before, error=item.error_code)
         elif not item.error_code:

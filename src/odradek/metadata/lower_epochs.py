@@ -2,7 +2,7 @@
 
 In: refusals by the leaders that are known, answers of lower epochs. Out: whether the topic is
 another one of the same name. A lower epoch comes from a broker that lags behind, or from a topic
-that was deleted and made anew between two refreshes; without ids the answers look alike. But a
+that was deleted and made again between two refreshes; without ids the answers look alike. But a
 broker that lags behind is alone with what it says, or catches up within seconds, and the leader
 that is known still does its work. Must not: know connections; believe one answer alone.
 """

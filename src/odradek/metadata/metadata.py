@@ -88,7 +88,7 @@ class Metadata:
         """
         if isinstance(error, BrokerError):
             self._lower.refused(*partition)
-        # A leader that doesn't know the epoch yet, or never will: its topic was made anew.
+        # A leader that doesn't know the epoch yet, or never will: its topic was made again.
         wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
         if wanted and not hinted:
             self.request(f"{partition}: {type(error).__name__}")
@@ -255,7 +255,7 @@ class Metadata:
         return snapshot
 
     def _let_go(self, response: MetadataResponse, now: float) -> bool:
-        """Forget the epochs of topics that were made anew unseen; say whether there are any."""
+        """Forget the epochs of topics that were made again unseen; say whether there are any."""
         brokers = {b.node_id for b in response.brokers}
         topics = self.snapshot.topics if self.snapshot is not None else {}
         anew = False

@@ -231,7 +231,7 @@ class MetadataUpdater:
                 if self._take(round_, asked, now):
                     return True
             elif asked.connection.is_held(now):
-                # It waits behind a write that the broker may hold: no failure, but ask elsewhere.
+                # It waits for a write that the broker may hold: no failure, but ask elsewhere.
                 round_.asks_no_more()
                 self._late.add(asked)
                 self.metadata.failed(late=True)

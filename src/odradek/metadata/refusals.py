@@ -1,6 +1,6 @@
 """R-CS-4: when what one address has against this client becomes the error of every waiting call.
 
-In: ends of connections, the ends of metadata rounds. Out: a refusal that stands until the next
+In: ends of connections, the ends of metadata rounds. Out: a refusal that holds until the next
 attempt. An error that waiting doesn't mend (`KafkaError.sticky`: a wrong password, a certificate
 that can't be trusted) is told at once, but not while somebody else may still take us in: a client
 with a good connection goes on; and where one broker of several refuses, the round goes on to the
@@ -49,7 +49,7 @@ class Refusals:
         self.tell: Callable[[Refusal], None] = _nobody
 
     def told_to(self, tell: Callable[[Refusal], None]) -> None:
-        """Tell of each refusal that begins to stand."""
+        """Tell of each refusal that begins."""
         self.tell = tell
 
     def note(self, address: Address, error: KafkaError, now: float) -> None:
@@ -68,7 +68,7 @@ class Refusals:
         return self._since + GRACE
 
     def look(self, now: float, until: float | None = None) -> None:
-        """See whether a refusal stands; `until`: a round is over, and the next one begins then."""
+        """See whether a refusal holds; `until`: a round is over, and the next one begins then."""
         if self._since == math.inf or (until is None and now < self.due_at):
             return
         states, since = self._network.states, self._since
@@ -108,7 +108,7 @@ class Refusals:
         return any(c.ready for c in tuple(self._network.connections.values()))
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
-        """The error that stands for all, if any does.
+        """The error that says it for all, if any does.
 
         A client that had been let in rather waits for those that are only away, unless more than
         half of the addresses refuse it: one alone may be another cluster's by now.

@@ -29,7 +29,7 @@ class PendingRequest:
 
     @property
     def first(self) -> bool:
-        """It is the next to be answered on its connection, or waits behind one of its kind."""
+        """It is the next to be answered on its connection, or waits for one of its kind."""
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
 

@@ -215,7 +215,7 @@ class Connection:
         self.asked_whose = asks
 
     def is_ours(self) -> None:
-        """R-RB-5: its cluster is ours, for as long as it stands."""
+        """R-RB-5: its cluster is ours, for as long as it lasts."""
         self.ours = True
 
     # Ends
@@ -291,7 +291,7 @@ class Connection:
 
     @property
     def held_at(self) -> float | None:
-        """When what it carries counts as held: answers behind it will be late for no fault."""
+        """When what it carries counts as held: later answers are late for no fault."""
         head = self.in_flight.head
         if head is None or not head.held:
             return None

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class ConnectionState(StrEnum):
-    """Where one connection stands. Ended connections aren't used again: a dial makes a new one."""
+    """The state of one connection. Ended connections aren't used again: a dial makes a new one."""
 
     RESOLVING = "resolving"
     CONNECTING = "connecting"

@@ -69,7 +69,7 @@ class DialGovernor:
             return 0.0
         if self.engaged and self.metadata_only and not for_metadata:
             return math.inf
-        if self.pending >= MAX_PENDING:  # also after a proof, which leaves hanging dials behind
+        if self.pending >= MAX_PENDING:  # also after a proof, which ends no dial that hangs
             return math.inf
         at = self.again_at if again else self.next_dial_at
         recent = self._recent

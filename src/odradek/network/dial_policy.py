@@ -173,7 +173,7 @@ class DialPolicy:
         return until
 
     def proved(self, address: Address, now: float) -> None:
-        """The address answered a real request: neither of the two limits stands any more."""
+        """The address answered a real request: neither of the two limits holds any more."""
         self._states.proved(address, now)
         self._governor.proved()
 

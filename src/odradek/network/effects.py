@@ -107,7 +107,7 @@ class Inputs(Protocol):
         """The connection is gone, or couldn't be opened; None means an orderly end by the peer."""
 
     def not_sent(self, connection: int, correlation_id: int, error: BaseException) -> None:
-        """A request couldn't be put into bytes: nothing went out, the connection stands."""
+        """A request couldn't be put into bytes: nothing went out, the connection stays open."""
 
     def sent(self, connection: int, correlation_id: int) -> None:
         """A request that gets no answer is written, as far as the host's kernel goes."""

@@ -31,7 +31,7 @@ class FrameBuffers:
         """Bytes that are kept, those in use included; a buffer beyond that is used once."""
         self.kept = 0
         self.made = 0
-        """How many buffers were made: in a steady state this stands still."""
+        """How many buffers were made: in a steady state this stays the same."""
         self.reused = 0
         self._believed = STEP
         self._buffers: list[bytearray] = []  # the latest used last
@@ -43,7 +43,7 @@ class FrameBuffers:
         )
 
     def allow(self, limit: int) -> None:
-        """Keep so many bytes at most."""
+        """Keep at most this many bytes."""
         self.limit = limit
 
     def take(self, size: int) -> bytearray:

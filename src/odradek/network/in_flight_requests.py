@@ -101,11 +101,11 @@ class InFlightRequests:
         return min(r.deadline for r in (*queue, *self._writing.values()))
 
     def patience_ends(self) -> float:
-        """Until when a broker may rightly keep all that comes now waiting behind these."""
+        """Until when a broker may rightly answer these first, and nothing that is sent now."""
         return max((r.sent_at + r.patience for r in self._queue), default=-math.inf)
 
     def has_patient(self) -> bool:
-        """Whether a broker may rightly keep all that comes now waiting behind one of these."""
+        """Whether a broker may rightly answer one of these first, however late that is."""
         return any(r.patience > 0.0 for r in self._queue)
 
     def take(self, correlation_id: int) -> InFlightRequest:

@@ -109,7 +109,7 @@ def judged(connection: Connection, error: KafkaError) -> KafkaError:
 
     What isn't Kafka there, as a proxy that says HTTP to whoever speaks no TLS, tells nothing of
     the port: in TLS it may lead to a broker again in a moment. Nor does a dial without TCP: what
-    listens there next is asked anew, if it ends connections without a word.
+    listens there next is asked again, if it ends connections without a word.
     """
     if in_plaintext(connection) and connection.state is ConnectionState.CONNECTING:
         connection.record.suspect_of(Suspicion.NONE)

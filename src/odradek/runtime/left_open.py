@@ -169,7 +169,7 @@ def _dropped(what: Opened) -> None:
 
 def _sent(what: Opened, end: _Ending) -> None:
     end.tell(lambda text: logger.error("%s", text))
-    _going.pop(what, None)  # behind it: the program's end may stop this thread anywhere
+    _going.pop(what, None)  # last: the program's end may stop this thread anywhere
     what.shut()
 
 

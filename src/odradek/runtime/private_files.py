@@ -69,7 +69,7 @@ def _shared(found: os.stat_result) -> str:
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Write a file of our own anew, readable for this user only: passwords may stand in it."""
+    """Replace a file of our own, readable for this user only: it may hold passwords."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_text(text)

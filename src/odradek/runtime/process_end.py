@@ -1,8 +1,8 @@
-"""Says when this process ends: behind its threads, also where `atexit` is never asked.
+"""Says when this process ends: after its threads, also where `atexit` is never asked.
 
-In: what is to be done. Out: it is called once when the interpreter ends, and again behind the last
+In: what is to be done. Out: it is called once when the interpreter ends, and again after the last
 of the program's exit handlers. A child of `multiprocessing` that was forked ends by `os._exit`: it
-is called behind that child's finalisers and threads.
+is called after that child's finalisers and threads.
 Must not: import `multiprocessing`, which most programs don't have.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 LAST = -(1 << 30)
-"""The priority of a finaliser that is called behind all others."""
+"""The priority of a finaliser that is called after all others."""
 
 
 class _ExitHandler:
@@ -61,7 +61,7 @@ class ProcessEnd:
         """
         if not self._with_atexit:
             atexit.register(_ExitHandler(self._ends, self._is_over))
-            self._with_atexit = True  # behind it: interrupted, it is done twice, which is no harm
+            self._with_atexit = True  # after it: interrupted, it is done twice, which is no harm
         util: Any = sys.modules.get("multiprocessing.util")
         if util is None:  # nor is this one of its children
             return

@@ -1,7 +1,7 @@
 """Names to numeric addresses. `getaddrinfo` can't be interrupted, so it runs in daemon threads.
 
 In: host, port and where the answer goes. Out: the addresses as texts in the order of the answer,
-each once, or the error. Must not: cache (R-CS-6: every dial resolves anew), or choose.
+each once, or the error. Must not: cache (R-CS-6: every dial resolves again), or choose.
 A thread whose answer comes late is left alone. Whoever asks for the same name meanwhile joins it,
 so that a dead name server can't pile up threads.
 """

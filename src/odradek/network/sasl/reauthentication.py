@@ -4,7 +4,7 @@ In: a connection whose session ends soon. Out: the same connection with a new se
 an authentication failure, and then every request on it gets `DisconnectedError` and is retried by
 its sender. How: the first token, which may take a token server's time, is had while requests go
 on. Then the gate is shut: requests wait in the session. Those in flight are answered first, since
-brokers answer in order, so SaslHandshake may go out behind them; but it waits while nobody else
+brokers answer in order, so SaslHandshake may go out after them; but it waits while nobody else
 wants to send, because a JoinGroup may be held for minutes. Must not: outlive the session's end
 without a token.
 """
@@ -72,7 +72,7 @@ def _first_token(
     session: SaslSession,
     now: float,
 ) -> Flow[tuple[Conversation, bytes | None]]:
-    """The credentials anew. While the session lasts, a token server may fail for a while."""
+    """Get the credentials again. While the session lasts, a token server may fail for a while."""
     backoff = Backoff(network.retry_backoff, network.rng)
     while True:
         deadline = min(max(session.ends_at, now + 1.0), now + LONGEST_CALL)

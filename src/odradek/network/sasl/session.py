@@ -61,7 +61,7 @@ class SaslSession:
     def holds(self, now: float, in_flight: InFlightRequests) -> bool:
         """Whether a request has to wait: brokers look at the clock when they come to it.
 
-        So it has to wait also behind a long fetch that may end after the session.
+        So it has to wait also for a long fetch that may end after the session.
         """
         if self.gated or self.held or now >= self.ends_at:  # none overtakes one that waits
             return True

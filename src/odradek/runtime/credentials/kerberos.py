@@ -1,7 +1,7 @@
 """Kerberos by MIT's library, through the package `gssapi` (the extra `odradek[gssapi]`).
 
 In: `sasl.kerberos.*`, and the machine's krb5.conf. Out: security contexts for the mechanism GSSAPI.
-With a keytab tickets are taken into a cache in memory, and taken anew when they near their end;
+With a keytab tickets are taken into a cache in memory, and taken again when they near their end;
 else they come from a ticket cache that somebody else (kinit, sssd) keeps. No command is run.
 Must not: be imported for a client without GSSAPI; every function here may ask the network.
 """

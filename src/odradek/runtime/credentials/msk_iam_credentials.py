@@ -27,7 +27,7 @@ from odradek.runtime.credentials.one_at_a_time import OneAtATime
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
 AHEAD = 300.0
-"""Seconds before its end from which a role is taken on anew."""
+"""Seconds before its end from which a role is taken on again."""
 CURE = (
     "Give sasl.aws.msk.iam.access.key.id and .secret.access.key, or set AWS_ACCESS_KEY_ID and "
     "AWS_SECRET_ACCESS_KEY; for profiles, roles and machines' own credentials install odradek[aws]."

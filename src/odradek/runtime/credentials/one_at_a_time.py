@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MOST_HANGING = 4
-"""Runs that were given up and still go on; with so many no other is begun."""
+"""Runs that were given up and still go on; with this many no other is begun."""
 
 
 @dataclass(slots=True)

@@ -165,7 +165,7 @@ def oidc(config: Config) -> TokenFunction:
 
 
 def _grant(config: Config) -> tuple[Callable[[], Mapping[str, str]], Secret | None]:
-    """What is sent to the server: a form, made anew for each attempt, and a header."""
+    """What is sent to the server: a form, made for each attempt, and a header."""
     scope = config["sasl.oauthbearer.scope"]
     more = {"scope": scope} if scope else {}
     settings = _assertion_settings(config)

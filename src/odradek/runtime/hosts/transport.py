@@ -128,7 +128,7 @@ class Transport:
         return False
 
     def queue(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Put buffers behind what is waiting; they are sent from where they lie."""
+        """Queue buffers; they are sent from where they lie."""
         for buffer in buffers:
             view = memoryview(buffer)
             if view.nbytes:

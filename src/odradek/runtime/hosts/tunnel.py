@@ -73,7 +73,7 @@ class Tunnel:
         return True
 
     def _heard(self, sock: socket.socket) -> bool:
-        """Take what belongs to the answer, and no byte behind it; say whether it is whole."""
+        """Take what belongs to the answer, and no byte after it; say whether it is whole."""
         if self._now is None:
             return True
         self.wanted = READ
@@ -84,7 +84,7 @@ class Tunnel:
         return True
 
     def _heard_head(self, sock: socket.socket) -> bool:
-        """An empty line is looked for before anything is taken: what is behind it isn't ours."""
+        """An empty line is looked for before anything is taken: what follows isn't ours."""
         while not self._got.endswith(END_OF_HEAD):
             seen = sock.recv(LONGEST_HEAD, socket.MSG_PEEK)
             before = len(self._got)

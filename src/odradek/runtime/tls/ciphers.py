@@ -20,7 +20,7 @@ _BLOCK = re.compile(
     r"(?P<family>AES|ARIA|CAMELLIA)_(?P<bits>128|256)_(?P<mode>CBC|GCM|CCM_8|CCM)(?:_(?P<mac>SHA\d*))?"
 )
 NOT_SUITES = frozenset(("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV"))
-"""Signals that stand in Java's lists; OpenSSL sends them by itself."""
+"""Signals in Java's lists; OpenSSL sends them by itself."""
 
 
 def openssl_name(name: str) -> str | None:

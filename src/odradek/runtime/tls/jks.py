@@ -22,7 +22,7 @@ DIGEST = 20
 SALT = 20
 _WHITENER = b"Mighty Aphrodite"
 _PROTECTION = bytes.fromhex("2b060104012a02110101")
-"""The object identifier 1.3.6.1.4.1.42.2.17.1.1, as it stands in DER."""
+"""The object identifier 1.3.6.1.4.1.42.2.17.1.1, in DER."""
 SEQUENCE, OBJECT_IDENTIFIER, OCTETS = 0x30, 0x06, 0x04
 
 

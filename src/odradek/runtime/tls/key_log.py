@@ -1,8 +1,8 @@
 """The keys of TLS connections in a file, for Wireshark: only where an option asks for it.
 
 In: the value of `ssl.keylog.file`. Out: a context that writes the keys of its connections there.
-Must not: look at `SSLKEYLOGFILE` unasked, write to a file that others may read, or stay silent:
-whoever has that file can read all that was said.
+Must not: look at `SSLKEYLOGFILE` without being asked, write to a file that others may read, or stay
+silent: whoever has that file can read all that was said.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _filled(text: bytes, block: int) -> bytes:
 
 
 def _values(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents, one behind the other. Raises `ValueError` where one is cut off."""
+    """Tags and contents, one after the other. Raises `ValueError` where one is cut off."""
     at = 0
     while at < len(data):
         tag, length = data[at], data[at + 1]

@@ -58,7 +58,7 @@ class KeyEntry(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What stands in a store."""
+    """What a store holds."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[KeyEntry, ...]
@@ -109,7 +109,7 @@ def tidy_pem(text: Secret) -> Secret:
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Kinds and bodies of the blocks, in one pass over the edges: what looks for the end of each
-    beginning anew takes the square of the time where ends are missing.
+    beginning again takes the square of the time where ends are missing.
     """
     kind, start = "", 0
     for edge in _EDGE.finditer(text):
@@ -121,7 +121,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _tidy_block(what: str, body: str) -> str:
-    """Headers may stand before what is encoded, and aren't guessed where they aren't the usual."""
+    """Headers may come before what is encoded, and aren't guessed where they aren't the usual."""
     headers = _HEADERS.match(body)
     if headers is not None:
         body = body[headers.end() :]
@@ -212,7 +212,7 @@ def trusted(source: StoreSource) -> list[bytes]:
     data = read_file(source)
     if is_pem(source, data):
         return certificates_of(_pem_text(data), f"{source.option}: {source.path}")
-    # Java, too, trusts the certificate of a key that stands in the store, and needs no password of
+    # Java, too, trusts the certificate of a key in the store, and needs no password of
     # the key for that.
     found = read_store(source, data, for_trust=True).certificates
     if not found:

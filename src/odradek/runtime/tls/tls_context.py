@@ -1,8 +1,8 @@
-"""TLS contexts as the configuration wants them, made anew when a file they came from changes.
+"""TLS contexts as the configuration wants them, made again when a file they came from changes.
 
 In: a `Config`. Out: `TlsContexts.context()`, asked for each dial, so that certificates that are
 rotated on disk count from the next connection on. Must not: let a broken new file end what works
-(the old context stays, with a warning), or write a key to disk unasked (`key_log`).
+(the old context stays, with a warning), or write a key to disk without being asked (`key_log`).
 
 Chain and host name are checked unless an option says otherwise; TLS 1.2 is the least.
 """
@@ -141,7 +141,7 @@ def build(config: Config) -> ssl.SSLContext:
     _set_versions(context, config)
     context.check_hostname = bool(config["ssl.endpoint.identification.algorithm"])
     # RFC 9525: a name counts as subjectAltName only. An authority's limits on names (name
-    # constraints) don't bind what stands in the common name.
+    # constraints) don't bind the common name.
     context.hostname_checks_common_name = False
     if not config["enable.ssl.certificate.verification"]:
         context.check_hostname = False
@@ -233,7 +233,7 @@ def _trust(context: ssl.SSLContext, config: Config, location: str, inline: str) 
     if path is None and text is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         return
-    # As in Java, whoever stands in the store is trusted: also a broker itself, or an issuer
+    # As in Java, whatever the store holds is trusted: also a broker itself, or an issuer
     # that another one has certified.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if path is not None and Path(path).is_dir():

@@ -125,7 +125,7 @@ class TlsTransport(Transport):
 
         OpenSSL gives a record of 16 KiB at a time: going on here saves the engine's steps between.
         The end is one also where the peer left without close_notify: Kafka frames carry their
-        length, so a cut stream can't pass for a whole answer. An error that comes behind bytes is
+        length, so a cut stream can't pass for a whole answer. An error that comes after bytes is
         raised by the next call.
         """
         self._read_wants_write = False
