@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +63,13 @@ def test_the_variable_counts_only_on_request(
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("trap", "what"),
-    [
-        (lambda path: path.touch() or path.chmod(0o640), "chmod 600"),
-        (Path.mkdir, "can't be written"),
-        (lambda path: path.symlink_to(os.devnull), "link"),
-        (lambda path: os.mkfifo(path, 0o600), "can't be written|isn't a file"),
-    ],
-)
-def test_what_isnt_a_file_for_us_alone_isnt_written(
-    authority: Authority, tmp_path: Path, trap: Callable[[Path], object], what: str
-) -> None:
+def test_what_isnt_a_file_for_us_alone_isnt_written(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "keys.log"
-    trap(path)
-    with pytest.raises(ConfigurationError, match=what):
-        tls_source(config(asked(authority, **{"ssl.keylog.file": path})))
+    path.touch()
+    path.chmod(0o640)
+    for place, what in ((path, "chmod 600"), (tmp_path, "can't be written")):
+        with pytest.raises(ConfigurationError, match=what):
+            tls_source(config(asked(authority, **{"ssl.keylog.file": place})))
 
 
 def test_a_folder_of_authorities_is_looked_at_again(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -85,17 +84,8 @@ def test_a_role(sts: Sts) -> None:
 
 @pytest.mark.slow
 def test_a_role_that_is_refused(sts: Sts) -> None:
-    def refuse(handler: BaseHTTPRequestHandler) -> None:
-        body = (
-            b"<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>"
-            b"<Message>no given-secret</Message></Error></ErrorResponse>"
-        )
-        handler.send_response(403)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    sts.faults.append(refuse)
+    said = "<Error><Code>AccessDenied</Code><Message>no given-secret</Message></Error>"
+    sts.faults.append((403, f"<ErrorResponse>{said}</ErrorResponse>".encode()))
     options = {
         **GIVEN,
         "sasl.aws.msk.iam.role.arn": ROLE,

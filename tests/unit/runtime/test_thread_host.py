@@ -6,13 +6,10 @@ import errno
 import os
 import selectors
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 import pytest
@@ -123,12 +120,6 @@ def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: Scri
     assert raised
 
 
-def test_deferred_actions_run_in_the_thread(thread_host: ThreadHost) -> None:
-    where = Queue[str]()
-    thread_host.defer(lambda: where.put(threading.current_thread().name))
-    assert where.get(timeout=PATIENCE) == "odradek-io"
-
-
 def test_a_thread_that_fails_leaves_nobody_waiting(thread_host: ThreadHost) -> None:
     def fail() -> None:
         raise ValueError("a bug")
@@ -167,25 +158,3 @@ def test_without_descriptors_a_call_fails_and_a_later_one_works(
         assert len(list(Path("/proc/self/fd").iterdir())) == opened
     run(thread_host, done)
     assert len(io_threads()) == 1
-
-
-PROGRAM = """
-import sys, threading
-from odradek.runtime import ThreadHost
-from tests.unit.runtime.peers import ScriptedEngine, echo, peer
-assert threading.active_count() == 1
-host, engine = ThreadHost(), ScriptedEngine()
-host.attach(engine)
-with peer(echo) as server:
-    connection = engine.open(server.port)
-    assert host.run(engine.up[connection], host.now() + 10)
-print("over")
-"""
-
-
-@pytest.mark.slow
-def test_the_interpreter_ends_while_the_thread_runs() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "over\n", "")
