@@ -3,9 +3,9 @@
 Suites that compute run one after another. Those with brokers mostly wait, so they run beside each
 other, and beside the fuzzer, which takes what they leave of two processors.
 
-`--side-by-side` is for machines with more than two processors: suites that mostly wait for brokers,
-those that wait for Spark, and those that only compute have a lane each then, and lanes run beside
-each other. On two processors tests with time limits would fail at times (load 20).
+`--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
+Spark has a lane then, and those that only compute have one, and lanes run beside each other. On two
+processors tests with time limits would fail at times (load 20).
 
 The last line is `N passed, N failed` in total; the exit status is not 0 when a test failed, when a
 suite broke, or when nothing ran.  Suites can be named on the command line; `--` passes the rest on
@@ -52,14 +52,14 @@ SUITES = {
     "simulation": Suite(("simulation",), 2, "worksteal", niceness=5),
     # Each process has clusters of its own, as its conftest forms groups.
     "integration": Suite(("integration",), 4, "loadgroup", brokers=True),
-    "interop": Suite(("interop",), 2, "loadfile", brokers=True),
+    "interop": Suite(("interop",), brokers=True),
     # It builds kernels at once, and its targets then take what the others leave.
     "fuzz": Suite(("fuzz",)),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
 STAGES = (("unit",), ("simulation",), ("integration", "interop", "fuzz"), ("spark",))
 """On two processors: the suites of a stage run beside each other, the stages in turn."""
-LANES = (("integration", "interop"), ("spark",), ("unit", "simulation", "fuzz"))
+LANES = (("integration",), ("interop",), ("spark",), ("unit", "simulation", "fuzz"))
 # Tests that start processes, compile, or take over a second are no part of an edit's loop.
 QUICK = Suite(("unit", "spec"), 2, "worksteal", chosen="not slow")
 SLOWEST = 10

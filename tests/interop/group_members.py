@@ -64,7 +64,10 @@ class Observed:
         with self.changed:
             held = self.changed.wait_for(lambda: bool(self.errors) or until(), timeout)
             assert not self.errors, self.errors
-            assert held, f"no {what} in {timeout:g} s: {self.owned}, {len(self.read)} read"
+            twice = Counter((partition, offset) for _, partition, offset in self.read)
+            again = [one for one in self.read if twice[one[1:]] > 1]
+            state = f"{self.owned}, {len(self.read)} read, of these more than once: {again}"
+            assert held, f"no {what} in {timeout:g} s: {state}"
 
     def divided(self, names: Iterable[str], partitions: int) -> bool:
         """Whether these members, and no others, have all partitions, each once and evenly."""

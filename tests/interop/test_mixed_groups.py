@@ -33,7 +33,7 @@ def story_of(
         java = f"org.apache.kafka.clients.consumer.{JAVA_NAMES[strategy]}"
         return {
             **({"group.instance.id": name} if static else {}),
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 30_000,  # members leave in order; a busy machine may be late
             "heartbeat.interval.ms": 200,
             "partition.assignment.strategy": java if kind == "java" else strategy,
         }
