@@ -173,7 +173,7 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "        who = self._outlived or self.identity()\n"
         "        if who.generation < 0 and self._owner is not None:\n",
         "        who = self.identity()\n        if False:\n",
-        f"{KEPT}[offsets_of_one_that_was_put_out_are_refused]",
+        "tests/simulation/test_commits_of_the_put_out.py",
     ),
     broken(
         "offsets in a transaction don't say whose they are",
