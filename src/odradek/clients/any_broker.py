@@ -152,7 +152,8 @@ class AnyBrokerCall:
             until = self.deadline
             if not out or (idempotent and len(out) < MOST_ASKED and out[-1].connection.suspect):
                 connection, until = self._connection(now)
-                if connection is not None and not self._may_have_it(connection, now):
+                # Not to one that mustn't be told it: whose cluster isn't known to be ours.
+                if connection and self._ours and not self._whose.agreed(connection, now):
                     connection, until = None, self.deadline  # `changed` tells
                 if connection is not None:
                     self._address = connection.address
@@ -163,9 +164,6 @@ class AnyBrokerCall:
                 raise self._unanswered(now)
             replies = [sent.reply for sent in out]
             now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
-
-    def _may_have_it(self, connection: Connection, now: float) -> bool:
-        return not self._ours or self._whose.agreed(connection, now)
 
     def _send(
         self,

@@ -185,7 +185,7 @@ class KafkaSimulation:
         door = self.cluster.front_door
         for address in self._addresses(bootstrap_servers):
             ip = address.host
-            if not _numeric(ip):
+            if ":" not in ip and not ip.replace(".", "").isdecimal():
                 self.world.dns[address.host] = [door.address.host]
                 ip = door.address.host
             place = Address(ip, address.port)
@@ -354,10 +354,6 @@ def _goes_on(config: Config) -> bool:
     """Whether a real client of this kind works while no call of it waits."""
     member = config.client == CONSUMER and config["group.id"] is not None
     return config.client == PRODUCER or member
-
-
-def _numeric(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdecimal()
 
 
 __all__ = ["KafkaSimulation", "Violation"]

@@ -20,7 +20,6 @@ from odradek.cli.pipeline.graph import Graph, end_session, session
 from odradek.cli.pipeline.spec import (
     AVAILABLE_NOW,
     OURS,
-    ClusterSettings,
     Pipeline,
     Place,
     Sink,
@@ -266,7 +265,8 @@ def _asked(
             end = consumer.end_offsets(partitions, timeout=PATIENCE)
     except KafkaError as error:
         silent.add(cluster.name)
-        pipeline.problems.add(_address_line(cluster), f"cluster {cluster.name}: {error}")
+        line = cluster.lines.get("bootstrap.servers", cluster.line)
+        pipeline.problems.add(line, f"cluster {cluster.name}: {error}")
         return {}, None
     records = sum(end[tp] - begin[tp] for tp in partitions)
     return {topic: len(each) for topic, each in found.items()}, records
@@ -277,10 +277,6 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
 
     expression = compiled(pattern)
     return [name for name in names if expression.search(name)]
-
-
-def _address_line(cluster: ClusterSettings) -> int:
-    return cluster.lines.get("bootstrap.servers", cluster.line)
 
 
 def _config(place: Place) -> dict[str, Any]:

@@ -162,7 +162,8 @@ def picture(everybody: Sequence[ReaderReport], course: Course) -> PanelPicture:
         if late > course.back:
             spans.append((course.back - course.begin, late - course.begin, RED))
         lanes.append(Lane(heard.title, spans, str(judge(heard, course))))
-    moments = _moments(course)
+    steps = int((course.end - course.begin) / STEP_S) + 1
+    moments = [n * STEP_S for n in range(steps)]
     published = [bisect_right(course.published, course.begin + at) for at in moments]
     lines = [
         Line(heard.title, heard.colour, _behind(heard, course, moments, published), width)
@@ -178,10 +179,6 @@ def picture(everybody: Sequence[ReaderReport], course: Course) -> PanelPicture:
         [Band("no broker", GREY, gone, back)],
         key=[("reads", GREEN), ("doesn't, though brokers are there", RED)],
     )
-
-
-def _moments(course: Course) -> list[float]:
-    return [n * STEP_S for n in range(int((course.end - course.begin) / STEP_S) + 1)]
 
 
 def _behind(

@@ -437,7 +437,11 @@ class ClassicMembership(Life):
 
         try:
             yield from group.coordinator.ask(
-                "LeaveGroup", body, LeaveGroupResponse, _check_leave, deadline
+                "LeaveGroup",
+                body,
+                LeaveGroupResponse,
+                lambda answer: error_for(answer.error_code) if answer.error_code else None,
+                deadline,
             )
         except KafkaError as error:
             logger.debug("leaving group %r: %s", group.group_id, error)
@@ -456,7 +460,3 @@ def _check_beat(answer: HeartbeatResponse) -> KafkaError | None:
     if answer.error_code in (0, RebalanceInProgressError.code):
         return None
     return error_for(answer.error_code)
-
-
-def _check_leave(answer: LeaveGroupResponse) -> KafkaError | None:
-    return error_for(answer.error_code) if answer.error_code else None
