@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import MADE
+from tests.simulation.produce_script import every_broker, leader_of
 
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
@@ -116,8 +117,7 @@ def test_a_leader_that_fails_stops_nothing_for_long(fault: str) -> None:
     reader = Reader(client)
     client.assign(PARTITIONS)
     reader.poll(most=20)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
+    leader = leader_of(cluster)
     getattr(cluster, fault)(leader.id)
     reader.read(300, 15, world)
     assert not world.hot_loops
@@ -245,8 +245,7 @@ def test_with_every_broker_dead_calls_end_in_time_and_name_all_addresses() -> No
     client.assign(PARTITIONS)
     Reader(client).read(30, 10, world)
     addresses = {str(b.address) for b in cluster.brokers.values()} | {cluster.bootstrap_servers}
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     begin = world.now
     assert client.poll(timeout=4.0) == []
     assert 4.0 - 1e-6 <= world.now - begin <= 4.1

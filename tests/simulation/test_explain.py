@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.produce_script import every_broker
+from tests.simulation.produce_script import every_broker, leader_of
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
@@ -205,8 +205,7 @@ def test_what_the_oldest_record_waits_for(
     world: World, cluster: SimulatedCluster, simulated_client: Callable[..., Any]
 ) -> None:
     cluster.create_topic("t", partitions=1, replication_factor=1)
-    leader = cluster.leader("t", 0)
-    assert leader is not None
+    leader = leader_of(cluster)
     producer = simulated_client("producer", linger_ms=5000)
     producer.send("t", b"first", partition=0)
     assert oldest(producer) == "the metadata of the cluster, which nobody gives"
@@ -240,8 +239,7 @@ def test_a_record_whose_broker_cannot_be_dialled(
 ) -> None:
     cluster.create_topic("t", partitions=3)
     producer = simulated_client("producer")
-    broker = cluster.leader("t", 1)
-    assert broker is not None
+    broker = leader_of(cluster, 1)
     old = broker.address
     broker.address = world.new_address()
     producer.send("t", b"v", partition=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
 
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -59,8 +60,7 @@ def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None
     while not asked:
         a.poll(0.1)
     a.poll(asked[0] + 6.1 - scene.world.now)
-    for number in scene.cluster.brokers:
-        scene.cluster.blackhole(number)
+    every_broker(scene.cluster, "blackhole")
     while not ends and scene.world.now < asked[0] + 20.0:
         a.poll(0.1)
     assert ends == [pytest.approx(asked[0] + 10.0, abs=0.1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.produce_script import every_broker
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import PRODUCER, Config
@@ -19,8 +20,7 @@ def test_the_next_attempt_is_never_in_the_past(seed: int) -> None:
     host.attach(engine)
     host.wake()
     world.run_until(1.0)
-    for broker in list(cluster.brokers):
-        cluster.crash(broker)
+    every_broker(cluster, "crash")
     engine.metadata.request("the test asks")
     host.wake()
     while world.now < 20.0:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker
 
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL
 from odradek.common.errors import (
@@ -119,8 +120,7 @@ def test_no_broker_where_it_says_that_it_is(
 
 
 def test_nobody_at_all(admin: Any, world: World, cluster: SimulatedCluster) -> None:
-    for i in cluster.brokers:
-        cluster.crash(i)
+    every_broker(cluster, "crash")
     with pytest.raises(NoBrokerAvailableError):
         admin.describe_reachability(timeout=3.0)
     assert 3.0 <= world.now < 3.1

@@ -138,17 +138,3 @@ def test_a_delivery_timeout_lists_the_refusals(scripted: Scripted) -> None:
     assert "t-0" in found.what
     assert world.now - found.at < 2.0
     assert isinstance(error.__cause__, NotEnoughReplicasError)
-
-
-def test_a_deleted_topic_is_named_by_the_timeout(scripted: Scripted) -> None:
-    world, cluster, producer, _ = scripted(
-        18, **{"delivery.timeout.ms": 4000, "request.timeout.ms": 1000}
-    )
-    cluster.delete_topic("t")
-    future = producer.send("t", value(0), partition=0)
-    world.advance(2.0)
-    assert "UNKNOWN_TOPIC" in str(producer.explain())
-    error = future.exception(timeout=10)
-    assert isinstance(error, KafkaTimeoutError)
-    assert any("UNKNOWN_TOPIC" in a.error for a in error.attempts)
-    assert type(error.__cause__).__name__.startswith("UnknownTopic")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.simulation.produce_script import every_broker
 from tests.simulation.sasl_scene import PARTITIONS, PASSWORD, Scene
 
 from odradek.api.admin import Admin
@@ -273,8 +274,7 @@ def test_an_outage_isnt_mistaken_for_a_refusal() -> None:
     scene = Scene()
     with client_of(scene, "admin") as admin:
         admin.list_topics()
-        for i in scene.cluster.brokers:
-            scene.cluster.crash(i)
+        every_broker(scene.cluster, "crash")
         with pytest.raises(KafkaTimeoutError) as caught:
             admin.list_topics(timeout=5)
         assert caught.value.__cause__ is None

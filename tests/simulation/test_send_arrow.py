@@ -168,18 +168,6 @@ def test_the_first_error_comes_out_of_the_future_and_all_else_is_known() -> None
     assert called == [future]
 
 
-def test_close_ends_the_future() -> None:
-    _, cluster, producer = make(10)
-    producer.send_arrow("t", numbered(0, 3)).result(timeout=5)
-    every_broker(cluster, "crash")
-    future = producer.send_arrow("t", numbered(3, 3))
-    with pytest.raises(KafkaTimeoutError):
-        producer.close(timeout=1.0)
-    assert isinstance(future.exception(timeout=0), ClientClosedError)
-    with pytest.raises(ClientClosedError):
-        producer.send_arrow("t", numbered(6, 3))
-
-
 def test_a_client_that_ends_while_a_stream_is_read_takes_no_more() -> None:
     _, cluster, producer = make(11)
 

@@ -204,18 +204,14 @@ def test_put_out_in_the_middle_of_a_rebalance(api: str) -> None:
     assert w.state == "stable"
 
 
-def test_a_group_that_wants_a_name_or_patience_again_and_again_is_no_hot_loop_either() -> None:
+@pytest.mark.parametrize(
+    ("api", "codes"), [("JoinGroup", [79, REBALANCE]), ("SyncGroup", [UNKNOWN])]
+)
+def test_what_is_refused_again_and_again_is_no_hot_loop(api: str, codes: list[int]) -> None:
     w = Script()
-    w.code("JoinGroup", *[79, REBALANCE] * 250)
+    w.code(api, *codes * 250)
     w.begin(5.0)
-    assert 40 < len(w.bodies("JoinGroup")) < 60
-
-
-def test_being_put_out_again_and_again_is_no_hot_loop() -> None:
-    w = Script()
-    w.code("SyncGroup", *[UNKNOWN] * 500)
-    w.begin(5.0)
-    assert 40 < len(w.bodies("SyncGroup")) < 60
+    assert 40 < len(w.bodies(api)) < 60
 
 
 def test_put_out_while_the_application_gives_back() -> None:
