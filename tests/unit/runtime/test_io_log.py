@@ -78,6 +78,11 @@ def in_io_thread(io_log: IoLog, action: Callable[[], object]) -> None:
     assert not thread.is_alive(), "it waits for a handler"
 
 
+def handed_on(io_log: IoLog, action: Callable[[], object]) -> None:
+    in_io_thread(io_log, action)
+    io_log.drain(PATIENCE)
+
+
 def test_the_io_thread_never_waits_for_a_handler(
     thread_host: ThreadHost, engine: ScriptedEngine, handler: Keeping
 ) -> None:
@@ -104,8 +109,7 @@ def test_lines_keep_their_order_and_others_go_the_straight_way(
 
     for _ in range(50):  # with a thread that begins, or is about to end, each time
         handler.records.clear()
-        in_io_thread(io_log, log)
-        io_log.drain(PATIENCE)
+        handed_on(io_log, log)
         assert handler.lines == ["0", "1", "2", "3"]
     handler.threads.clear()
     logger.warning("here")
@@ -151,8 +155,7 @@ def test_a_handler_that_fails_stops_no_lines(
     logger.addHandler(failing)
     try:
         for line in ("one", "two"):
-            in_io_thread(io_log, lambda line=line: logger.warning(line))  # type: ignore[misc]
-            io_log.drain(PATIENCE)
+            handed_on(io_log, lambda line=line: logger.warning(line))  # type: ignore[misc]
     finally:
         logger.removeHandler(failing)
     assert handler.lines == ["one", "two"]
@@ -167,8 +170,7 @@ def test_a_handler_may_wait_for_the_lines_before_it(io_log: IoLog, handler: Keep
         waited.append(record.getMessage())
 
     handler.emit = emit  # type: ignore[method-assign]
-    in_io_thread(io_log, lambda: logger.warning("closes the client"))
-    io_log.drain(PATIENCE)
+    handed_on(io_log, lambda: logger.warning("closes the client"))
     assert waited == ["closes the client"]
 
 
@@ -202,8 +204,7 @@ def test_a_forked_child_hands_on_nothing_of_its_parent(io_log: IoLog, handler: K
             handler.records.clear()
             io_log.drain(PATIENCE)
             logger.warning("straight")
-            in_io_thread(io_log, lambda: logger.warning("later"))
-            io_log.drain(PATIENCE)
+            handed_on(io_log, lambda: logger.warning("later"))
             status = 0 if handler.lines == ["straight", "later"] else 2
         finally:
             os._exit(status)

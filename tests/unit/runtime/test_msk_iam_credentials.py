@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime.credentials import msk_iam_credentials as msk_iam
 
 NOWHERE = Address("localhost", 9098)
+BASE = {
+    "bootstrap.servers": "localhost:9098",
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "AWS_MSK_IAM",
+}
 GIVEN = {
     "sasl.aws.msk.iam.access.key.id": "AKIDGIVEN",
     "sasl.aws.msk.iam.secret.access.key": "given-secret",
@@ -28,23 +34,16 @@ ROLE = "arn:aws:iam::123456789012:role/Reader"
 @pytest.fixture(autouse=True)
 def no_aws_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever runs the tests may have credentials, or sit on a machine of Amazon's."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ROLE_ARN"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 def source(more: dict[str, Any] | None = None, **environment: str) -> msk_iam.CredentialSource:
-    config = {
-        "bootstrap.servers": "localhost:9098",
-        "security.protocol": "SASL_SSL",
-        "sasl.mechanism": "AWS_MSK_IAM",
-        **(more or {}),
-    }
-    return msk_iam.CredentialSource(Config("admin", config), environment or {"NOTHING": "here"})
+    config = Config("admin", {**BASE, **(more or {})})
+    return msk_iam.CredentialSource(config, environment or {"NOTHING": "here"})
 
 
 @pytest.fixture
@@ -86,15 +85,8 @@ def test_the_region() -> None:
 
 
 def test_the_mechanism_and_the_token_function() -> None:
-    config = Config(
-        "admin",
-        {
-            "bootstrap.servers": "b-1.x.c2.kafka.eu-west-3.amazonaws.com:9098",
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "AWS_MSK_IAM",
-            **GIVEN,
-        },
-    )
+    broker = "b-1.x.c2.kafka.eu-west-3.amazonaws.com:9098"
+    config = Config("admin", {**BASE, "bootstrap.servers": broker, **GIVEN})
     mechanism = msk_iam.msk_iam_mechanism(config)
     assert mechanism.name == "AWS_MSK_IAM"
     token = msk_iam.msk_iam_tokens(config)()
