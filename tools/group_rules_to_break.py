@@ -70,6 +70,14 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         f"{KEPT}[no_partition_is_lost_with_a_late_heartbeat]",
     ),
     broken(
+        "a static member that comes back with other topics stays at its old place",
+        "KIP-345",
+        "clients/consumer/group/classic_membership.py",
+        "if group.instance_id is not None and len(wanted) < len(given) and",
+        "if False and",
+        "tests/simulation/test_group_resubscribing.py",
+    ),
+    broken(
         "a loop that is woken goes on to the end of what was fetched",
         "R-GR-1",
         "runtime/hosts/one_reader.py",

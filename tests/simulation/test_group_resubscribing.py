@@ -195,3 +195,33 @@ def test_subscriptions_that_follow_each_other_leave_nothing_of_those_before(prot
             a.poll(0.2)
         held.append(len(a._engine.metadata.held_by))
     assert len(set(held)) == 1
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_static_member_that_comes_back_with_other_topics_reads_them(
+    protocol: str, others: int
+) -> None:
+    """KIP-345: its coordinator has kept its place, with what was assigned to it there."""
+    scene = Scene(protocol)
+    scene.cluster.create_topic("u", partitions=1)
+    leader = [scene.subscribed("b", group_instance_id="b") for _ in range(others)]
+    for one in leader:
+        assert one.poll(5.0) == []
+    a = scene.subscribed("a", group_instance_id="a")
+    until = scene.world.now + 30
+    while len(a.assignment()) != 4 // (1 + others):
+        a.poll(0.2)
+        [one.poll(0.2) for one in leader]
+        assert scene.world.now < until
+    for end in (a.unsubscribe, a.close):
+        end()
+        a = a if end == a.unsubscribe else scene.member("a", group_instance_id="a")
+        topic = "u" if end == a.unsubscribe else "t"
+        a.subscribe([topic])
+        until = scene.world.now + 30
+        while {p.topic for p in a.assignment()} != {topic}:
+            a.poll(0.2)
+            [one.poll(0.2) for one in leader]
+            assert scene.world.now < until
+    assert len(a.assignment()) == 4 // (1 + others)

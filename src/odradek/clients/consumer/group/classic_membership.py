@@ -77,6 +77,8 @@ class ClassicMembership(Life):
         """Notified when there is a wish."""
         self._wish: str | None = None
         """Why to join again."""
+        self._moved_to: list[str] = []
+        """The topics for which it gave its old place up, which helps once."""
         self._removals = 0
         """How often in a row it was removed before it became stable."""
         self._beat_at = math.inf
@@ -209,12 +211,26 @@ class ClassicMembership(Life):
         joining.took(assigned, self.generation)
         given, subscribed = set(assigned), set(topics)
         wanted = [p for p in sorted(given) if p.topic in subscribed]
+        if group.instance_id is not None and len(wanted) < len(given) and self._moved_to != topics:
+            self._moved_to = topics
+            yield from self._give_place_up()
+            return
         gone = [p for p in group.owned() if p not in given]
         yield from self._give_back(gone)
         kept = set(group.owned())
         yield from group.assign([p for p in wanted if p not in kept], group.engine.now)
         if gone:  # others get them in the next generation, now that nobody has them (KIP-429)
             self.rejoin("partitions were given back", group.engine.now)
+
+    def _give_place_up(self) -> Flow[None]:
+        """A static member came back with another subscription. Its coordinator kept its place and
+        what was assigned to it there (KIP-345), and doesn't divide again for it.
+        """
+        yield from self._give_back(self._group.owned())
+        reason, now = "its place has topics that it has no more", self._group.engine.now
+        yield from self._say_goodbye(reason, now + LEAVE_TIMEOUT, static=True)
+        self._identity.forget()
+        self.rejoin(reason, self._group.engine.now)
 
     def _give_back(self, gone: list[TopicPartition]) -> Flow[None]:
         """Have the application give partitions back, which may take it long: heartbeats go on."""
@@ -421,11 +437,11 @@ class ClassicMembership(Life):
         self._trust()
         return now
 
-    def _say_goodbye(self, reason: str, deadline: float) -> Flow[None]:
+    def _say_goodbye(self, reason: str, deadline: float, *, static: bool = False) -> Flow[None]:
         """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""
         group, identity = self._group, self._identity
         yield START
-        if group.instance_id is not None or identity.member_id == NO_MEMBER:
+        if (group.instance_id is not None and not static) or identity.member_id == NO_MEMBER:
             return
         member = identity.member_id
 
