@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.property.interrupting import OURS, At, Interruption
 
-from odradek import Consumer, Producer, TopicPartition
+from odradek import Consumer, IllegalStateError, Producer, TopicPartition
 from odradek.network.engine import Engine
 from odradek.testing.simulated import KafkaSimulation
 
@@ -133,49 +133,99 @@ def test_poll_loses_a_list_at_one_place_alone() -> None:
     assert [where.split(":")[0] for where in lost] == ["Consumer.poll"]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+class Member:
+    """A member of a group that has read two of four records; `holds` is what callbacks told."""
+
+    def __init__(self, protocol: str) -> None:
+        self.holds: list[str] = []
+        self.config = {"group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
+        self.calls: dict[str, Any] = {
+            "on_assigned": lambda _, partitions: self.holds.extend(map(str, partitions)),
+            "on_revoked": lambda _, partitions: list(map(self.holds.remove, map(str, partitions))),
+        }
+
+    def scene(self, simulation: KafkaSimulation) -> Consumer:
+        self.holds.clear()
+        self.simulation = simulation
+        simulation.produce("t", [b"0", b"1", b"2", b"3"])
+        consumer = simulation.consumer(self.config)
+        consumer.subscribe(["t"], **self.calls)
+        self.read(consumer)
+        return consumer
+
+    def read(self, consumer: Consumer) -> list[int]:
+        """Two records."""
+        found: list[int] = []
+        for _ in range(60):
+            found += [int(r.value or b"") for r in consumer.poll(1.0, 2 - len(found))]
+            if len(found) == 2:
+                break
+        return found
+
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@PROTOCOLS
 @pytest.mark.parametrize("thinks_again", [False, True])
 def test_who_subscribes_after_an_interrupted_unsubscribe_is_told_and_is_a_member(
     protocol: str, thinks_again: bool
 ) -> None:
-    holds: list[str] = []
-    calls: dict[str, Any] = {
-        "on_assigned": lambda _, partitions: holds.extend(map(str, partitions)),
-        "on_revoked": lambda _, partitions: list(map(holds.remove, map(str, partitions))),
-    }
-
-    def reads(simulation: KafkaSimulation) -> Consumer:
-        holds.clear()
-        producer = simulation.producer()
-        for number in range(4):
-            producer.send("t", str(number).encode())
-        producer.flush()
-        config = {"group.id": "g", "group.protocol": protocol, "auto.offset.reset": "earliest"}
-        consumer = simulation.consumer(config)
-        consumer.subscribe(["t"], **calls)
-        read(consumer, 2)
-        return consumer
-
-    def read(consumer: Consumer, number: int) -> list[int]:
-        found: list[int] = []
-        for _ in range(60):
-            found += [int(r.value or b"") for r in consumer.poll(1.0, number - len(found))]
-            if len(found) == number:
-                break
-        return found
-
+    member = Member(protocol)
     places = 0
-    for consumer, where in each(lambda consumer: consumer.unsubscribe(), reads):
+    for consumer, where in each(lambda consumer: consumer.unsubscribe(), member.scene):
         places += 1
-        consumer.subscribe(["t"], **calls)
+        consumer.subscribe(["t"], **member.calls)
         if thinks_again:
             consumer.unsubscribe()
             assert not consumer.subscription(), where
             assert not consumer.assignment(), where
-            consumer.subscribe(["t"], **calls)
+            consumer.subscribe(["t"], **member.calls)
         assert consumer.subscription() == {"t"}, where
-        assert read(consumer, 2) in ([2, 3], [0, 1]), where
-        assert holds == ["t-0"] or where.startswith("_with_consumer"), where  # amid on_revoked
+        assert member.read(consumer) in ([2, 3], [0, 1]), where
+        amid_on_revoked = where.startswith("_with_consumer")
+        assert member.holds == ["t-0"] or amid_on_revoked, where
         assert consumer.group_metadata().member_id, where
         assert [o.offset for o in consumer.commit().values()] in ([4], [2]), where
     assert places > 50
+
+
+@PROTOCOLS
+def test_who_assigns_after_an_interrupted_unsubscribe_keeps_what_it_assigned(protocol: str) -> None:
+    member = Member(protocol)
+    refused = 0
+    for consumer, where in each(lambda consumer: consumer.unsubscribe(), member.scene):
+        try:
+            consumer.assign([TopicPartition("t", 0)])
+        except IllegalStateError:
+            refused += 1
+            consumer.unsubscribe()
+            consumer.assign([TopicPartition("t", 0)])
+        member.simulation.advance(10)
+        assert member.read(consumer) in ([2, 3], [0, 1]), where
+    assert refused > 50
+
+
+@PROTOCOLS
+def test_a_second_goodbye_that_outlasts_the_first_ends_the_subscription(protocol: str) -> None:
+    """The first one ends amid silence, and the second has a commit to wait for."""
+    member, brokers, quiet = Member(protocol), (1, 2, 3), 0
+
+    def leave(consumer: Consumer) -> None:
+        for broker in brokers:
+            member.simulation.pause(broker)
+        consumer.unsubscribe(timeout=4)
+
+    for consumer, where in each(leave, member.scene):
+        consumer.subscribe(["t"], **member.calls)
+        consumer.commit_async({TopicPartition("t", 0): 2})
+        member.simulation.advance(1)
+        consumer.unsubscribe(timeout=8)
+        for broker in brokers:
+            member.simulation.resume(broker)
+        member.simulation.advance(15)
+        quiet += 1
+        assert not consumer.subscription(), where
+        consumer.assign([TopicPartition("t", 0)])
+        assert member.read(consumer) in ([2, 3], [0, 1]), where
+    assert quiet > 50

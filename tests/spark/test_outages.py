@@ -1,4 +1,4 @@
-"""Streaming queries whose cluster moves, or is another one.
+"""Streaming queries whose cluster moves, or is another one, and whose driver dies in a batch.
 
 On a cluster that lets nobody in without TLS and a password, once with the settings that the JVM
 connector's users have. More moves: `test_demo`, `test_pipelines`; what is killed: `test_faults`.
@@ -6,7 +6,14 @@ connector's users have. More moves: `test_demo`, `test_pipelines`; what is kille
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -15,6 +22,8 @@ from tests.spark.conftest import Query, Topics, numbered
 from odradek.testing import LocalCluster
 
 Stream = Callable[[str], Query]
+
+DRIVER = Path(__file__).parent / "driver_to_kill.py"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +56,35 @@ def test_a_checkpoint_is_not_continued_on_another_cluster(
         assert job.offsets()[-1]["cluster"] == other
     finally:
         cluster.restore()
+
+
+def test_a_driver_killed_in_mid_batch_loses_and_doubles_nothing(
+    stream: Stream, topics: Topics, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    topic = topics.create()
+    total = 4000
+    topics.fill(topic, numbered(0, total))
+    command = [sys.executable, str(DRIVER), topic, str(tmp_path)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    assert first.stdin is not None
+    with first.stdin as given:
+        given.write(json.dumps(cluster.client_config()).encode())
+    try:
+        marker = tmp_path / "in-the-middle"
+        deadline = time.monotonic() + 90
+        while not marker.exists():
+            assert first.poll() is None, "the driver ended by itself"
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)  # its own session: JVM and workers go with it
+        first.wait()
+    offsets = [p for p in (tmp_path / "checkpoint" / "offsets").iterdir() if p.name.isdecimal()]
+    commits = [p for p in (tmp_path / "checkpoint" / "commits").iterdir() if p.name.isdecimal()]
+    assert len(offsets) == len(commits) + 1, "it wasn't killed inside a batch"
+    job = stream(topic)  # over the same folder
+    job.run(startingOffsets="earliest", maxOffsetsPerTrigger="500")
+    assert job.values() == list(range(total))
 
 
 def test_a_checkpoint_is_continued_elsewhere(

@@ -150,6 +150,26 @@ def test_a_partition_that_joins_without_its_first_records_is_a_loss(
     assert "t-2 joins" in caplog.text
 
 
+def test_a_limit_is_honoured_until_all_is_read(tracker: Any, clock: Any) -> None:
+    driver = tracker(maxOffsetsPerTrigger="40")
+    offset: dict[str, Any] = dict(SENTINEL)
+    read: dict[TopicPartition, list[KafkaOffsetRange]] = {P0: [], P1: []}
+    for _ in range(10):
+        end = following(driver, offset)
+        if end == offset:
+            break
+        found = sizes(driver, offset, end)
+        assert 0 < sum(r.size for r in found) <= 42
+        for r in found:
+            read[r.tp].append(r)
+        offset = end
+        clock.at += 1
+    for tp, (begin, end_of_log) in ((P0, (0, 100)), (P1, (10, 20))):
+        edges = [begin, *(r.until for r in read[tp])]
+        assert [r.start for r in read[tp]] == edges[:-1]
+        assert edges[-1] == end_of_log
+
+
 def test_available_now_stops_at_what_was_there_when_it_began(
     tracker: Any, cluster: Any, clock: Any
 ) -> None:
@@ -309,6 +329,19 @@ def test_an_outage_is_nothing_new_for_a_while(tracker: Any, cluster: Any, clock:
         assert clock.now() - begun <= 11  # so a query can be stopped in an outage
     assert following(driver, offset)["o"]["t"]["0"] == 101
     assert found in (offset, following(driver, offset))
+
+
+def test_an_outage_longer_than_tolerated_fails(tracker: Any, cluster: Any, clock: Any) -> None:
+    driver = tracker(outageTolerance="60s")
+    offset = following(driver, SENTINEL)
+    clock.at += 60
+    begun = clock.now()
+    cluster.down_until = float("inf")
+    while clock.now() - begun < 50:
+        assert following(driver, offset) == offset
+    with pytest.raises(OutageError, match="outageTolerance"):
+        following(driver, offset)
+    assert 60 <= clock.now() - begun <= 65
 
 
 def test_a_restart_in_an_outage_waits_as_long_as_a_running_query(

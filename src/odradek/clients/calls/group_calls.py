@@ -87,7 +87,7 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         engine, seconds = self.engine, self.seconds(timeout)
         deadline = (yield START) + seconds
         group = engine.group
-        if group is None or not group.subscribed:
+        if group is None or not (group.subscribed or group.leaving):
             engine.assign((), None)
             self.host.wake()
             yield DUE

@@ -158,16 +158,13 @@ def read_file(source: StoreSource) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise source.problem(f"it can't be read: {_reason(error)}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise source.problem(f"it can't be read: {reason}") from None
     if len(data) > LARGEST:
         raise source.problem(f"it is larger than {LARGEST >> 20} MiB, so no store")
     if not data:
         raise source.problem("it is empty")
     return data
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_pem(source: StoreSource, data: bytes) -> bool:

@@ -135,6 +135,11 @@ class ConsumerGroup:
         return self._watch.active
 
     @property
+    def leaving(self) -> bool:
+        """A goodbye goes on, whether or not somebody waits for it."""
+        return self._leaving is not None and not self._leaving.done
+
+    @property
     def pattern(self) -> str | None:
         """The subscribed pattern."""
         return self._watch.pattern
@@ -162,7 +167,7 @@ class ConsumerGroup:
         # As in Java: losing is a way of giving back.
         listeners = listeners._replace(on_lost=listeners.on_lost or listeners.on_revoked)
         self.error = None
-        if self._leaving is not None and not self._leaving.done:
+        if self._leaving is not None and self.leaving:
             self._cancel_next()
             self._next = self.engine.start(self._join_after(self._leaving, listeners))
             return
@@ -469,6 +474,8 @@ class ConsumerGroup:
             now = yield from auto_commit.at_the_end(until, now)
         now = yield from self.commits.settle(until, now)
         if membership is None or membership is not self.membership:  # another call has left
+            if self._next is None:
+                self._watch.end()
             yield from self._called_back(until)
             return
         if self._next is None:
@@ -527,7 +534,12 @@ class ConsumerGroup:
         return True
 
     def check_assignable(self) -> None:
-        """Refuse `assign` beside `subscribe`."""
+        """Refuse `assign` beside `subscribe`, and while partitions are given back."""
+        if self.leaving and not self.subscribed:
+            raise IllegalStateError(
+                "unsubscribe() was interrupted, and the group is being left still: call "
+                "unsubscribe() again, which waits for it, and then assign()"
+            )
         if self.subscribed:
             raise IllegalStateError(
                 "subscribe() and assign() exclude each other: the group decides what is assigned. "

@@ -213,7 +213,8 @@ class ConsumerMembership(Life):
             self._move(MemberEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
         if answer.assignment is not None:
             self._target = _target(answer.assignment)
-            if _pairs(self._target) != {(i, p.partition) for p, i in self._held.items()}:
+            target = {(topic_id, n) for topic_id, numbers in self._target.items() for n in numbers}
+            if target != {(topic_id, p.partition) for p, topic_id in self._held.items()}:
                 self._assigned(now)
         if self.state is MemberState.JOINING:
             self._move(MemberEvent.CONFIRMED, f"epoch {answer.member_epoch}", now)
@@ -437,7 +438,3 @@ class ConsumerMembership(Life):
 
 def _target(assignment: Assignment) -> dict[bytes, tuple[int, ...]]:
     return {bytes(t.topic_id): tuple(t.partitions) for t in assignment.topic_partitions}
-
-
-def _pairs(target: Mapping[bytes, tuple[int, ...]]) -> set[tuple[bytes, int]]:
-    return {(topic_id, n) for topic_id, partitions in target.items() for n in partitions}
