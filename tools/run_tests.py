@@ -51,7 +51,7 @@ SUITES = {
     "unit": Suite(("unit", "spec", "property"), 2, "worksteal", niceness=5),
     "simulation": Suite(("simulation",), 2, "worksteal", niceness=5),
     # Each process has clusters of its own, as its conftest forms groups.
-    "integration": Suite(("integration",), 4, "loadgroup", brokers=True),
+    "integration": Suite(("integration",), 3, "loadgroup", brokers=True),
     "interop": Suite(("interop",), brokers=True),
     # It builds kernels at once, and its targets then take what the others leave.
     "fuzz": Suite(("fuzz",)),
