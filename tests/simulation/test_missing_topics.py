@@ -14,7 +14,7 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.kafka_errors import InvalidTopicExceptionError, UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
@@ -201,6 +201,8 @@ def test_brokers_that_may_make_topics_do_so_for_producers_and_consumers() -> Non
     scene.cluster.auto_create = True
     producer = scene.producer()
     assert producer.send("new", b"x").result(10).offset == 0
+    with pytest.raises(InvalidTopicExceptionError, match="not a topic"):
+        producer.send("not a topic", b"x").result(10)
     consumer = scene.consumer()
     consumer.assign([TopicPartition("read", 0)])
     polls(consumer)

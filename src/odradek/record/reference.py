@@ -71,10 +71,6 @@ class _Binary:
         return BinaryColumn(self.offsets, bytes(self.data), _bitmap(self.valid))
 
 
-def _as_it_is(column: BinaryColumn) -> BinaryColumn:
-    return column
-
-
 def _bitmap(digits: bytearray) -> bytes | None:
     """Pack digits into Arrow's bits, lowest first; None when nothing is null."""
     if _NULL not in digits:
@@ -148,7 +144,7 @@ class _Columns:
             headers = HeaderColumn(
                 ends, self.header_keys.finish(), self.header_values.finish(), _bitmap(valid)
             )
-        laid_out = ViewColumn.of if layout == "binary_view" else _as_it_is
+        laid_out = ViewColumn.of if layout == "binary_view" else (lambda column: column)
         return RecordColumns(
             count=len(self.offsets),
             offsets=self.offsets,
