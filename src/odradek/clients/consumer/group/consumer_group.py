@@ -492,11 +492,11 @@ class ConsumerGroup:
             self._silent.update(told)  # once: what loses them from here on tells nobody
         yield from self._called_back(until)
         yield from membership.leave(deadline)
-        self._drop(states)
         if membership is not self.membership:
             return
         self.membership, self.dispossessed, self._owner = None, False, None
         self.callbacks.clear()
+        self._drop(states)
         self._listeners = NOBODY
         if self.error is not None:  # there is no poll any more that could raise it
             logger.warning("group %s had refused this consumer: %s", self.group_id, self.error)
