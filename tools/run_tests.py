@@ -1,7 +1,7 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
-Suites that compute run one after another. Those with brokers mostly wait, so they run beside each
-other, and beside the fuzzer, which takes what they leave of two processors.
+Suites that compute run one after another; whatever runs beside suites with brokers slows those down
+by as much, and their time limits with them. Only the fuzzer, which has none, runs beside Spark.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, and those that only compute have one, and lanes run beside each other. On two
@@ -48,7 +48,7 @@ class Suite:
 
 # Suites that compute give way to those that have brokers with time limits of their own.
 SUITES = {
-    "unit": Suite(("unit", "spec", "property"), 2, "worksteal", niceness=5),
+    "unit": Suite(("unit", "spec", "property"), 3, "worksteal", niceness=5),
     "simulation": Suite(("simulation",), 2, "worksteal", niceness=5),
     # Each process has clusters of its own, as its conftest forms groups.
     "integration": Suite(("integration",), 3, "loadgroup", brokers=True),
@@ -57,7 +57,7 @@ SUITES = {
     "fuzz": Suite(("fuzz",)),
     "spark": Suite(("spark",), 2, "loadfile", brokers=True),
 }
-STAGES = (("unit",), ("simulation",), ("integration", "interop", "fuzz"), ("spark",))
+STAGES = (("unit",), ("simulation",), ("integration", "interop"), ("spark", "fuzz"))
 """On two processors: the suites of a stage run beside each other, the stages in turn."""
 LANES = (("integration",), ("interop",), ("spark",), ("unit", "simulation", "fuzz"))
 # Tests that start processes, compile, or take over a second are no part of an edit's loop.

@@ -34,7 +34,7 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.trace import assert_same
 
 MODES: tuple[Mode, ...] = ("messages", "bytes")
-SHORT, LONG, PARTS = 4_000, 48, 8
+SHORT, LONG, PARTS = 2_000, 24, 8
 REGRESSIONS = Path(__file__).parent / "schedules"
 
 
@@ -94,7 +94,7 @@ def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
 @pytest.mark.parametrize("short", [True, False])
 def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
     compared = 0
-    for seed in range(0, 2_000, 40) if short else range(0, 80, 10):
+    for seed in range(0, 2_000, 40) if short else range(0, 60, 10):
         schedule = random_schedule(seed, short=short)
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
             continue  # only bytes have a size
@@ -105,7 +105,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
         assert_same(runs[0], runs[1], ("first run", f"second run of seed {seed}"))
         assert_same(runs[0], runs[2], ("messages", f"bytes of seed {seed}"))
         compared += 1
-    assert compared > 4
+    assert compared > 3
 
 
 @pytest.mark.parametrize("family", FAMILIES)

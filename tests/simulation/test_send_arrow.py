@@ -26,7 +26,7 @@ from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 
-SCHEDULES = 96
+SCHEDULES = 64
 
 
 def numbered(first: int, count: int, **more: Any) -> pa.RecordBatch:

@@ -33,7 +33,7 @@ from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.world.link import Mode
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "200"))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "120"))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 8
 """Tests that the seeds are spread over."""
