@@ -109,7 +109,7 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a facade writes the engine's state",
         "house",
-        "api/consumer.py",
+        "api/consumer_state.py",
         "        self._calls.wakeup()\n",
         "        self._engine.group.asked_at = 0.0\n",
         f"{FACADES}::test_facades_store_nothing_in_what_is_not_theirs",
@@ -125,7 +125,7 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what is known already is asked for by a flow",
         "house",
-        "api/assigned_consumer.py",
+        "api/group_consumer.py",
         " if known is None else known",
         "",
         "tests/unit/api/test_python_calls.py",
@@ -243,7 +243,7 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a method that users call isn't described",
         "front door",
-        "api/consumer.py",
+        "api/consumer_state.py",
         '        """End a call that waits for records:',
         '        _ = """End a call that waits for records:',
         f"{HELP}::test_every_public_class_and_method_is_described",
@@ -251,7 +251,7 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "help() shows an argument that is the package's own",
         "front door",
-        "api/consumer.py",
+        "api/consumer_state.py",
         "def wakeup(self)",
         "def wakeup(self, _quietly: bool = False)",
         f"{HELP}::test_no_argument_is_the_packages_own",

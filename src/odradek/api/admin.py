@@ -6,6 +6,7 @@ In: names and numbers. Out: descriptions, errors that name the topic. Must not: 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from odradek.api.base import Client
@@ -17,10 +18,12 @@ from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
 from odradek.network.host import Host
+from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.properties import Settings, with_settings
 
 
-def _engine(config: Config, host: Host) -> AdminEngine:
+def admin_engine(config: Config, host: Host) -> AdminEngine:
+    """An admin's engine."""
     return AdminEngine(config, host.rng())
 
 
@@ -52,7 +55,8 @@ class Admin(Client[AdminEngine]):
 
         Raises `ConfigurationError`.
         """
-        super().__init__(config, lambda _: flag("background", background), _engine)
+        in_thread = flag("background", background)
+        super().__init__(config, partial(usual_host, in_thread=in_thread), admin_engine)
 
     def create_topics(
         self,

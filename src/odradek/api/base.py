@@ -47,8 +47,8 @@ def _producer(settings: dict[str, Any]) -> Producer:
     return Producer(settings)
 
 
-class Client(Generic[E]):
-    """Base of `Producer`, `Consumer` and `Admin`; not made directly.
+class Facade(Generic[E]):
+    """Base of all clients, sync and asyncio: what never waits; not made directly.
 
     A client belongs to the process that made it: after a fork, calls in the child raise
     `ClientForkedError`. Nothing is opened before the first call.
@@ -57,12 +57,12 @@ class Client(Generic[E]):
     def __init__(
         self,
         config: Any,
-        in_thread: Callable[[Config], bool],
+        make_host: Callable[[Config], Host],
         build: Callable[[Config, Host], E],
         calls: Callable[..., ClientCalls[E]] = ClientCalls,
     ) -> None:
         """Take a host that is given (`hosts_from`), or make the usual one; `build` its engine."""
-        self._calls = assembled(self, config, in_thread, build, calls, _producer)
+        self._calls = assembled(self, config, make_host, build, calls, _producer)
 
     @property
     def _host(self) -> Host:
@@ -75,20 +75,6 @@ class Client(Generic[E]):
     @property
     def _closed(self) -> bool:
         return self._calls.closed
-
-    def _run(self, flow: CallerFlow[T]) -> T:
-        """Carry out a call in the caller's thread."""
-        return carried_out(flow, self._calls.host)
-
-    def _call(
-        self,
-        flow: Callable[[float], Flow[T]],
-        timeout: float | None,
-        what: str,
-        option: str = API_TIMEOUT,
-    ) -> T:
-        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried."""
-        return self._run(self._calls.call(flow, timeout, what, option))
 
     # What all clients can do
 
@@ -120,11 +106,6 @@ class Client(Generic[E]):
         """What has ended this client for good, and every call raises; None while it works."""
         return self._engine.ended
 
-    def cluster_id(self, timeout: float | None = None) -> str:
-        """The id of the cluster, from its metadata."""
-        snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
-        return snapshot.cluster_id or ""
-
     def explain(self) -> Explanation:
         """Say why nothing is happening, and when the next attempt is.
 
@@ -134,6 +115,33 @@ class Client(Generic[E]):
 
         self._calls.check_here()
         return explain(self._engine, self._calls.kind, self._host.now())
+
+    def __repr__(self) -> str:
+        # Without calls its construction failed, and somebody looks at why.
+        return repr(self._calls) if "_calls" in vars(self) else f"<{type(self).__name__}>"
+
+
+class Client(Facade[E]):
+    """Base of `Producer`, `Consumer` and `Admin`: calls that wait; not made directly."""
+
+    def _run(self, flow: CallerFlow[T]) -> T:
+        """Carry out a call in the caller's thread."""
+        return carried_out(flow, self._calls.host)
+
+    def _call(
+        self,
+        flow: Callable[[float], Flow[T]],
+        timeout: float | None,
+        what: str,
+        option: str = API_TIMEOUT,
+    ) -> T:
+        """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried."""
+        return self._run(self._calls.call(flow, timeout, what, option))
+
+    def cluster_id(self, timeout: float | None = None) -> str:
+        """The id of the cluster, from its metadata."""
+        snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
+        return snapshot.cluster_id or ""
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections. Always ends within `timeout` seconds; may be called twice.
@@ -155,8 +163,4 @@ class Client(Generic[E]):
         if error is None:
             self.close()
         else:
-            self._calls.noting(error, lambda: self.close(self._calls.close_timeout))
-
-    def __repr__(self) -> str:
-        # Without calls its construction failed, and somebody looks at why.
-        return repr(self._calls) if "_calls" in vars(self) else f"<{type(self).__name__}>"
+            self._run(self._calls.noting(error, self.close))

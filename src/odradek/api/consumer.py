@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from odradek.api.assigned_consumer import AssignedConsumer
+from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -23,6 +23,7 @@ from odradek.common.config import CONSUMER, Config
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint
 from odradek.network.host import Host
+from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
+def consumer_engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
+    """A consumer's engine."""
     wall_clock = host.wall_clock
     return ConsumerEngine(config, host.rng(), host.lock, wall_clock=wall_clock, hint=hint)
 
 
-class Consumer(AssignedConsumer):
+class Consumer(GroupConsumer):
     """Reads records of subscribed or assigned partitions, as objects or as Arrow columns.
 
     With a `group.id` it can `subscribe` as a member of a group, and commit; a thread of the
@@ -91,8 +93,8 @@ class Consumer(AssignedConsumer):
         super().__init__(
             config,
             # A member sends heartbeats, and commits, while its application works.
-            lambda settled: background or settled["group.id"] is not None,
-            partial(_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
+            lambda found: usual_host(found, in_thread=background or found["group.id"] is not None),
+            partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
             partial(ConsumerCalls, reader=self._reader),
         )
 
@@ -187,18 +189,6 @@ class Consumer(AssignedConsumer):
         batches = self._calls.batches(timeout, columns, include_headers, layout)
         yield from self._reader.batches(lambda: self._read(batches()), self._calls)
 
-    def wakeup(self) -> None:
-        """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
-
-        For `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
-        records ends before its next one. Nothing is lost by it, and no other call is touched:
-        `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
-        closed consumer it does nothing.
-
-        >>> before = signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
-        """
-        self._calls.wakeup()
-
     def _read(self, flow: CallerFlow[T]) -> T:
         """Carry out a call that hands out records: one thread at a time does."""
         return self._reader.inside("poll()", self._calls.callback, self._run, flow)
@@ -259,7 +249,3 @@ class Consumer(AssignedConsumer):
         return self._call(
             lambda d: self._engine.list_topics(d, internal=internal), timeout, "list of topics"
         )
-
-    def bootstrap_hint(self) -> dict[str, Any]:
-        """What is known of the cluster, as plain data: another process can start from it."""
-        return self._engine.bootstrap_hint() or {}

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import ref
 
 from odradek.api.base import Client
+from odradek.api.consumer_state import ConsumerState
 from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
-from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.calls.group_calls import RebalanceCallback as Callback
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
-from odradek.clients.consumer.partition_arguments import some_partitions
+from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.consumer.records import (
-    ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
 )
@@ -46,10 +45,8 @@ class RebalanceListener(Protocol):
         """These are given back, or are lost; called as `on_revoked` of `subscribe` is."""
 
 
-class GroupConsumer(Client[ConsumerEngine]):
+class GroupConsumer(ConsumerState, Client[ConsumerEngine]):
     """Base of `Consumer`; not made directly."""
-
-    _calls: ConsumerCalls
 
     @with_keywords
     def subscribe(
@@ -107,24 +104,6 @@ class GroupConsumer(Client[ConsumerEngine]):
         group can't be reached.
         """
         self._run(self._calls.unsubscribe(timeout))
-
-    def subscription(self) -> set[str]:
-        """The subscribed topics; with a pattern of a classic group those that match now."""
-        group = self._engine.group
-        return set() if group is None else set(group.topics())
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom it was handed what it has, for `send_offsets_to_transaction` (KIP-447).
-
-        Who has lost its partitions since the last `poll()` is still told who it was before, even
-        if it has joined again: brokers refuse its offsets then, as others read its partitions.
-        """
-        self._calls.check_open()
-        return self._calls.group("group_metadata()").metadata()
-
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Have the group divide its partitions anew, soon (KIP-568); returns at once."""
-        self._calls.enforce_rebalance(reason)
 
     # Commits
 
@@ -187,6 +166,36 @@ class GroupConsumer(Client[ConsumerEngine]):
         return self._call(
             lambda d: group.commits.stored.fetch(wanted, d), timeout, "committed offsets"
         )
+
+    def seek_to_committed(
+        self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
+    ) -> None:
+        """Go back to what the group has committed (None: all assigned), and wait until it is known.
+
+        For what was read in vain: after an aborted transaction, or when work on records failed.
+        Where nothing is committed `auto.offset.reset` says where to go on. A commit of this
+        consumer's own that is under way counts once the group has it: wait for it first.
+
+        Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`): then
+        `poll` goes on looking, and hands out nothing of these partitions before it knows. Raises
+        what `committed` raises, and `IllegalStateError` without a `group.id`.
+
+        >>> try:
+        ...     with producer.transaction():
+        ...         producer.send_offsets_to_transaction(records, consumer.group_metadata())
+        ... except AbortableTransactionError:
+        ...     consumer.seek_to_committed()
+        """
+        self._run(self._calls.seek_to_committed(partitions, timeout))
+
+    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record that `poll` will hand out.
+
+        It moves when records are handed out, and by nothing else. Waits for a lookup where there is
+        no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
+        """
+        known = self._calls.engine.subscription.position(one_partition(tp))
+        return self._run(self._calls.position(tp, timeout)) if known is None else known
 
     # The end
 

@@ -21,6 +21,7 @@ from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
+from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture, report_to
 from odradek.runtime.properties import Settings, with_settings
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT = 30.0
 
 
-def _engine(config: Config, host: Host) -> ProducerEngine:
+def producer_engine(config: Config, host: Host) -> ProducerEngine:
+    """A producer's engine."""
     return ProducerEngine(config, host.rng(), host.lock)
 
 
@@ -73,7 +75,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
         from odradek.runtime.locks import this_thread
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_thread)
-        super().__init__(config, lambda _: True, _engine, calls)
+        super().__init__(config, partial(usual_host, in_thread=True), producer_engine, calls)
         self._keep_at_hand(self._calls, RecordFuture, report_to)
 
     def send_arrow(

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 MODULES: dict[str, str] = {
     "odradek.api.admin": "Admin",
+    "odradek.api.asyncio_admin": "AsyncAdmin",
+    "odradek.api.asyncio_consumer": "AsyncConsumer",
+    "odradek.api.asyncio_producer": "AsyncProducer",
     "odradek.api.client_options": "AdminOptions ClientOptions ConsumerOptions ProducerOptions",
     "odradek.api.consumer": "Consumer",
     "odradek.clients.explain.explanation": """
@@ -20,6 +23,7 @@ MODULES: dict[str, str] = {
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
     "odradek.runtime.properties": "read_properties",
+    "odradek.runtime.hosts.delivery_future": "ArrowDeliveryFuture DeliveryFuture",
     "odradek.runtime.hosts.record_future": "ArrowFuture RecordFuture",
     "odradek.clients.admin.admin_arguments": "NewTopic",
     "odradek.clients.admin.admin_engine": "ClusterDescription",

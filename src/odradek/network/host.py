@@ -2,6 +2,7 @@
 
 A host runs one engine (`EngineInputs`): it steps it, carries out its effects and hands in what it
 observed. Implementations: `runtime.SelectorHost`, `runtime.ThreadHost`, `simulation.SimulatedHost`.
+`LoopHost`s (`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too.
 Must not: decide anything about Kafka.
 """
 
@@ -105,8 +106,23 @@ class Host(Protocol):
     def wake(self) -> None:
         """There are new inputs; may be called from any thread. Cheap when nobody sleeps."""
 
-    def close(self, deadline: float) -> None:
-        """Carry out the effects that are left, close all sockets, end the thread if any."""
+    def close(self, deadline: float) -> object:
+        """Carry out the effects that are left, close all sockets, end the thread if any. What it
+        gives is awaited where it can be.
+        """
 
     def defer(self, action: Callable[[], None]) -> None:
         """Run an action between two steps (used to close from a callback)."""
+
+
+class LoopHost(Host, Protocol):
+    """A host that goes on by itself in an event loop, for callers that are coroutines."""
+
+    waiters: set[Callable[[], object]]
+    """Woken where a callback raised something for the program."""
+
+    def enter(self) -> float:
+        """A call begins, in the loop that runs here; gives the time."""
+
+    async def breathe(self) -> None:
+        """Let the loop go on, if it didn't come to this client for long."""

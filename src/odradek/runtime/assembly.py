@@ -14,7 +14,7 @@ from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.network.host import Host
-from odradek.runtime.hosts.host_sources import host_from_sources, usual_host
+from odradek.runtime.hosts.host_sources import host_from_sources
 from odradek.runtime.left_open import Opened, made_at, opened
 
 E = TypeVar("E", bound=ClientEngine)
@@ -25,7 +25,7 @@ EVENTS_DIR = "ODRADEK_EVENTS_DIR"
 def assembled(
     client: object,
     config: Config,
-    in_thread: Callable[[Config], bool],
+    make_host: Callable[[Config], Host],
     build: Callable[[Config, Host], E],
     calls: Callable[..., ClientCalls[E]],
     producer: Callable[[dict[str, Any]], Any],
@@ -36,7 +36,7 @@ def assembled(
     real = host is None
     if host is None:
         directory = directory or os.environ.get(EVENTS_DIR)
-        host = usual_host(config, in_thread=in_thread(config))
+        host = make_host(config)
     made = calls(kind, config, host, lambda host: build(config, host))
     if config["security.protocol"].startswith("SASL"):
         from odradek.runtime.credentials.client_mechanism import mechanism

@@ -26,6 +26,8 @@ class Do(NamedTuple):
     """
 
     action: Callable[[], object]
+    blocks: bool = False
+    """It waits in its thread, and not for anything of the client's."""
 
 
 CallerFlow = Generator[Wait | Do, float, T]

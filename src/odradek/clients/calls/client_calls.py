@@ -240,10 +240,10 @@ class ClientCalls(Generic[E]):
         first, self.closed = not self.closed, True
         deadline, begun = until[0], False  # this call's own: another thread may close as well
 
-        def end_host() -> None:
+        def end_host() -> object:
             nonlocal begun
             begun = True
-            self.host.close(deadline)
+            return self.host.close(deadline)
 
         try:
             if first:
@@ -254,7 +254,8 @@ class ClientCalls(Generic[E]):
             deadline = max(deadline, now + self.least_to_close)
             now = yield Do(end_host)
             for close in self.close_events:
-                now = yield Do(partial(close, min(EVENTS_TIMEOUT, max(0.0, deadline - now))))
+                left = min(EVENTS_TIMEOUT, max(0.0, deadline - now))
+                now = yield Do(partial(close, left), blocks=True)
         except GeneratorExit:
             raise
         except BaseException:
@@ -266,10 +267,10 @@ class ClientCalls(Generic[E]):
         if not self.host.forked:
             self.host.check()
 
-    def noting(self, error: BaseException, close: Callable[[], object]) -> None:
+    def noting(self, error: BaseException, close: Callable[[float], object]) -> CallerFlow[None]:
         """Close after an error, which is what its caller has to hear of, and soon."""
         try:
-            close()
+            yield Do(partial(close, self.close_timeout))
         except KafkaError as another:
             error.add_note(f"close() failed as well: {type(another).__name__}: {another}")
 

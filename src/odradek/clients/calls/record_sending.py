@@ -34,7 +34,7 @@ class RecordSending(Generic[F]):
         self,
         calls: ProducerCalls,
         future: Callable[..., F],
-        report_to: Callable[[F, DeliveryCallback], None],
+        report_to: Callable[[F, DeliveryCallback], object],
     ) -> None:
         """What `send` looks at for each record: each look-up through another object counts.
 

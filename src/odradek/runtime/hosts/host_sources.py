@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
+from typing import TYPE_CHECKING
 
 from odradek.common.config import Config
 from odradek.network.host import Host
+
+if TYPE_CHECKING:
+    from odradek.runtime.tls.tls_context import TlsSource
 
 HostSource = Callable[[Config], Host | None]
 """Gives a client's host, or None where the usual one shall be made."""
@@ -46,16 +50,25 @@ def host_from_sources(config: Config) -> Host | None:
     return None
 
 
+def _tls(config: Config) -> TlsSource | None:
+    """Without TLS `ssl` isn't even imported."""
+    if not config["security.protocol"].endswith("SSL"):
+        return None
+    from odradek.runtime.tls.tls_context import tls_source
+
+    return tls_source(config)
+
+
+def loop_host(config: Config) -> Host:
+    """Work is done in the event loop of whoever calls."""
+    from odradek.runtime.hosts.asyncio_host import AsyncioHost
+
+    return AsyncioHost(tls=_tls(config))
+
+
 def usual_host(config: Config, *, in_thread: bool) -> Host:
-    """Work is done in the caller's thread, or in one of its own, as it goes on while nobody calls.
-
-    Without TLS `ssl` isn't even imported.
-    """
-    tls = None
-    if config["security.protocol"].endswith("SSL"):
-        from odradek.runtime.tls.tls_context import tls_source
-
-        tls = tls_source(config)
+    """Work is done in the caller's thread, or in a thread of its own, which goes on by itself."""
+    tls = _tls(config)
     if in_thread:
         from odradek.runtime.hosts.thread_host import ThreadHost
 

@@ -78,6 +78,7 @@ class SimulatedHost:
         self._engine: EngineInputs | None = None
         self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
+        self.waiters: set[Callable[[], object]] = set()
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -127,6 +128,16 @@ class SimulatedHost:
     def surface(self, error: BaseException) -> None:
         """Have it come out of the next call."""
         self.raised.append(error)
+        for wake in list(self.waiters):
+            wake()
+
+    def enter(self) -> float:
+        """A coroutine's call begins; somebody else lets the world go on."""
+        self._step_if_due()
+        return self._time.now
+
+    async def breathe(self) -> None:
+        """Nothing: nobody waits in real time."""
 
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine."""

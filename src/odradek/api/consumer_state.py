@@ -1,23 +1,33 @@
-"""The assigning half of the consumer as users see it: partitions, positions, pauses.
+"""What consumers do without waiting, sync and asyncio: assignments, positions, pauses.
 
-In: partitions, offsets. Out: positions, lags. Must not: decide anything; the engine does.
+In: partitions, offsets. Out: partitions, lags, what is known. Must not: decide anything; the engine
+does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from odradek.api.group_consumer import GroupConsumer
+from odradek.api.base import Facade
+from odradek.clients.calls.consumer_calls import ConsumerCalls
+from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.partition_arguments import one_partition, these_partitions
-from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
+from odradek.clients.consumer.records import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
 from odradek.common.types import TopicPartition
 
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp
 
 
-class AssignedConsumer(GroupConsumer):
-    """What `Consumer` can do with what is assigned to it; not made directly."""
+class ConsumerState(Facade[ConsumerEngine]):
+    """What all consumers can do without waiting; not made directly."""
+
+    _calls: ConsumerCalls
 
     def assign(
         self,
@@ -64,36 +74,6 @@ class AssignedConsumer(GroupConsumer):
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
         self._calls.reset(partitions, LATEST, "seek_to_end()")
 
-    def seek_to_committed(
-        self, partitions: Collection[TopicPartition] | None = None, timeout: float | None = None
-    ) -> None:
-        """Go back to what the group has committed (None: all assigned), and wait until it is known.
-
-        For what was read in vain: after an aborted transaction, or when work on records failed.
-        Where nothing is committed `auto.offset.reset` says where to go on. A commit of this
-        consumer's own that is under way counts once the group has it: wait for it first.
-
-        Raises `KafkaTimeoutError` after `timeout` seconds (default `default.api.timeout.ms`): then
-        `poll` goes on looking, and hands out nothing of these partitions before it knows. Raises
-        what `committed` raises, and `IllegalStateError` without a `group.id`.
-
-        >>> try:
-        ...     with producer.transaction():
-        ...         producer.send_offsets_to_transaction(records, consumer.group_metadata())
-        ... except AbortableTransactionError:
-        ...     consumer.seek_to_committed()
-        """
-        self._run(self._calls.seek_to_committed(partitions, timeout))
-
-    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` will hand out.
-
-        It moves when records are handed out, and by nothing else. Waits for a lookup where there is
-        no position yet, at most `timeout` seconds (default `default.api.timeout.ms`).
-        """
-        known = self._calls.engine.subscription.position(one_partition(tp))
-        return self._run(self._calls.position(tp, timeout)) if known is None else known
-
     def lag(self, tp: TopicPartition) -> int | None:
         """How far the position is from the end of the log: offsets that are still to be read.
 
@@ -115,3 +95,41 @@ class AssignedConsumer(GroupConsumer):
     def resume(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again; may be called at any place, as `pause`."""
         self._calls.pause(these_partitions(partitions), paused=False)
+
+    # The group
+
+    def subscription(self) -> set[str]:
+        """The subscribed topics; with a pattern of a classic group those that match now."""
+        group = self._engine.group
+        return set() if group is None else set(group.topics())
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """As whom it was handed what it has, for `send_offsets_to_transaction` (KIP-447).
+
+        Who has lost its partitions since the last `poll()` is still told who it was before, even
+        if it has joined again: brokers refuse its offsets then, as others read its partitions.
+        """
+        self._calls.check_open()
+        return self._calls.group("group_metadata()").metadata()
+
+    def enforce_rebalance(self, reason: str | None = None) -> None:
+        """Have the group divide its partitions anew, soon (KIP-568); returns at once."""
+        self._calls.enforce_rebalance(reason)
+
+    # The client
+
+    def wakeup(self) -> None:
+        """End a call that waits for records: it raises `WakeupError`; if none does, the next one.
+
+        For `poll`, `poll_arrow`, `records`, `batches` and loops over the consumer; a loop over
+        records ends before its next one. Nothing is lost by it, and no other call is touched:
+        `commit()` and `close()` do their work. Any thread may call it, a signal handler too; on a
+        closed consumer it does nothing.
+
+        >>> before = signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
+        """
+        self._calls.wakeup()
+
+    def bootstrap_hint(self) -> dict[str, Any]:
+        """What is known of the cluster, as plain data: another process can start from it."""
+        return self._engine.bootstrap_hint() or {}

@@ -1,0 +1,218 @@
+"""The producer for asyncio: `Producer`, awaited; its outcomes are awaitable.
+
+In: records one by one, or Arrow batches. Out: deliveries. Flow: `send` → accumulator → sender →
+wire. Must not: decide anything; the engine and `clients/calls` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from odradek.api.asyncio_base import AsyncClient
+from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
+from odradek.clients.calls.producer_calls import ProducerCalls
+from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
+from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from odradek.clients.producer.batch import RecordMetadata
+from odradek.clients.producer.partitioner import TopicLane
+from odradek.clients.producer.producer_engine import ProducerEngine
+from odradek.clients.producer.record_accumulator import SentRecord
+from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
+from odradek.common.config import PRODUCER
+from odradek.common.habits import with_keywords
+from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.async_caller import block, this_task
+from odradek.runtime.hosts.delivery_future import ArrowDeliveryFuture, DeliveryFuture, tell_delivery
+from odradek.runtime.hosts.host_sources import loop_host
+from odradek.runtime.properties import Settings, with_settings
+
+if TYPE_CHECKING:
+    from odradek.api.client_options import ProducerOptions
+    from odradek.api.group_consumer import Offsets
+
+
+class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
+    """Writes records from an event loop: idempotent, `acks=all`, in order per partition.
+
+    What `Producer` says holds here, too: options, transactions, errors, timeouts in seconds.
+    `await producer.send(…)` waits for room in `buffer.memory` alone and gives a `DeliveryFuture`,
+    which is awaited for the outcome, or not at all; `send_and_wait` does both. Cancelling a wait
+    takes back nothing that was sent. Any number of tasks may share a producer.
+
+    >>> async with AsyncProducer({"bootstrap.servers": "localhost:9092"}) as producer:
+    ...     delivery = await producer.send("flights", value=b"JFK", key=b"N14228")
+    ...     print((await delivery).offset)
+    0
+    """
+
+    _calls: ProducerCalls
+
+    @with_settings(PRODUCER)
+    def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
+        """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+
+        Raises `ConfigurationError` for a name or value that can't be used and
+        `UnsupportedFeatureError` for what this release doesn't have.
+        """
+        from odradek.runtime.fork import ForkSwitch
+
+        calls = partial(ProducerCalls, process=ForkSwitch(), who=this_task)
+        super().__init__(config, loop_host, producer_engine, calls)
+        self._keep_at_hand(self._calls, DeliveryFuture, tell_delivery)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: HeadersInput = NO_HEADERS,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> DeliveryFuture:
+        """Give one record to the producer; waits for room in `buffer.memory` alone.
+
+        `on_delivery` is called in the loop, amid the client's work: it must be quick.
+
+        As `Producer.send`.
+        """
+        put = super().send(topic, value, key, headers, partition, timestamp_ms)
+        future = put if type(put) is DeliveryFuture else await put
+        return future if on_delivery is None else tell_delivery(future, on_delivery)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: HeadersInput = NO_HEADERS,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged: its topic, partition, offset, time.
+
+        Raises what `send` raises, and what ended the record's batch.
+        """
+        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def send_arrow(
+        self,
+        topic: str,
+        data: Any,
+        *,
+        value: str | None = "value",
+        key: str | None = "key",
+        headers: str | None = "headers",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+    ) -> ArrowDeliveryFuture:
+        """Give the rows of Arrow data to the producer, in their order, without making objects.
+
+        As `Producer.send_arrow`.
+        """
+        columns = {
+            "value": value,
+            "key": key,
+            "headers": headers,
+            "partition": partition,
+            "timestamp": timestamp,
+        }
+        sent = await self._run(self._calls.send_arrow(topic, data, **columns))
+        return ArrowDeliveryFuture(self, sent)
+
+    async def flush(self, timeout: float | None = None) -> int:
+        """Send everything that lingers and wait until all records sent before have an outcome.
+
+        As `Producer.flush`.
+        """
+        return await self._run(self._calls.flush(timeout))
+
+    async def partitions_for(
+        self, topic: str, timeout: float | None = None
+    ) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`.
+
+        As `Producer.partitions_for`.
+        """
+        return await self._run(self._calls.partitions_for(topic, timeout))
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.
+
+        As `Producer.close`.
+        """
+        await self._run(self._calls.deliver_and_close(timeout, self))
+
+    # Transactions
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Once, before all others: get the producer's id, and end what was left open under it.
+
+        As `Producer.init_transactions`.
+        """
+        await self._run(self._calls.init_transactions(timeout))
+
+    async def begin_transaction(self) -> None:
+        """Begin: all records sent from here on belong to the transaction, in whatever task.
+
+        As `Producer.begin_transaction`.
+        """
+        await self._run(self._calls.begin_transaction())
+
+    @with_keywords
+    async def send_offsets_to_transaction(
+        self, offsets: Offsets, group: ConsumerGroupMetadata | str, timeout: float | None = None
+    ) -> None:
+        """Commit a consumer's offsets with the transaction: both, or neither.
+
+        As `Producer.send_offsets_to_transaction`.
+        """
+        await self._run(self._calls.send_offsets(offsets, group, timeout))
+
+    async def committed_offsets(
+        self, group: str, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed, of all partitions; empty where it has nothing.
+
+        As `Producer.committed_offsets`.
+        """
+        return await self._run(self._calls.committed_offsets(group, timeout))
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Wait until all records of the transaction are written, then commit it.
+
+        As `Producer.commit_transaction`.
+        """
+        await self._run(self._calls.commit_transaction(timeout))
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort: nobody who reads with isolation.level=read_committed sees its records.
+
+        As `Producer.abort_transaction`.
+        """
+        await self._run(self._calls.abort_transaction(timeout))
+
+    def transaction(self) -> AbstractAsyncContextManager[Self]:
+        """Begin a transaction; commit it at the end, or abort it when the body raises.
+
+        A body that is cancelled is one that raises.
+
+        As `Producer.transaction`.
+        """
+        return block(self, lambda error: self._run(self._calls.end_block(self, error)))
+
+    # What deliveries and `send` need
+
+    def _surface(self, error: BaseException) -> None:
+        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+        self._host.surface(error)
+
+    def _append(
+        self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
+    ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
+        made, now = partial(DeliveryFuture, self), self._loop_host.enter()
+        found = self._calls.append(topic, lane, record, partition, made, now)
+        return found if isinstance(found, DeliveryFuture) else self._run(found)

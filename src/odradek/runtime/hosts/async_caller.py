@@ -1,0 +1,124 @@
+"""Carries out a caller's half (`clients/calls`) in a coroutine.
+
+In: a flow that runs in the caller, and the client's host: one that goes on by itself in the loop
+that runs here. Out: its result. Must not: decide anything, or leave a flow that could have tidied
+up: a cancellation goes to the flow where it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from typing import Any, Protocol, TypeVar
+
+from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.network.flow import START, Completion, Wait
+from odradek.network.host import LoopHost
+
+T = TypeVar("T")
+
+
+class AsyncTransactionClient(Protocol):
+    """A producer whose calls are awaited."""
+
+    async def begin_transaction(self) -> None:
+        """Carry out `TransactionCalls.begin_transaction`."""
+
+
+P = TypeVar("P", bound=AsyncTransactionClient)
+
+
+@asynccontextmanager
+async def block(
+    producer: P, end: Callable[[BaseException | None], Coroutine[Any, Any, None]]
+) -> AsyncIterator[P]:
+    """A transaction's `async with` block; `end` hears of what its body has raised."""
+    await producer.begin_transaction()
+    try:
+        yield producer
+    except GeneratorExit:  # dropped without its end: nobody waits for one
+        raise
+    except BaseException as error:
+        await end(error)
+        raise
+    await end(None)
+
+
+def this_task() -> object:
+    """Whoever calls."""
+    return asyncio.current_task()
+
+
+async def carried_out(flow: CallerFlow[T], host: LoopHost) -> T:
+    """Do what the flow asks for until it ends; whatever comes between two of its steps goes to it:
+    a cancellation, what a user's callback raises.
+    """
+    resume: Callable[[Any], Wait | Do] = flow.send
+    given: Any = None
+    try:
+        host.enter()
+        while True:
+            try:
+                wanted = resume(given)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                if wanted is START:
+                    pass
+                elif isinstance(wanted, Do):
+                    await _done(wanted)
+                elif wanted.on:
+                    await waited(host, wanted.on[0], wanted.deadline)  # type: ignore[arg-type]
+                else:
+                    host.drive()
+                resume, given = flow.send, host.now()
+            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+                raise
+            except BaseException as error:
+                resume, given = flow.throw, error
+    finally:
+        given = wanted = None  # type: ignore[assignment]  # an error's frames would hold it
+        flow.close()
+
+
+async def _done(wanted: Do) -> None:
+    """Call what is wanted; what gives an awaitable is awaited, what blocks has a thread."""
+    if wanted.blocks:
+        await asyncio.to_thread(wanted.action)
+        return
+    outcome = wanted.action()
+    if isawaitable(outcome):
+        await outcome
+
+
+async def waited(host: LoopHost, completion: Completion[Any], deadline: float | None) -> None:
+    """Wait until the completion is done or the deadline has passed.
+
+    Raises what a callback raised meanwhile that was meant for the program.
+    """
+    loop = asyncio.get_running_loop()
+    while not completion.done:
+        left = None if deadline is None else deadline - host.now()
+        if left is not None and left <= 0:
+            return
+        arrived: asyncio.Future[None] = loop.create_future()
+
+        def tell(_: object = None, arrived: asyncio.Future[None] = arrived) -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        timer = None if left is None else loop.call_later(left, tell)
+        completion.when_done(tell)
+        host.waiters.add(tell)
+        try:
+            await arrived
+        finally:
+            host.waiters.discard(tell)
+            completion.forget(tell)
+            if timer is not None:
+                timer.cancel()
+        if not completion.done:
+            host.check()

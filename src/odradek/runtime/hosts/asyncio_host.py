@@ -1,0 +1,445 @@
+"""Runs an engine in the event loop of whoever calls: no thread of its own, and nothing is polled.
+
+In: the engine's effects. Out: the engine's inputs: sockets that the loop finds ready, its timers,
+answers of name servers. The first call binds the client to the loop that runs there; the engine
+then steps whenever something happens, also while nobody calls. Must not: block the loop, decide
+anything about Kafka, or do the loop's work: sockets are watched (`add_reader`), bytes go straight
+from the socket into the engine's buffers and back.
+
+An exception from outside amid a step (a second Ctrl-C) tears the host as it tears `SelectorHost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import IllegalStateError
+from odradek.common.types import Lock, Rng
+from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
+from odradek.network.flow import Completion
+from odradek.network.host import EngineInputs
+from odradek.runtime.fork import ForkGuard, watch
+from odradek.runtime.hosts.host_sockets import HostSockets
+from odradek.runtime.hosts.interrupt import from_outside
+from odradek.runtime.hosts.outsiders import Outsiders
+from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
+from odradek.runtime.locks import new_lock
+from odradek.runtime.resolver import Answer, Resolver, is_numeric
+
+if TYPE_CHECKING:
+    from odradek.runtime.tls.tls_context import TlsSource
+
+logger = logging.getLogger("odradek")
+
+OTHER_LOOP = (
+    "this client belongs to another event loop ({}): make it, use it and close it inside of one "
+    "asyncio.run()"
+)
+LOOKS_AGAIN = 0.05
+"""Seconds by which a timer may be early; one that is earlier costs more than a new one."""
+BREATH = 0.002
+"""Seconds for which a caller that always finds something may keep the loop to itself."""
+
+
+class AsyncioHost(HostSockets):
+    """A host for one event loop. `seed` fixes the random generator, for tests.
+
+    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: TlsSource | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        seed: int | None = None,
+    ) -> None:
+        self.lock: Lock = new_lock()
+        self.guard = ForkGuard()
+        self.outsiders = Outsiders(self.wake)
+        self.waiters: set[Callable[[], object]] = set()
+        """Who waits in a call: woken where a callback raised something for the program."""
+        self._clock = clock
+        self._seed = seed
+        self._tls = tls
+        self._rng: random.Random | None = None
+        self._engine: EngineInputs | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = -1
+        self._transports: dict[int, Transport] = {}
+        self._leaving: list[Transport] = []
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._resolver = Resolver()
+        self._raised: deque[BaseException] = deque()
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: float | None = None
+        """When the timer rings, by our clock."""
+        self._turned = 0.0
+        """When the loop last came to us."""
+        self._stepping = False
+        self._torn = False
+        self._written: asyncio.Event | None = None
+        self._closing = False
+        self._closed = False
+
+    # What facades see
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Take the engine; nothing is opened yet."""
+        if self._engine is not None:
+            raise IllegalStateError("this host has an engine already")
+        engine.hosted(from_outside)
+        self._engine = engine
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock()
+
+    wall_clock = staticmethod(time.time)
+    """Seconds since the epoch; without a call between, as a producer asks for each record."""
+
+    def rng(self) -> Rng:
+        """This client's generator, seeded from the system's entropy unless a seed was given."""
+        self.guard.check()
+        if self._rng is None:
+            self._rng = random.Random(self._seed)
+        return self._rng
+
+    def check(self) -> None:
+        """Raise in a forked child, and what a callback raised that was meant for the program."""
+        self.guard.check()
+        if self._raised and self.surfacing and not self._stepping:
+            raise self._raised.popleft()
+
+    def surface(self, error: BaseException) -> None:
+        """Have an exception of a callback come out of a call of the program's (R-HO-5)."""
+        self._raised.append(error)
+        for wake in list(self.waiters):
+            wake()
+
+    on_its_own = True
+    surfacing = True
+
+    @property
+    def forked(self) -> bool:
+        """This is a child of the process that made it."""
+        return self.guard.forked
+
+    @property
+    def interrupted(self) -> bool:
+        """A signal handler or finaliser came amid something that nobody may come between."""
+        return self.lock.is_mine()
+
+    @property
+    def inside(self) -> bool:
+        """A callback of the client calls, amid its step."""
+        return self._stepping and threading.get_ident() == self._thread
+
+    @property
+    def torn(self) -> bool:
+        """An exception from outside ended a step halfway: nothing in the engine is certain."""
+        return self._torn
+
+    @property
+    def in_use(self) -> bool:
+        """The client was used, and not closed."""
+        return self._loop is not None and not self._closed
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine, after `torn`; nothing of the old one is left open."""
+        self._release()
+        self._deferred.clear()
+        engine.hosted(from_outside)
+        self._engine = engine
+        self._torn = False
+
+    def enter(self) -> float:
+        """A call begins in the loop that runs here: bind to it, or raise where it is another; gives
+        the time.
+        """
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return self._clock()
+        self.guard.check()
+        if self._loop is not None:
+            state = "which was closed" if self._loop.is_closed() else "which still runs"
+            raise IllegalStateError(OTHER_LOOP.format(state))
+        watch(self)
+        self._loop, self._thread = loop, threading.get_ident()
+        self.wake()
+        return self._clock()
+
+    async def breathe(self) -> None:
+        """Let the loop go on if it didn't come to this client for long: its sockets wait, too."""
+        if self._clock() - self._turned > BREATH:
+            await asyncio.sleep(0)
+            self._turned = self._clock()
+
+    def run(self, completion: Completion[Any], deadline: float | None) -> bool:
+        """Asked at the program's end, when no loop runs any more: say whether it is done."""
+        return completion.done
+
+    def drive(self) -> None:
+        """Do what is due now; within a step nothing, as one is under way."""
+        self.guard.check()
+        self._advance()
+
+    def wake(self) -> None:
+        """Have the engine step at the loop's next turn; any thread may call it."""
+        self.guard.check()
+        loop = self._loop
+        if loop is None or self._closed:  # the first call's `enter` does it
+            return
+        if threading.get_ident() != self._thread:
+            self.nudge()
+        elif self._soon is None:
+            self._soon = loop.call_soon(self._step_soon)
+
+    def nudge(self) -> None:
+        """The same from another thread or a signal handler, which don't end the loop's sleep."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits
+                loop.call_soon_threadsafe(self._step_soon)
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action after the step that is under way, or else at the next one."""
+        self.guard.check()
+        self._deferred.append(action)
+        self.wake()
+
+    # The end
+
+    def close(self, deadline: float) -> Coroutine[Any, Any, None] | None:
+        """Carry out what the engine left; what is awaited writes what is queued, and closes all.
+
+        In a forked child only the child's copies of the file descriptors are closed.
+        """
+        if self.guard.forked:
+            self.abandon()
+            return None
+        if self._closed:
+            self._release()
+            return None
+        loop = self._loop
+        if loop is None or loop.is_closed() or self._torn:
+            self._closed = True
+            self._release()
+            return None
+        return self._end(deadline)
+
+    async def _end(self, deadline: float) -> None:
+        if self._closing:
+            return  # another call does it
+        self._closing = True
+        try:
+            self._advance()
+            await self._flush(deadline)
+        finally:
+            self._closed = True
+            self._release()
+
+    async def _flush(self, deadline: float) -> None:
+        """Write what is queued as long as it goes on and there is time."""
+        for transport in self._leaving:
+            self._watch(transport)
+        while left := [t for t in self._leaving if t.queued]:
+            before = sum(t.queued for t in left)
+            self._written = asyncio.Event()
+            patience = min(FLUSH_PATIENCE, deadline - self._clock())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._written.wait(), max(0.0, patience))
+            if sum(t.queued for t in left) >= before or patience <= 0:
+                return
+
+    def drop(self) -> None:
+        """Nobody knows this host any more: close what is open, in the loop's own thread."""
+        loop = self._loop
+        if self.guard.forked or self._closed or loop is None:
+            return
+        with suppress(RuntimeError):  # closed: its end has nobody who could wait
+            loop.call_soon_threadsafe(self._dropped)
+            return
+        self._dropped()
+
+    def _dropped(self) -> None:
+        self._advance()
+        self._closed = True
+        self._release()
+
+    def abandon(self) -> None:
+        """In a forked child: close file descriptors, and touch nothing that is shared."""
+        for transport in [*self._transports.values(), *self._leaving]:
+            transport.abandon()
+        self._transports.clear()
+        self._leaving.clear()
+        self._closed = True
+
+    def _release(self) -> None:
+        self.outsiders.clear()
+        for transport in [*self._transports.values(), *self._leaving]:
+            self._unwatch(transport)
+            transport.close()
+        self._transports.clear()
+        self._leaving.clear()
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._timer = None
+
+    # Stepping
+
+    def _attached(self) -> EngineInputs:
+        if self._engine is None:
+            raise IllegalStateError("this host has no engine yet")
+        return self._engine
+
+    def _step_soon(self) -> None:
+        self._soon = None
+        self._advance()
+
+    def _rings(self) -> None:
+        self._timer = None
+        self.outsiders.expire(self._clock())
+        self._advance()
+
+    def _advance(self) -> None:
+        """Step once, carry out what comes of it, and have the loop come back when it is due."""
+        if self._stepping or self._closed or self._torn or self._loop is None:
+            return
+        engine = self._attached()
+        self._stepping = True
+        try:
+            now = self._turned = self._clock()
+            wanted = engine.step(now)
+            effects = engine.effects
+            while effects:
+                self._carry_out(effects.popleft())
+            while self._deferred:
+                self._deferred.popleft()()
+        except BaseException as error:
+            self._torn = from_outside(error)
+            raise
+        finally:
+            self._stepping = False
+        if engine.has_inputs or self._deferred:
+            self.wake()
+        late = self.outsiders.next_deadline()
+        times = [t for t in (wanted, late) if t is not None]
+        if times:
+            self._ring_at(min(times), now)
+
+    def _ring_at(self, when: float, now: float) -> None:
+        """Have the timer ring by then; one that rings a bit too early does as well."""
+        timer, due = self._timer, self._due
+        if timer is not None and due is not None:
+            if due <= when < due + LOOKS_AGAIN:
+                return
+            timer.cancel()
+        if self._loop is not None and not self._loop.is_closed():
+            self._due = when
+            self._timer = self._loop.call_later(max(0.0, when - now), self._rings)
+
+    # Sockets
+
+    def _ready(self, transport: Transport, mask: int) -> None:
+        """A socket is ready."""
+        self._turned = self._clock()
+        if self._transports.get(transport.connection) is not transport:
+            self._write_last(transport)
+            return
+        try:
+            self._serve(transport, mask)
+        except BaseException as error:
+            self._torn = from_outside(error)
+            raise
+        if transport.tls and transport.established and transport.pending and self._loop:
+            self._loop.call_soon(self._ready, transport, READ)
+        self._advance()
+
+    def _write_last(self, transport: Transport) -> None:
+        """The client closes, and its last requests go out."""
+        if transport not in self._leaving or transport.sock is None:
+            self._unwatch(transport)
+            return
+        try:
+            transport.flush()
+        except OSError:
+            transport.drop()
+        self._watch(transport)
+        if self._written is not None:
+            self._written.set()
+
+    def _watch(self, transport: Transport) -> None:
+        watched, wanted = transport.watched, transport.wanted
+        if transport.sock is None or watched == wanted or self._loop is None:
+            return
+        loop, fd = self._loop, transport.fd
+        if wanted & READ and not watched & READ:
+            loop.add_reader(fd, self._ready, transport, READ)
+        elif watched & READ and not wanted & READ:
+            loop.remove_reader(fd)
+        if wanted & WRITE and not watched & WRITE:
+            loop.add_writer(fd, self._ready, transport, WRITE)
+        elif watched & WRITE and not wanted & WRITE:
+            loop.remove_writer(fd)
+        transport.now_watched(wanted)
+
+    def _unwatch(self, transport: Transport) -> None:
+        if transport.watched and self._loop is not None and not self._loop.is_closed():
+            if transport.watched & READ:
+                self._loop.remove_reader(transport.fd)
+            if transport.watched & WRITE:
+                self._loop.remove_writer(transport.fd)
+        transport.now_watched(0)
+
+    # Effects
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case Open():
+                self._open(effect)
+            case Close():
+                self._close(effect.connection)
+            case Resolve():
+                self._resolve(effect)
+            case Call():
+                self._call(effect)
+
+    def _call(self, call: Call) -> None:
+        engine, outsiders = self._attached(), self.outsiders
+        outsiders.expect(
+            call.token,
+            call.deadline,
+            lambda result, error: engine.called(call.token, result, error),
+        )
+        run = outsiders.run if call.where == "caller" else outsiders.run_in_thread
+        run(call.token, call.function, call.arguments)
+
+    def _resolve(self, effect: Resolve) -> None:
+        """Names are asked for in a daemon thread, and not by the loop's executor: a name server
+        that doesn't answer would hold up the end of `asyncio.run()`, which waits for that.
+        """
+        engine, token, outsiders = self._attached(), effect.token, self.outsiders
+        if is_numeric(effect.host):
+            engine.resolved(token, [effect.host])
+            return
+
+        def deliver(answer: Answer) -> None:
+            outsiders.answer(token, answer, answer if isinstance(answer, BaseException) else None)
+
+        outsiders.expect(
+            token, effect.deadline, lambda result, error: engine.resolved(token, error or result)
+        )
+        self._resolver.resolve(effect.host, effect.port, deliver)

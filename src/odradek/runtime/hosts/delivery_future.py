@@ -1,0 +1,282 @@
+"""Outcomes that `AsyncProducer` gives: awaitable, cheap until somebody waits.
+
+In: a place in a batch, or an Arrow delivery. Out: what `asyncio` knows as a future: `await`,
+`gather`, `wait`, `wait_for`, `shield`, callbacks. All that is made when it is first asked for.
+A batch wakes its waiters all at once. Must not: hold the record, or let one waiter's cancellation
+reach another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from odradek.clients.calls.record_sending import DeliveryCallback
+from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
+from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
+from odradek.common.arguments import function
+from odradek.common.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.delivery import ErrorColumn
+
+logger = logging.getLogger("odradek")
+
+T = TypeVar("T")
+
+
+class Surfacing(Protocol):
+    """The producer that gave a future."""
+
+    def _surface(self, error: BaseException) -> None:
+        """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+
+
+class LoopFuture(Generic[T]):
+    """An `asyncio` future whose outcome lives elsewhere; whoever inherits says where."""
+
+    __slots__ = ("_cancelled", "_listeners", "_producer")
+    _asyncio_future_blocking = False
+    """By this `asyncio.isfuture` knows a future, which `gather` takes without a task for it."""
+
+    def __init__(self, producer: Surfacing) -> None:
+        self._producer = producer
+        self._cancelled = False
+        self._listeners: list[tuple[object, Callable[[], object]]] | None = None
+
+    # What whoever inherits must have
+
+    def _is_over(self) -> bool:
+        """The outcome is there."""
+        raise NotImplementedError
+
+    def _outcome(self) -> T:
+        """The outcome; raises its error."""
+        raise NotImplementedError
+
+    def _error(self) -> BaseException | None:
+        """The outcome's error."""
+        raise NotImplementedError
+
+    def _once_over(self, call: Callable[[], object]) -> None:
+        """Have this called, amid the client's step, once the outcome is there."""
+        raise NotImplementedError
+
+    # What asyncio knows
+
+    def done(self) -> bool:
+        """Whether the outcome is there, or this was cancelled."""
+        return self._cancelled or self._is_over()
+
+    def cancelled(self) -> bool:
+        """Whether `cancel` ended this; what was sent goes on."""
+        return self._cancelled
+
+    def cancel(self, msg: object = None) -> bool:
+        """Have nobody wait for the outcome any more. What was handed over can't be taken back."""
+        if self.done():
+            return False
+        self._cancelled = True
+        self._tell()
+        return True
+
+    def result(self) -> T:
+        """The outcome. Raises its error, `InvalidStateError` where it isn't there yet."""
+        self._check()
+        return self._outcome()
+
+    def exception(self) -> BaseException | None:
+        """The outcome's error, None where all is well; raises as `result` before it is there."""
+        self._check()
+        return self._error()
+
+    def _check(self) -> None:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        if not self._is_over():
+            raise asyncio.InvalidStateError("the outcome isn't there yet: await this")
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs here, which is the producer's."""
+        return asyncio.get_running_loop()
+
+    def add_done_callback(
+        self, fn: Callable[[Self], object], *, context: Context | None = None
+    ) -> None:
+        """Have `fn(future)` called by the loop once the outcome is there."""
+        function("fn", fn)
+        loop, context = asyncio.get_running_loop(), context or copy_context()
+        self._listen(fn, lambda: loop.call_soon(fn, self, context=context))
+
+    def remove_done_callback(self, fn: Callable[[Self], object]) -> int:
+        """Take `add_done_callback` back; gives how often it had been called with `fn`."""
+        kept = [one for one in self._listeners or () if one[0] != fn]
+        removed = len(self._listeners or ()) - len(kept)
+        self._listeners = kept or (self._listeners and [])
+        return removed
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the outcome. Ending the wait (`asyncio.timeout`, a task that is cancelled) takes
+        nothing back, and ends no other wait for it.
+        """
+        if not self.done():
+            waiter = asyncio.get_running_loop().create_future()
+
+            def over() -> None:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+            self._listen(waiter, over)
+            try:
+                yield from waiter
+            finally:
+                if not self.done():
+                    self.remove_done_callback(waiter)  # type: ignore[arg-type]  # what it is known by
+        return self.result()
+
+    __iter__ = __await__
+
+    def _listen(self, who: object, tell: Callable[[], object]) -> None:
+        if self.done():
+            tell()
+            return
+        if self._listeners is None:
+            self._listeners = [(who, tell)]
+            self._once_over(self._tell)
+        else:
+            self._listeners.append((who, tell))
+
+    def _tell(self) -> None:
+        found, self._listeners = self._listeners, []
+        for _, tell in found or ():
+            tell()
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self._cancelled else "finished" if self.done() else "pending"
+        return f"<{type(self).__name__} {state}>"
+
+
+class DeliveryFuture(LoopFuture[RecordMetadata]):
+    """The outcome of one `send()` of an `AsyncProducer`: `await` gives `RecordMetadata`.
+
+    Raises whatever error ended the record's batch; by `delivery.timeout.ms` there is an outcome.
+
+    >>> delivery = await producer.send("flights", b"JFK")
+    >>> (await delivery).offset
+    0
+    """
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(
+        self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int
+    ) -> None:
+        self._producer = producer  # without a call: this is made for each record
+        self._cancelled = False
+        self._listeners = None
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def _find(self) -> tuple[ProducerBatch, bool]:
+        """The batch the record is in (another one once a batch was split); whether it is over."""
+        batch, _, over = self._batch.find(self._index)
+        return batch, over
+
+    def _is_over(self) -> bool:
+        return self._find()[1]
+
+    def _outcome(self) -> RecordMetadata:
+        return self._batch.metadata(self._index, self._timestamp_ms)
+
+    def _error(self) -> BaseException | None:
+        return self._find()[0].done.error
+
+    def _once_over(self, call: Callable[[], object]) -> None:
+        def look(_: object) -> None:
+            if self._is_over():
+                call()
+            else:  # the batch was split
+                self._once_over(call)
+
+        self._find()[0].done.when_done(look)
+
+    def _told(self) -> tuple[BaseException | None, RecordMetadata]:
+        batch, _ = self._find()
+        error = batch.done.error
+        if error is None:
+            return None, self._outcome()
+        return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
+
+
+class ArrowDeliveryFuture(LoopFuture[list[OffsetRange]]):
+    """The outcome of one `send_arrow()`: `await` gives the offsets by partition, in order.
+
+    Raises the first error among the rows: `errors()` tells which rows failed, `acknowledged()`
+    where the others are; both are for when the outcome is there.
+    """
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, producer: Surfacing, delivery: ArrowDelivery) -> None:
+        super().__init__(producer)
+        self._delivery = delivery
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return self._delivery.rows
+
+    def acknowledged(self) -> list[OffsetRange]:
+        """The offsets of what was written, though other rows failed."""
+        self._check()
+        return self._delivery.ranges()
+
+    def errors(self) -> ErrorColumn | None:
+        """None, or a column of errors if some rows failed, as `ArrowFuture.errors` gives it."""
+        self._check()
+        return None if self._delivery.error is None else self._delivery.error_column()
+
+    def _is_over(self) -> bool:
+        return self._delivery.done.done
+
+    def _outcome(self) -> list[OffsetRange]:
+        if (error := self._delivery.error) is not None:
+            raise error
+        return self._delivery.ranges()
+
+    def _error(self) -> BaseException | None:
+        return self._delivery.error
+
+    def _once_over(self, call: Callable[[], object]) -> None:
+        def over(_: object) -> None:
+            call()
+
+        self._delivery.done.when_done(over)
+
+
+def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:
+    """Have a record's outcome told as `on_delivery` of `send` gets it, amid the client's step.
+
+    What it raises is logged; what is meant to end more comes out of the program's next call.
+    """
+    function("on_delivery", on_delivery)
+    if iscoroutinefunction(on_delivery):
+        raise ArgumentError(
+            "on_delivery can't be `async def`, as nobody awaits it: await what send() gives"
+        )
+
+    def tell() -> None:
+        try:
+            on_delivery(*future._told())  # noqa: SLF001  # of this module
+        except Exception:
+            logger.exception("a callback for %r failed", future)
+        except BaseException as error:
+            future._producer._surface(error)  # noqa: SLF001
+
+    future._once_over(tell)  # noqa: SLF001
+    return future

@@ -1,0 +1,108 @@
+"""One task at a time in the calls that hand out records (R-HO-3), as `OneReader` is for threads.
+
+In: a call's flow. Out: its result, or an error that names both tasks, before anything is handed
+out. Between two records of a loop nobody is inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.common.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from odradek.clients.calls.caller_flow import CallerFlow
+    from odradek.clients.calls.consumer_calls import ConsumerCalls
+    from odradek.network.host import LoopHost
+
+T = TypeVar("T")
+
+STRETCH = 128
+"""Records of a loop after which the clock is looked at."""
+
+
+class OneTask:
+    """Who is inside."""
+
+    def __init__(self) -> None:
+        self.woken = False
+        """Who is inside, or comes next, is to leave empty-handed."""
+        self._held: asyncio.Task[object] | None = None
+        self._wakes = 0
+
+    def wake(self) -> None:
+        """Have iterations end before their next record; at any place, in any thread."""
+        self.woken = True
+        self._wakes += 1
+
+    def _check(self, what: str, callback: Callable[[], str | None] | None = None) -> None:
+        held = self._held
+        if held is None:
+            return
+        mine = asyncio.current_task()
+        if held is mine:
+            running = callback and callback()
+            raise IllegalStateError(f"{what} can't be called inside {running or what}")
+        name = "a callback" if mine is None else f"task {mine.get_name()!r}"
+        raise IllegalStateError(
+            f"{name} called {what} while task {held.get_name()!r} is inside of it: a consumer "
+            "hands out records to one task at a time (only close() may come from others)"
+        )
+
+    async def inside(
+        self,
+        what: str,
+        callback: Callable[[], str | None],
+        run: Callable[[CallerFlow[T]], Awaitable[T]],
+        flow: CallerFlow[T],
+    ) -> T:
+        """Run a call as the one that is inside."""
+        self._check(what, callback)
+        self._held = asyncio.current_task()
+        try:
+            return await run(flow)
+        finally:
+            self._held = None
+
+    async def records(
+        self,
+        more: Callable[[], Awaitable[Iterator[T] | None]],
+        calls: ConsumerCalls,
+        host: LoopHost,
+    ) -> AsyncIterator[T]:
+        """Iterate over records until there are no more.
+
+        A group is told the time after each, and its callbacks come before the next one.
+        """
+        while (found := await more()) is not None:
+            calls.engine.delivery.handed_over()
+            group = calls.engine.group
+            wakes, left = self._wakes, True
+            while left:
+                left = False
+                for record in islice(found, STRETCH):
+                    left = True
+                    yield record
+                    if group is not None:
+                        group.given.append(host.now())
+                        if group.callbacks.waiting:
+                            left = False
+                            break
+                    if self._wakes != wakes:
+                        left = False
+                        break
+                    self._check("records()")
+                await host.breathe()
+
+    @staticmethod
+    async def batches(
+        more: Callable[[], Awaitable[T | None]], calls: ConsumerCalls
+    ) -> AsyncIterator[T]:
+        """Iterate over what is large: each is let go before the next one is asked for."""
+        while (one := await more()) is not None:
+            calls.engine.delivery.handed_over()
+            yield one
+            del one
