@@ -104,7 +104,7 @@ def examples() -> Iterator[doctest.DocTest]:
         named += [(f"{cls.__name__}.{n}", it) for n, it in public_members(cls).items()]
         for name, it in named:
             for test in finder.find(it, name, globs={}) if inspect.getdoc(it) else ():
-                awaited = "await " in test.docstring or "async " in test.docstring
+                awaited = re.search(r"\b(await|async) ", test.docstring or "")
                 if test.examples and not awaited and test.docstring not in seen:
                     seen.add(test.docstring)
                     yield test

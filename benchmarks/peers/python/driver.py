@@ -153,6 +153,7 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--layout", choices=("binary", "binary_view"), default="binary")
     parser.add_argument("--passes", type=int, default=1)
+    parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     options = parser.parse_args()
     found = modes[options.mode](options)
     found |= {

@@ -49,6 +49,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     """
 
     _calls: ProducerCalls
+    _put = RecordSending.send
 
     @with_settings(PRODUCER)
     def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
@@ -79,7 +80,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
         As `Producer.send`.
         """
-        put = super().send(topic, value, key, headers, partition, timestamp_ms)
+        put = self._put(topic, value, key, headers, partition, timestamp_ms)
         future = put if type(put) is DeliveryFuture else await put
         return future if on_delivery is None else tell_delivery(future, on_delivery)
 
@@ -213,6 +214,15 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
+        if self._loop_host.overdue:
+            return self._after_breath(topic, *record, partition=partition)
         made, now = partial(DeliveryFuture, self), self._loop_host.enter()
         found = self._calls.append(topic, lane, record, partition, made, now)
         return found if isinstance(found, DeliveryFuture) else self._run(found)
+
+    async def _after_breath(
+        self, topic: str, key: Any, value: Any, headers: Any, at: int, *, partition: int | None
+    ) -> DeliveryFuture:
+        """Let the loop have its turn; then the topic is looked at again."""
+        await self._loop_host.breathe()
+        return await self.send(topic, value, key, headers, partition, at)

@@ -2,9 +2,10 @@
 
 In: bytes that the host put into the buffer it was given. Out: whole frames without their length
 prefix. Small answers come through one scratch buffer; a large one gets a buffer of its
-own, so that records can be decoded where they lie. Must not: allocate what a length merely
-promises: up to 1 MiB until ApiVersions is answered, then the configured limit, and above 16 MiB
-the buffer grows as bytes arrive, unless one that is large enough is free.
+own, so that records can be decoded where they lie. Must not: fill memory with
+what a length merely promises: up to 1 MiB until ApiVersions is answered, then the configured limit;
+pages of a mapping come as bytes arrive, and where there are none a buffer of more than 16 MiB
+grows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from odradek.common.errors import (
     NotKafkaError,
     TlsPortError,
 )
-from odradek.network.frame_buffers import FrameBuffers
+from odradek.network.frame_buffers import Buffer, FrameBuffers
 
 SCRATCH = 65536
 FIRST_LIMIT = 1 << 20
@@ -31,7 +32,7 @@ class FrameReader:
         self._scratch = bytearray()  # made for the first byte: most dials of an outage bring none
         self._start = 0  # of the unread bytes in the scratch
         self._filled = 0
-        self._body: bytearray | None = None
+        self._body: Buffer | None = None
         self._room = memoryview(b"")  # the body's; holding it keeps the buffer from others
         self._expected = 0  # bytes of the body, when it has a buffer of its own
         self._refused = False
@@ -90,7 +91,7 @@ class FrameReader:
             self._start, self._filled = 0, have
         return False
 
-    def _begin(self, body: bytearray) -> None:
+    def _begin(self, body: Buffer) -> None:
         self._body = body
         self._room = memoryview(body)[: self._expected]
 

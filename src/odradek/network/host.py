@@ -124,5 +124,9 @@ class LoopHost(Host, Protocol):
     def enter(self) -> float:
         """A call begins, in the loop that runs here; gives the time."""
 
+    @property
+    def overdue(self) -> bool:
+        """The loop didn't come to this client for long."""
+
     async def breathe(self) -> None:
-        """Let the loop go on, if it didn't come to this client for long."""
+        """Let the loop go on, if that is overdue."""

@@ -1,14 +1,17 @@
 """The frame reader: any split of any frames gives the same frames; lengths alone cost nothing."""
 
+import mmap
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.common.errors import MalformedMessageError, NotKafkaError
+from odradek.network import frame_buffers
 from odradek.network.frame import FIRST_LIMIT, SCRATCH, FrameReader
 from odradek.network.frame_buffers import STEP
 
@@ -83,6 +86,24 @@ def test_lengths_outside_the_limit_are_refused_and_nothing_is_allocated(length: 
         reader.buffer_updated(4)
 
 
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_a_length_that_is_allowed_costs_no_memory_until_bytes_come() -> None:
+    reader, before = FrameReader(1 << 30), resident()
+    reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
+    assert reader.buffer_updated(4) == []
+    assert len(reader.get_buffer()) == 1 << 30
+    assert resident() - before < 1 << 20
+
+
+@pytest.fixture
+def no_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffers, "MAPS", False)
+
+
+@pytest.mark.usefixtures("no_mappings")
 def test_a_length_that_is_allowed_costs_no_more_than_16_mib_until_bytes_come() -> None:
     reader = FrameReader(1 << 30)
     reader.get_buffer()[:4] = (1 << 30).to_bytes(4, "big")
@@ -91,6 +112,7 @@ def test_a_length_that_is_allowed_costs_no_more_than_16_mib_until_bytes_come() -
         assert len(reader.get_buffer()) == STEP
 
 
+@pytest.mark.usefixtures("no_mappings")
 def test_above_16_mib_the_buffer_grows_as_bytes_arrive() -> None:
     body = bytes(STEP + STEP // 2)
     reader = FrameReader(64 << 20)

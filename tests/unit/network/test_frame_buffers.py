@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 
+from odradek.network import frame_buffers
 from odradek.network.frame import FrameReader
 from odradek.network.frame_buffers import STEP, FrameBuffers, size_class
 
@@ -60,7 +63,18 @@ def test_without_a_limit_nothing_is_kept() -> None:
     assert (buffers.kept, buffers.free) == (0, 0)
 
 
-def test_a_large_answer_is_believed_only_after_one_came() -> None:
+def test_where_nothing_can_be_mapped_buffers_are_as_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object, **__: object) -> mmap.mmap:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    assert type(FrameBuffers().take(2 * MIB)) is bytearray
+
+
+def test_a_large_answer_is_believed_only_after_one_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_buffers, "MAPS", False)
     buffers = FrameBuffers(256 * MIB)
     reader = FrameReader(128 * MIB, buffers)
     size = 40 * MIB

@@ -223,9 +223,10 @@ class ProducerBatch:
         if self.parts is not None:
             batch, index, _ = self.find(index)
             return batch.metadata(index, timestamp_ms)
-        if self.done.error is not None:
-            raise self.done.error.with_traceback(None)  # each of its records raises it
-        outcome = self.done.result()
+        done = self.done
+        if done.error is not None:
+            raise done.error.with_traceback(None)  # each of its records raises it
+        outcome = done.result()
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         appended = outcome.log_append_time_ms
         return RecordMetadata(

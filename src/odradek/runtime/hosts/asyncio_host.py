@@ -178,9 +178,14 @@ class AsyncioHost(HostSockets):
         self.wake()
         return self._clock()
 
+    @property
+    def overdue(self) -> bool:
+        """The loop didn't come to this client for long: other tasks, and its sockets, wait."""
+        return self._clock() - self._turned > BREATH
+
     async def breathe(self) -> None:
-        """Let the loop go on if it didn't come to this client for long: its sockets wait, too."""
-        if self._clock() - self._turned > BREATH:
+        """Let the loop go on, if that is overdue."""
+        if self.overdue:
             await asyncio.sleep(0)
             self._turned = self._clock()
 
@@ -305,11 +310,13 @@ class AsyncioHost(HostSockets):
 
     def _step_soon(self) -> None:
         self._soon = None
+        self._turned = self._clock()
         self._advance()
 
     def _rings(self) -> None:
         self._timer = None
-        self.outsiders.expire(self._clock())
+        now = self._turned = self._clock()
+        self.outsiders.expire(now)
         self._advance()
 
     def _advance(self) -> None:
@@ -319,7 +326,7 @@ class AsyncioHost(HostSockets):
         engine = self._attached()
         self._stepping = True
         try:
-            now = self._turned = self._clock()
+            now = self._clock()
             wanted = engine.step(now)
             effects = engine.effects
             while effects:

@@ -182,6 +182,15 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         self._index = index
         self._timestamp_ms = timestamp_ms
 
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """Wait for the outcome; what is there already costs little, as every record may ask."""
+        batch = self._batch
+        if batch.done.done and batch.parts is None and not self._cancelled:
+            return batch.metadata(self._index, self._timestamp_ms)
+        return (yield from super().__await__())
+
+    __iter__ = __await__
+
     def _find(self) -> tuple[ProducerBatch, bool]:
         """The batch the record is in (another one once a batch was split); whether it is over."""
         batch, _, over = self._batch.find(self._index)

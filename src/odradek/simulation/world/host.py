@@ -136,6 +136,8 @@ class SimulatedHost:
         self._step_if_due()
         return self._time.now
 
+    overdue = False
+
     async def breathe(self) -> None:
         """Nothing: nobody waits in real time."""
 
