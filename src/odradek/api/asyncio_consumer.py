@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
+ROWS = 8192
+"""Rows of an Arrow batch at most: their decoding holds up the loop for two or three milliseconds.
+"""
 
 
 class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
@@ -93,7 +96,7 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
             config,
             loop_host,
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
-            partial(ConsumerCalls, reader=self._reader),
+            partial(ConsumerCalls, reader=self._reader, arrow_rows=ROWS),
         )
 
     # Reading
@@ -135,7 +138,8 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
     ) -> pa.RecordBatch | None:
         """The next records of one partition as an Arrow batch; None after `timeout` without any.
 
-        As `Consumer.poll_arrow`.
+        As `Consumer.poll_arrow`, but of at most 8,192 rows, so that decoding doesn't hold up the
+        loop: `pyarrow.concat_batches` makes larger ones.
         """
         batch = await self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
         self._calls.engine.delivery.handed_over()

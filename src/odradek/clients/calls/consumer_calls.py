@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from odradek.clients.calls.caller_flow import DUE, CallerFlow
 from odradek.clients.calls.group_calls import GroupCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
+from odradek.clients.consumer.fetching.delivery import ARROW_ROWS
 from odradek.clients.consumer.partition_arguments import (
     ends,
     one_partition,
@@ -70,8 +71,11 @@ class ConsumerCalls(GroupCalls):
         host: Host,
         build: Callable[[Host], ConsumerEngine],
         reader: Reader,
+        arrow_rows: int = ARROW_ROWS,
     ) -> None:
+        """`arrow_rows`: at most so many in a batch, where others wait for the caller's turn."""
         super().__init__(kind, config, host, build)
+        self._arrow_rows = arrow_rows
         self._reader = reader
         self._seconds_noted = False
 
@@ -132,7 +136,8 @@ class ConsumerCalls(GroupCalls):
         with_headers = flag("include_headers", include_headers)
         kind = cast("Layout", text("layout", layout))
         self.engine.delivery.arrow_columns(chosen, with_headers, kind)
-        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, now)
+        most = self._arrow_rows
+        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, most, now)
 
     def _note_seconds(self, timeout: Any) -> None:
         """Say once what a timeout means that was probably meant in milliseconds."""

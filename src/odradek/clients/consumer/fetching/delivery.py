@@ -115,9 +115,14 @@ class Delivery:
         return list(arrow_schema(include_headers, names, layout).names)
 
     def arrow(
-        self, names: Sequence[str] | None, include_headers: bool, layout: Layout, now: float
+        self,
+        names: Sequence[str] | None,
+        include_headers: bool,
+        layout: Layout,
+        most: int,
+        now: float,
     ) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records as a record batch."""
+        """Decode and hand out one partition's records, at most so many, as a record batch."""
         wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
@@ -126,7 +131,7 @@ class Delivery:
         while entry is not None:
             try:
                 self._note_taking(entry)
-                columns = entry.move(entry.peek(ARROW_ROWS, **chosen, layout=layout))
+                columns = entry.move(entry.peek(most, **chosen, layout=layout))
             except UNREADABLE as error:
                 self._leave_out(entry, error, now)
             else:
