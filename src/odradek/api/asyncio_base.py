@@ -37,6 +37,10 @@ class AsyncClient(Facade[E]):
         """Carry out a call in the loop that runs here."""
         return await carried_out(flow, self._loop_host)
 
+    async def _end(self, flow: CallerFlow[T]) -> T:
+        """The same for a call that closes: it may come after the end of the client's loop."""
+        return await carried_out(flow, self._loop_host, closing=True)
+
     async def _call(
         self,
         flow: Callable[[float], Flow[T]],
@@ -60,7 +64,7 @@ class AsyncClient(Facade[E]):
 
         As `Client.close`.
         """
-        await self._run(self._calls.close(timeout))
+        await self._end(self._calls.close(timeout))
 
     async def __aenter__(self) -> Self:
         self._loop_host.enter()

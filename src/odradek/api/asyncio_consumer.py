@@ -331,7 +331,7 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
 
         As `Consumer.close`.
         """
-        await self._run(self._calls.leave_and_close(timeout))
+        await self._end(self._calls.leave_and_close(timeout))
 
     async def __aexit__(
         self,
@@ -339,4 +339,4 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._run(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))
+        await self._end(self._calls.leave_and_close(CLOSE_TIMEOUT, through=error is None))

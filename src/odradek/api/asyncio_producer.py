@@ -145,7 +145,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
         As `Producer.close`.
         """
-        await self._run(self._calls.deliver_and_close(timeout, self))
+        await self._end(self._calls.deliver_and_close(timeout, self))
 
     # Transactions
 

@@ -121,8 +121,14 @@ class LoopHost(Host, Protocol):
     waiters: set[Callable[[], object]]
     """Woken where a callback raised something for the program."""
 
-    def enter(self) -> float:
-        """A call begins, in the loop that runs here; gives the time."""
+    @property
+    def gone(self) -> bool:
+        """The loop was closed: nothing can come any more."""
+
+    def enter(self, *, closing: bool = False) -> float:
+        """A call begins, in the loop that runs here; gives the time. `closing`: it ends the client,
+        for which its loop needn't be there any more.
+        """
 
     @property
     def overdue(self) -> bool:

@@ -51,14 +51,14 @@ def this_task() -> object:
     return asyncio.current_task()
 
 
-async def carried_out(flow: CallerFlow[T], host: LoopHost) -> T:
+async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = False) -> T:
     """Do what the flow asks for until it ends; whatever comes between two of its steps goes to it:
     a cancellation, what a user's callback raises.
     """
     resume: Callable[[Any], Wait | Do] = flow.send
     given: Any = None
     try:
-        host.enter()
+        host.enter(closing=closing)
         while True:
             try:
                 wanted = resume(given)
@@ -102,7 +102,7 @@ async def waited(host: LoopHost, completion: Completion[Any], deadline: float | 
     loop = asyncio.get_running_loop()
     while not completion.done:
         left = None if deadline is None else deadline - host.now()
-        if left is not None and left <= 0:
+        if host.gone or (left is not None and left <= 0):
             return
         arrived: asyncio.Future[None] = loop.create_future()
 

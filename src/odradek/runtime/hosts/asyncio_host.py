@@ -162,16 +162,23 @@ class AsyncioHost(HostSockets):
         self._engine = engine
         self._torn = False
 
-    def enter(self) -> float:
+    @property
+    def gone(self) -> bool:
+        """The loop was closed: nothing can come any more."""
+        return self._loop is not None and self._loop.is_closed()
+
+    def enter(self, *, closing: bool = False) -> float:
         """A call begins in the loop that runs here: bind to it, or raise where it is another; gives
-        the time.
+        the time. One that only closes may come from any loop once the client's own is gone.
         """
+        self.guard.check()  # first: asyncio itself says that no loop runs in a child
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return self._clock()
-        self.guard.check()
         if self._loop is not None:
-            state = "which was closed" if self._loop.is_closed() else "which still runs"
+            if closing and self.gone:
+                return self._clock()
+            state = "which was closed" if self.gone else "which still runs"
             raise IllegalStateError(OTHER_LOOP.format(state))
         watch(self)
         self._loop, self._thread = loop, threading.get_ident()
@@ -202,7 +209,7 @@ class AsyncioHost(HostSockets):
         """Have the engine step at the loop's next turn; any thread may call it."""
         self.guard.check()
         loop = self._loop
-        if loop is None or self._closed:  # the first call's `enter` does it
+        if loop is None or self._closed or self.gone:  # the first call's `enter` does it
             return
         if threading.get_ident() != self._thread:
             self.nudge()
@@ -236,7 +243,7 @@ class AsyncioHost(HostSockets):
             self._release()
             return None
         loop = self._loop
-        if loop is None or loop.is_closed() or self._torn:
+        if loop is None or self.gone or self._torn:
             self._closed = True
             self._release()
             return None
@@ -321,7 +328,7 @@ class AsyncioHost(HostSockets):
 
     def _advance(self) -> None:
         """Step once, carry out what comes of it, and have the loop come back when it is due."""
-        if self._stepping or self._closed or self._torn or self._loop is None:
+        if self._stepping or self._closed or self._torn or self._loop is None or self.gone:
             return
         engine = self._attached()
         self._stepping = True
@@ -352,7 +359,7 @@ class AsyncioHost(HostSockets):
             if due <= when < due + LOOKS_AGAIN:
                 return
             timer.cancel()
-        if self._loop is not None and not self._loop.is_closed():
+        if self._loop is not None and not self.gone:
             self._due = when
             self._timer = self._loop.call_later(max(0.0, when - now), self._rings)
 
@@ -402,7 +409,7 @@ class AsyncioHost(HostSockets):
         transport.now_watched(wanted)
 
     def _unwatch(self, transport: Transport) -> None:
-        if transport.watched and self._loop is not None and not self._loop.is_closed():
+        if transport.watched and self._loop is not None and not self.gone:
             if transport.watched & READ:
                 self._loop.remove_reader(transport.fd)
             if transport.watched & WRITE:

@@ -131,7 +131,9 @@ class SimulatedHost:
         for wake in list(self.waiters):
             wake()
 
-    def enter(self) -> float:
+    gone = False
+
+    def enter(self, *, closing: bool = False) -> float:
         """A coroutine's call begins; somebody else lets the world go on."""
         self._step_if_due()
         return self._time.now

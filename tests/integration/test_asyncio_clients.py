@@ -1,0 +1,490 @@
+"""The asyncio clients on sockets, in asyncio's own loop and in uvloop: what tasks do with them."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import gc
+import inspect
+import io
+import os
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+import uvloop
+
+import odradek
+from odradek import (
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    ClientClosedError,
+    ClientForkedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    NewTopic,
+    TopicPartition,
+    WakeupError,
+)
+from odradek.testing import FakeCluster
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+PATIENCE = 20.0
+ARRIVALS = TopicPartition("arrivals", 0)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=2, topics={"flights": 1, "arrivals": 1, "wide": 4}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["asyncio", "uvloop", "debug"])
+def run(request: pytest.FixtureRequest) -> Run[Any]:
+    def bounded(program: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return asyncio.wait_for(program, 60)
+
+    if request.param == "uvloop":
+        return lambda program: uvloop.run(bounded(program))
+    return lambda program: asyncio.run(bounded(program), debug=request.param == "debug")
+
+
+def config(fake: FakeCluster, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": fake.bootstrap_servers, "auto.offset.reset": "earliest", **more}
+
+
+def producer(fake: FakeCluster, **options: Any) -> AsyncProducer:
+    return AsyncProducer({"bootstrap.servers": fake.bootstrap_servers}, **options)
+
+
+async def filled(fake: FakeCluster, count: int, topic: str = "arrivals") -> None:
+    async with producer(fake) as sending:
+        deliveries = [await sending.send(topic, b"%d" % n, partition=0) for n in range(count)]
+        assert [d.offset for d in await asyncio.gather(*deliveries)] == list(range(count))
+
+
+async def values(consumer: AsyncConsumer, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    while len(found) < count:
+        got = await consumer.poll(PATIENCE)
+        assert got
+        found += [record.value for record in got]
+    return found
+
+
+# Records
+
+
+def test_records_batches_groups_and_arrow(fake: FakeCluster, run: Run[None]) -> None:
+    told: list[tuple[str, list[TopicPartition]]] = []
+
+    async def assigned(consumer: AsyncConsumer, partitions: list[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        told.append(("assigned", partitions))
+        assert await consumer.position(partitions[0]) == 0
+
+    async def program() -> None:
+        async with producer(fake) as sending:
+            table = pa.table({"value": [b"%d" % n for n in range(500)]})
+            delivery = await sending.send_arrow("arrivals", table)
+            assert [r.last_offset for r in await delivery] == [499]
+            assert delivery.errors() is None
+            assert delivery.rows == 500
+        async with AsyncConsumer(config(fake), group_id="g") as consumer:
+            await consumer.subscribe(
+                ["arrivals"],
+                on_assigned=assigned,
+                on_revoked=lambda _, partitions: told.append(("revoked", partitions)),
+            )
+            seen = 0
+            async for record in consumer:
+                assert record.value == b"%d" % seen
+                seen += 1
+                if seen == 300:
+                    break
+            rows = 0
+            async for batch in consumer.batches(timeout=PATIENCE):
+                rows += batch.num_rows
+                if rows == 200:
+                    break
+            committed = await consumer.commit()
+            assert committed[ARRIVALS].offset == 500
+            assert (await consumer.committed([ARRIVALS]))[ARRIVALS] == committed[ARRIVALS]
+            assert await consumer.end_offsets([ARRIVALS]) == {ARRIVALS: 500}
+        assert told == [("assigned", [ARRIVALS]), ("revoked", [ARRIVALS])]
+
+    run(program())
+
+
+def test_a_move_of_every_broker_is_survived(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with producer(fake, linger_ms=0) as sending, AsyncConsumer(config(fake)) as consumer:
+            consumer.assign([ARRIVALS])
+            for n in range(30):
+                if n in (10, 20):
+                    for broker in fake.broker_ids:
+                        await asyncio.to_thread(fake.move, broker)
+                await sending.send_and_wait("arrivals", b"%d" % n, partition=0)
+            assert await values(consumer, 30) == [b"%d" % n for n in range(30)]
+
+    run(program())
+
+
+def test_a_transaction_commits_or_aborts(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with producer(fake, transactional_id="t") as sending:
+            await sending.init_transactions()
+            for n in range(4):
+                with contextlib.suppress(ZeroDivisionError):
+                    async with sending.transaction():
+                        await sending.send("flights", b"%d" % n)
+                        assert n % 2 or n / 0 > 0
+                    assert n % 2
+            task = asyncio.create_task(abandoned(sending))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with sending.transaction():
+                await sending.send("flights", b"last")
+        settings = config(fake, **{"isolation.level": "read_committed"})
+        async with AsyncConsumer(settings) as consumer:
+            consumer.assign([TopicPartition("flights", 0)])
+            assert await values(consumer, 3) == [b"1", b"3", b"last"]
+
+    async def abandoned(sending: AsyncProducer) -> None:
+        async with sending.transaction():
+            await sending.send("flights", b"never")
+            await asyncio.sleep(PATIENCE)
+
+    run(program())
+
+
+def test_what_the_admin_does(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
+            made = await admin.create_topics([NewTopic("new", 3, 1)])
+            assert len(made["new"].partitions) == 3
+            assert "new" in await admin.list_topics()
+            await admin.delete_topics("new")
+            assert "new" not in await admin.list_topics()
+            assert (await admin.describe_cluster()).cluster_id == await admin.cluster_id()
+            assert "It works" in str(admin.explain())
+
+    run(program())
+
+
+# Deliveries
+
+
+def test_asyncio_takes_a_delivery_for_a_future(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with producer(fake) as sending:
+            sent = [await sending.send("flights", b"%d" % n) for n in range(6)]
+            assert all(asyncio.isfuture(delivery) for delivery in sent)
+            called: list[int] = []
+            sent[0].add_done_callback(lambda d: called.append(d.result().offset))
+            unwanted = called.append
+            sent[0].add_done_callback(unwanted)  # type: ignore[arg-type]
+            assert sent[0].remove_done_callback(unwanted) == 1  # type: ignore[arg-type]
+            with pytest.raises(asyncio.InvalidStateError):
+                sent[0].result()
+            done, pending = await asyncio.wait(sent[:2])  # type: ignore[type-var]
+            assert (len(done), pending) == (2, set())
+            assert called == [0]
+            assert (await asyncio.wait_for(sent[2], PATIENCE)).offset == 2
+            assert (await asyncio.shield(sent[3])).offset == 3
+            assert sent[4].exception() is None
+            assert not sent[4].cancel()
+            reported: list[Any] = []
+            await sending.send("flights", b"6", on_delivery=lambda *told: reported.append(told))
+            await sending.flush()
+            assert [(error, metadata.offset) for error, metadata in reported] == [(None, 6)]
+
+    run(program())
+
+
+def test_who_stops_waiting_takes_nothing_back(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with producer(fake) as sending:
+            await sending.send_and_wait("flights", b"0")
+            fake.delay("Produce", 1.0)
+            delivery = await sending.send("flights", b"1")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await delivery
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(delivery, 0.1)
+            other = await sending.send("flights", b"2")
+            waits = [asyncio.create_task(_awaited(other)) for _ in range(3)]
+            await asyncio.sleep(0.05)
+            waits[0].cancel()
+            offsets = {m.offset for m in await asyncio.gather(*waits[1:])}
+            assert offsets == {2}
+            assert waits[0].cancelled()
+        assert [row[4] for row in fake.records("flights")] == [b"0", b"1", b"2"]
+
+    run(program())
+
+
+async def _awaited(delivery: Awaitable[T]) -> T:
+    return await delivery
+
+
+# Cancelling, deadlines, tasks
+
+
+def test_a_cancelled_poll_loses_nothing(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        await filled(fake, 400)
+        async with AsyncConsumer(config(fake)) as consumer:
+            consumer.assign([ARRIVALS])
+            found: list[bytes | None] = []
+            turns = 0
+            while len(found) < 400:
+                task = asyncio.create_task(consumer.poll(PATIENCE, max_records=7))
+                for _ in range(turns % 9):
+                    await asyncio.sleep(0)
+                turns += 1
+                if turns % 3:
+                    task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    found += [record.value for record in await task]
+            assert found == [b"%d" % n for n in range(400)]
+
+    run(program())
+
+
+def test_calls_keep_their_deadline(run: Run[None]) -> None:
+    async def program() -> None:
+        settings = {"bootstrap.servers": "127.0.0.1:9"}
+        begun = time.monotonic()
+        async with AsyncAdmin(settings) as admin:
+            with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:9"):
+                await admin.list_topics(timeout=0.3)
+        async with AsyncProducer(settings, max_block_ms=300) as sending:
+            with pytest.raises(KafkaTimeoutError):
+                await sending.send_and_wait("t", b"x")
+        async with AsyncConsumer(settings) as consumer:
+            consumer.assign([ARRIVALS])
+            assert await consumer.poll(0.3) == []
+        assert time.monotonic() - begun < 3
+
+    run(program())
+
+
+def test_one_task_at_a_time_reads(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with AsyncConsumer(config(fake)) as consumer:
+            consumer.assign([ARRIVALS])
+            first = asyncio.create_task(consumer.poll(PATIENCE), name="the first")
+            await asyncio.sleep(0.05)
+            with pytest.raises(IllegalStateError, match="the first"):
+                await consumer.poll(1.0)
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                await first
+            waiting = asyncio.create_task(consumer.poll(PATIENCE))
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(consumer.wakeup)
+            with pytest.raises(WakeupError):
+                await waiting
+            waiting = asyncio.create_task(consumer.poll(PATIENCE))
+            await asyncio.sleep(0.05)
+            await consumer.close()
+            with pytest.raises(ClientClosedError):
+                await waiting
+
+    run(program())
+
+
+def test_a_full_buffer_lets_callers_wait_in_line(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        settings = {"buffer_memory": 1 << 16, "batch_size": 1 << 12, "linger_ms": 0}
+        async with producer(fake, **settings) as sending:
+            value = bytes(2000)
+
+            async def caller(n: int) -> int:
+                return (await sending.send_and_wait("wide", value, partition=n % 4)).offset
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(caller(n)) for n in range(200)]
+            by_partition = [sorted(t.result() for t in tasks[p::4]) for p in range(4)]
+            assert by_partition == [list(range(50))] * 4
+
+    run(program())
+
+
+def test_a_thousand_callers_and_ten_clients(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(producer(fake)) for _ in range(10)]
+            sends = [clients[n % 10].send_and_wait("flights", b"%d" % n) for n in range(1000)]
+            offsets = sorted(m.offset for m in await asyncio.gather(*sends))
+            assert offsets == list(range(1000))
+
+    run(program())
+
+
+# Loops
+
+
+def test_each_run_has_its_own_clients(fake: FakeCluster, run: Run[None]) -> None:
+    kept: list[AsyncProducer] = []
+
+    async def program() -> None:
+        sending = producer(fake)
+        assert (await sending.send_and_wait("flights", b"x")).offset == len(kept)
+        kept.append(sending)
+        await sending.close()
+
+    async def other_loop() -> None:
+        with pytest.raises(ClientClosedError):
+            await kept[0].send_and_wait("flights", b"x")
+
+    run(program())
+    run(program())
+    run(other_loop())
+
+
+def test_a_client_of_another_loop_is_refused(fake: FakeCluster, run: Run[Any]) -> None:
+    async def left_open() -> AsyncAdmin:
+        admin = AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers})
+        await admin.list_topics()
+        return admin
+
+    async def used(admin: AsyncAdmin) -> None:
+        with pytest.raises(IllegalStateError, match=r"another event loop \(which was closed\)"):
+            await admin.list_topics()
+        await admin.close()
+
+    run(used(run(left_open())))
+
+
+def test_the_loop_ends_amid_calls(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        consumer = AsyncConsumer(config(fake), group_id="g")
+        await consumer.subscribe(["arrivals"])
+        asyncio.create_task(forever(consumer))  # noqa: RUF006  # the loop's end cancels it
+        await asyncio.sleep(0.1)
+
+    async def forever(consumer: AsyncConsumer) -> None:
+        async with consumer:
+            async for _ in consumer:
+                pass
+
+    run(program())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_unclosed_client_is_warned_of_once(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        sending = producer(fake, linger_ms=200)
+        await sending.send_and_wait("flights", b"0")
+        await sending.send("flights", b"1")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            del sending
+            gc.collect()
+        texts = [str(w.message) for w in caught if "AsyncProducer" in str(w.message)]
+        assert len(texts) == 1
+        assert "test_asyncio_clients.py" in texts[0]
+        while len(fake.records("flights")) < 2:
+            await asyncio.sleep(0.01)
+
+    run(program())
+
+
+def test_a_forked_child_is_refused(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
+            await admin.list_topics()
+            child = os.fork()
+            if child == 0:  # pragma: no cover
+                try:
+                    admin.list_topics().send(None)
+                except ClientForkedError:
+                    os._exit(7)
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            await admin.list_topics()
+
+    run(program())
+
+
+def test_a_callback_cannot_be_a_coroutine(fake: FakeCluster) -> None:
+    async def program() -> None:
+        async def told(*_: object) -> None:
+            pass
+
+        async with producer(fake) as sending:
+            with pytest.raises(odradek.ArgumentError, match="await what send"):
+                await sending.send("flights", b"x", on_delivery=told)  # type: ignore[arg-type]
+
+    asyncio.run(program())
+
+
+def test_a_reader_at_full_speed_lets_others_run(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        await filled(fake, 20_000)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        async with AsyncConsumer(config(fake)) as consumer:
+            consumer.assign([ARRIVALS], until={ARRIVALS: 20_000})
+            assert await values(consumer, 1)  # all of it is there, or on its way
+            before = turns
+            rest = sum([1 async for _ in consumer])
+            assert rest > 10_000
+            assert turns - before > 5
+        task.cancel()
+
+    run(program())
+
+
+# The documentation's examples
+
+CLASSES = [getattr(odradek, n) for n in ("AsyncAdmin", "AsyncConsumer", "AsyncProducer")]
+
+
+@pytest.mark.parametrize("cls", [*CLASSES, odradek.DeliveryFuture])
+def test_examples_do_what_they_say(fake: FakeCluster, cls: type) -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(cls, cls.__name__)
+    (*_, wanted) = (e.want for e in example.examples)
+    source = "".join(e.source for e in example.examples)
+    source = source.replace("localhost:9092", fake.bootstrap_servers)
+    last = example.examples[-1].source
+    if not last.startswith(("async", "with", "for")):
+        source = source.removesuffix(last) + f"print({last.strip()})"
+
+    async def program() -> str:
+        async with producer(fake) as sending:
+            if cls is AsyncConsumer:
+                for value in (b"JFK", b"LGA"):
+                    await sending.send_and_wait("arrivals", value)
+            names = {n: getattr(odradek, n) for n in odradek.__all__} | {"producer": sending}
+            code = compile(source, cls.__name__, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                found = eval(code, names)  # noqa: S307  # the package's own documentation
+                if inspect.isawaitable(found):
+                    await found
+            return said.getvalue()
+
+    said = asyncio.run(program())
+    if cls is AsyncAdmin:
+        wanted = wanted.replace("flights']", "flights', 'wide']")
+    assert said == wanted
