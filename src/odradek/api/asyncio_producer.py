@@ -214,15 +214,21 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
-        if self._loop_host.overdue:
-            return self._after_breath(topic, *record, partition=partition)
+        append = self._after_breath if self._loop_host.overdue else self._append_now
+        return append(topic, lane, record, partition)
+
+    def _append_now(
+        self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
+    ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
+        """Carry out `ProducerCalls.append`."""
         made, now = partial(DeliveryFuture, self), self._loop_host.enter()
         found = self._calls.append(topic, lane, record, partition, made, now)
         return found if isinstance(found, DeliveryFuture) else self._run(found)
 
     async def _after_breath(
-        self, topic: str, key: Any, value: Any, headers: Any, at: int, *, partition: int | None
+        self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture:
         """Let the loop have its turn; then the topic is looked at again."""
         await self._loop_host.breathe()
+        key, value, headers, at = record
         return await self.send(topic, value, key, headers, partition, at)
