@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import KafkaError
+from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.events import EventLog
 from odradek.common.types import NullLock
 from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
@@ -26,6 +26,11 @@ from odradek.simulation.world.virtual_time import StuckError, Timer
 if TYPE_CHECKING:
     from odradek.simulation.world.world import World
 
+NO_DRIVER = (
+    "the event loop that runs here doesn't let virtual time go on, so that this call would never "
+    "end: run the coroutine with kafka_simulation.run(), or in a loop of "
+    "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
+)
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
 LOOKS_AGAIN = 0.2
@@ -67,6 +72,8 @@ class SimulatedHost:
         """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
+        self.entered: Callable[[], None] | None = None
+        """Asked before time goes on in a call; it may refuse by raising."""
         self.events: EventLog | None = None
         self.links: dict[int, Link] = {}
         self.closed = False
@@ -116,9 +123,13 @@ class SimulatedHost:
     torn = False
     in_use = False
     forked = False
-    on_its_own = False
     surfacing = True
     """Nobody interrupts virtual time."""
+
+    @property
+    def on_its_own(self) -> bool:
+        """Whether this client goes on while no call of it waits, and time does."""
+        return self.background and self._world.goes_on
 
     def check(self) -> None:
         """Raise what a callback raised that was meant for the program."""
@@ -132,7 +143,12 @@ class SimulatedHost:
             wake()
 
     def enter(self) -> float:
-        """A coroutine's call begins; somebody else lets the world go on."""
+        """A coroutine's call begins; its loop lets the world go on."""
+        if self.entered is not None:
+            self.entered()
+        if not self._world.goes_on:
+            raise IllegalStateError(NO_DRIVER)
+        self.background = True
         self._step_if_due()
         return self._time.now
 
@@ -150,6 +166,8 @@ class SimulatedHost:
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""
+        if self.entered is not None:
+            self.entered()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -168,6 +186,8 @@ class SimulatedHost:
 
     def drive(self) -> None:
         """Do what is due at this instant."""
+        if self.entered is not None:
+            self.entered()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -177,6 +197,8 @@ class SimulatedHost:
 
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
+        if self.entered is not None:
+            self.entered()
         if not self._stepping and self.background:
             self._woken = True
             self._plan(self._time.now)
