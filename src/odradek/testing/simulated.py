@@ -353,7 +353,8 @@ class KafkaSimulation:
             )
         host = self.world.host(name or config.client, link=link, background=background)
         wire = Wire(self.world.time, config)
-        host.watcher, host.entered = wire, self._check_thread
+        host.watcher = wire
+        host.ask_first(self._check_thread)
         self._wires.append(wire)
 
         def watch() -> None:  # between two steps, so before the first one: the engine is there

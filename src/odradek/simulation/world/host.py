@@ -72,8 +72,6 @@ class SimulatedHost:
         """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
         self.step_limit = STEP_LIMIT
         self.timed_step_limit = TIMED_STEP_LIMIT
-        self.entered: Callable[[], None] | None = None
-        """Asked before time goes on in a call; it may refuse by raising."""
         self.events: EventLog | None = None
         self.links: dict[int, Link] = {}
         self.closed = False
@@ -86,6 +84,7 @@ class SimulatedHost:
         self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
         self.waiters: set[Callable[[], object]] = set()
+        self._asked_first: Callable[[], None] | None = None
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -144,8 +143,8 @@ class SimulatedHost:
 
     def enter(self) -> float:
         """A coroutine's call begins; its loop lets the world go on."""
-        if self.entered is not None:
-            self.entered()
+        if self._asked_first is not None:
+            self._asked_first()
         if not self._world.goes_on:
             raise IllegalStateError(NO_DRIVER)
         self.background = True
@@ -157,6 +156,10 @@ class SimulatedHost:
     async def breathe(self) -> None:
         """Nothing: nobody waits in real time."""
 
+    def ask_first(self, check: Callable[[], None]) -> None:
+        """Have this called before calls of this client go on; it may refuse them by raising."""
+        self._asked_first = check
+
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine."""
         self._engine = engine
@@ -166,8 +169,8 @@ class SimulatedHost:
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""
-        if self.entered is not None:
-            self.entered()
+        if self._asked_first is not None:
+            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -186,8 +189,8 @@ class SimulatedHost:
 
     def drive(self) -> None:
         """Do what is due at this instant."""
-        if self.entered is not None:
-            self.entered()
+        if self._asked_first is not None:
+            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -197,8 +200,8 @@ class SimulatedHost:
 
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
-        if self.entered is not None:
-            self.entered()
+        if self._asked_first is not None:
+            self._asked_first()
         if not self._stepping and self.background:
             self._woken = True
             self._plan(self._time.now)
