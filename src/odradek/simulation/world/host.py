@@ -147,8 +147,9 @@ class SimulatedHost:
             self._asked_first()
         if not self._world.goes_on:
             raise IllegalStateError(NO_DRIVER)
-        self.background = True
-        self._step_if_due()
+        if not self.background:
+            self.background = True
+            self.wake()
         return self._time.now
 
     overdue = False
