@@ -297,7 +297,7 @@ HOOKS = {
     "_do_signal", "_do_remove", "_do_quit", "_do_spawn", "_root",
     "pytest_addoption", "pytest_configure", "pytest_runtest_makereport", "pytest_pyfunc_call",
     "redirect_request", "http_open", "https_open", "makefile",
-    "set_running_or_notify_cancel", "_get_snapshot", "get_loop",
+    "set_running_or_notify_cancel", "_get_snapshot", "get_loop", "_make_cancelled_error",
     "pushFilters", "streamWriter", "streamReader", "reportLatestOffset", "initialOffset",
     "prepareForTriggerAvailableNow", "getDefaultReadLimit",
 }  # fmt: skip
