@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,21 +33,21 @@ MOST_POINTS = 2_000
 
 
 class CancellingLoop(VirtualLoop):
-    """Counts the points at which a task may be cancelled, and cancels it at one of them."""
+    """Counts the points at which a task may be cancelled, and cancels it at some of them."""
 
     victim: asyncio.Task[Any] | None = None
-    at = 0
+    at: tuple[int, ...] = ()
     points = 0
     took_effect = False
 
-    def aim(self, victim: asyncio.Task[Any], at: int) -> None:
+    def aim(self, victim: asyncio.Task[Any], at: tuple[int, ...]) -> None:
         self.victim, self.at, self.points = victim, at, 0
 
     def _point(self) -> None:
         if self.victim is not None and not self.victim.done():
             self.points += 1
-            if self.points == self.at:
-                self.took_effect = self.victim.cancel()
+            if self.points in self.at:
+                self.took_effect |= self.victim.cancel()
 
     def _next_timer(self) -> float:  # before each event of the world
         self._point()
@@ -146,8 +146,8 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-async def run(case: Case, scene: Scene, at: int) -> bool:
-    """Cancel the call at one point; says whether it had come to its end before."""
+async def run(case: Case, scene: Scene, at: tuple[int, ...], *, trouble: bool) -> bool:
+    """Cancel the call at some points; says whether it had come to its end before."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CancellingLoop)
     if case.before is not None:
@@ -156,6 +156,9 @@ async def run(case: Case, scene: Scene, at: int) -> bool:
     async def called() -> None:
         await case.call(scene)
 
+    if trouble:
+        for broker in scene.simulation.brokers:
+            scene.simulation.bounce(broker, after=1.0)
     victim = asyncio.create_task(called())
     loop.aim(victim, at)
     await asyncio.wait([victim])
@@ -170,8 +173,8 @@ async def run(case: Case, scene: Scene, at: int) -> bool:
     return not loop.took_effect
 
 
-def cancelled_at(case: Case, at: int) -> bool:
-    with KafkaSimulation(brokers=2, seed=at) as simulation:
+def cancelled_at(case: Case, *at: int, trouble: bool = False) -> bool:
+    with KafkaSimulation(brokers=2, seed=at[0]) as simulation:
         simulation.create_topic("in", partitions=2)
         simulation.create_topic("out", partitions=1)
         for partition in range(2):
@@ -179,7 +182,7 @@ def cancelled_at(case: Case, at: int) -> bool:
             simulation.produce("in", rows, partition=partition)
 
         async def main() -> bool:
-            return await run(case, Scene(simulation, case.options), at)
+            return await run(case, Scene(simulation, case.options), at, trouble=trouble)
 
         def loop() -> CancellingLoop:
             return CancellingLoop(simulation.world, limit=1000.0)
@@ -415,6 +418,24 @@ CASES = {
 }
 
 
+TROUBLED = (
+    "poll, joining",
+    "records",
+    "commit",
+    "consumer.close",
+    "send_and_wait",
+    "deliveries",
+    "producer.close",
+    "init_transactions",
+    "transaction",
+    "send_offsets_to_transaction",
+    "commit_transaction",
+    "create_topics",
+    "describe_cluster",
+)
+TWICE = ("async with", "unsubscribe", "consumer.close", "producer.close", "transaction")
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     """Thousands of clients that aren't closed in time say so."""
@@ -423,18 +444,32 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_cancelled_at_each_point(name: str) -> None:
+def sweep(name: str, points: Iterable[tuple[int, ...]], *, trouble: bool = False) -> int:
+    """Go from point to point until the call comes to its end first; gives the last point."""
     case = CASES[name]
     if case.after is transact_on or "transactional" in name:
         case.options["transactional_id"] = "tx"
-    for at in range(1, MOST_POINTS):
+    for at in points:
         try:
-            through = cancelled_at(case, at)
+            if cancelled_at(case, *at, trouble=trouble):
+                return at[0]
         except BaseException as error:
-            error.add_note(f"{name}, cancelled at point {at}")
+            error.add_note(f"{name}, cancelled at {at}")
             raise
-        if through:
-            break
-    else:
-        pytest.fail(f"{name} goes on after {MOST_POINTS} points")
+    pytest.fail(f"{name} has more points")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cancelled_at_each_point(name: str) -> None:
+    assert sweep(name, ((at,) for at in range(1, MOST_POINTS))) > 2
+
+
+@pytest.mark.parametrize("name", TROUBLED)
+def test_cancelled_while_brokers_restart(name: str) -> None:
+    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, 3)), trouble=True) > 10
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_cancelled_again_while_it_tidies_up(name: str) -> None:
+    for later in (1, 2, 5, 12):
+        sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, 4)))
