@@ -54,8 +54,9 @@ class Host(Protocol):
     def torn(self) -> bool:
         """An exception from outside ended a step halfway: the client needs a new engine."""
 
-    on_its_own: bool
-    """It goes on while nobody calls, and so does time: its callers may wait by other means."""
+    @property
+    def on_its_own(self) -> bool:
+        """It goes on while nobody calls, and so does time: its callers may wait by other means."""
 
     surfacing: bool
     """Whether calls raise what `surface` was given; not while the client closes."""

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from odradek.testing.async_tests import loop_factories as loop_factories
     from odradek.testing.authority import Authority as Authority
     from odradek.testing.authority import KeyAndCertificate as KeyAndCertificate
     from odradek.testing.broker_set import TimelineEvent as TimelineEvent
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.testing.java import java_home as java_home
     from odradek.testing.local_cluster import LocalCluster as LocalCluster
     from odradek.testing.simulated import KafkaSimulation as KafkaSimulation
+    from odradek.testing.virtual_loop import VirtualLoop as VirtualLoop
 
 _HOME = {
     "Authority": "odradek.testing.authority",
@@ -41,8 +43,10 @@ _HOME = {
     "LocalCluster": "odradek.testing.local_cluster",
     "TimelineEvent": "odradek.testing.broker_set",
     "ToolError": "odradek.testing.errors",
+    "VirtualLoop": "odradek.testing.virtual_loop",
     "ensure_java_environment": "odradek.testing.java",
     "java_home": "odradek.testing.java",
+    "loop_factories": "odradek.testing.async_tests",
 }
 
 

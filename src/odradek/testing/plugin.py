@@ -8,6 +8,7 @@ used, or touch a run that uses none.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 SIMULATION = pytest.StashKey["KafkaSimulation"]()
 MARKERS = {
-    "kafka_simulation(brokers=3, seed=1, checkers=True, link=None, **cluster)": (
+    "kafka_simulation(brokers=3, seed=1, checkers=True, link=None, limit=3600, **cluster)": (
         "what the fixture kafka_simulation makes; `cluster`: options of SimulatedCluster"
     ),
     "kafka_cluster(brokers=3, version=None, own=False, **cluster)": (
@@ -60,6 +61,18 @@ def pytest_runtest_makereport(
     if report.failed and simulation is not None:
         report.sections.append(("kafka_simulation", simulation.report()))
     return report
+
+
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, uses a simulation, and is taken by no other plugin."""
+    simulation = pyfuncitem.stash.get(SIMULATION, None)
+    test = pyfuncitem.obj
+    if simulation is None or not inspect.iscoroutinefunction(test):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest itself passes them
+    simulation.run(test(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture

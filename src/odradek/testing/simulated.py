@@ -6,14 +6,16 @@ of its rules meanwhile. Must not: open a socket, or let a client of the test ope
 asked.
 
 One thread does everything: a call that waits (`poll`, `result`, `flush`) lets virtual time go on
-until it ends, and all clients and brokers with it. Code under test that waits in threads of its own
-needs a real cluster (`kafka_cluster`).
+until it ends, and all clients and brokers with it; so does the event loop that coroutines get here
+(`run`, `new_loop`). Code under test that waits in threads of its own needs a real cluster
+(`kafka_cluster`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -23,7 +25,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config, parse_address
-from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
 from odradek.common.types import Address
 from odradek.runtime.hosts.host_sources import hosts_from
 from odradek.runtime.hosts.record_future import RecordFuture
@@ -33,14 +35,22 @@ from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.world import World
+from odradek.testing.virtual_loop import HOUR, VirtualLoop
 
 if TYPE_CHECKING:
     from odradek.api.client_options import AdminOptions, ConsumerOptions, ProducerOptions
 
 C = TypeVar("C", bound=Client[Any])
+T = TypeVar("T")
 
+_open: list[KafkaSimulation] = []
 LAST_EVENTS = 20
 """How many events of each client `report` shows."""
+ONE_THREAD = "kafka_simulation works in one thread"
+INSTEAD = (
+    ": virtual time can't wait for threads. Use the fixture kafka_cluster for such code, or an "
+    "AsyncProducer, AsyncConsumer or AsyncAdmin in a coroutine."
+)
 CLOSE_TIMEOUT = 5.0
 MOMENT = 0.001
 
@@ -60,10 +70,14 @@ class KafkaSimulation:
         seed: int = 1,
         checkers: bool = True,
         link: LinkProfile | None = None,
+        limit: float = HOUR,
         **cluster: Any,
     ) -> None:
-        """Make the cluster; `cluster` takes the options of `SimulatedCluster`."""
+        """Make the cluster; `cluster` takes the options of `SimulatedCluster`. `limit`: how many
+        virtual seconds a coroutine may run here, if `run` isn't told otherwise.
+        """
         self.seed = seed
+        self.limit = limit
         self.world = World(seed, link=link)
         self.cluster = SimulatedCluster(self.world, brokers, **cluster)
         self.checkers = Checkers(self.world)
@@ -92,6 +106,8 @@ class KafkaSimulation:
     # Its life
 
     def __enter__(self) -> Self:
+        _open.append(self)
+        self._stack.callback(_open.remove, self)
         self._stack.enter_context(hosts_from(self._host_of))
         return self
 
@@ -270,6 +286,32 @@ class KafkaSimulation:
         """Let time go on while the condition holds, at most `limit` s; say whether it ended."""
         return self.world.run_while(condition, limit)
 
+    # asyncio
+
+    def run(
+        self,
+        main: Coroutine[Any, Any, T],
+        *,
+        limit: float | None = None,
+        debug: bool | None = None,
+    ) -> T:
+        """Run a coroutine as `asyncio.run` does, in this world's time; gives its result.
+
+        `limit`: how many virtual seconds it may take (the simulation's `limit`). Raises
+        `StuckError` when they have passed, or when nothing can happen any more while something is
+        waited for; it says who waits, and where. `debug`: asyncio's debug mode; callbacks then
+        count as slow in virtual time.
+        """
+        with asyncio.Runner(debug=debug, loop_factory=lambda: self.new_loop(limit)) as runner:
+            return runner.run(main)
+
+    def new_loop(self, limit: float | None = None) -> VirtualLoop:
+        """An event loop in this world's time: a loop factory for whatever takes one.
+
+        `limit`: how many virtual seconds one run of it may take, as for `run`.
+        """
+        return VirtualLoop(self.world, limit=self.limit if limit is None else limit)
+
     # What it says about itself
 
     def report(self) -> str:
@@ -307,12 +349,12 @@ class KafkaSimulation:
     ) -> SimulatedHost:
         if threading.get_ident() != self._thread:
             raise ConfigurationError(
-                "kafka_simulation works in one thread, and this client is made in another one: "
-                "virtual time can't wait for threads. Use the fixture kafka_cluster for such code."
+                f"{ONE_THREAD}, and this client is made in another one{INSTEAD}"
             )
         host = self.world.host(name or config.client, link=link, background=background)
         wire = Wire(self.world.time, config)
         host.watcher = wire
+        host.ask_first(self._check_thread)
         self._wires.append(wire)
 
         def watch() -> None:  # between two steps, so before the first one: the engine is there
@@ -322,6 +364,10 @@ class KafkaSimulation:
 
         host.defer(watch)
         return host
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise IllegalStateError(f"{ONE_THREAD}, and this call is made in another one{INSTEAD}")
 
     def _host_of(self, config: Config) -> SimulatedHost | None:
         """The host of a client that the code under test makes (a `HostSource`)."""
@@ -348,6 +394,11 @@ class KafkaSimulation:
     @staticmethod
     def _addresses(bootstrap_servers: str) -> list[Address]:
         return [parse_address("bootstrap.servers", s.strip()) for s in bootstrap_servers.split(",")]
+
+
+def latest_simulation() -> KafkaSimulation | None:
+    """The one that was entered last of those that are open."""
+    return _open[-1] if _open else None
 
 
 def _goes_on(config: Config) -> bool:

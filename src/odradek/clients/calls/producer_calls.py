@@ -355,7 +355,8 @@ class ProducerCalls(TransactionCalls):
         """Somebody waits without a call; gives the seconds that a call would wait."""
         if not self.host.on_its_own:
             raise IllegalStateError(
-                "in a simulation time passes in this client's calls only: use result() or flush()"
+                "in a simulation time passes in this client's calls only: use result() or flush(), "
+                "or run a coroutine with kafka_simulation.run()"
             )
         if self.host.inside:
             raise IllegalStateError(

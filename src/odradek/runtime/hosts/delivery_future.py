@@ -42,6 +42,7 @@ class LoopFuture(Generic[T]):
     __slots__ = ("_cancelled", "_listeners", "_producer")
     _asyncio_future_blocking = False
     """By this `asyncio.isfuture` knows a future, which `gather` takes without a task for it."""
+    _cancel_message = None
 
     def __init__(self, producer: Surfacing) -> None:
         self._producer = producer
@@ -99,6 +100,11 @@ class LoopFuture(Generic[T]):
             raise asyncio.CancelledError
         if not self._is_over():
             raise asyncio.InvalidStateError("the outcome isn't there yet: await this")
+
+    @staticmethod
+    def _make_cancelled_error() -> asyncio.CancelledError:
+        """What a cancelled `gather` asks of a future that it has cancelled."""
+        return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """The loop that runs here, which is the producer's."""

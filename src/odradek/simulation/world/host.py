@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import KafkaError
+from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.events import EventLog
 from odradek.common.types import NullLock
 from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open, Resolve, Send
@@ -26,6 +26,11 @@ from odradek.simulation.world.virtual_time import StuckError, Timer
 if TYPE_CHECKING:
     from odradek.simulation.world.world import World
 
+NO_DRIVER = (
+    "the event loop that runs here doesn't let virtual time go on, so that this call would never "
+    "end: run the coroutine with kafka_simulation.run(), or in a loop of "
+    "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
+)
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
 LOOKS_AGAIN = 0.2
@@ -79,6 +84,7 @@ class SimulatedHost:
         self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
         self.waiters: set[Callable[[], object]] = set()
+        self._asked_first: Callable[[], None] | None = None
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -116,9 +122,13 @@ class SimulatedHost:
     torn = False
     in_use = False
     forked = False
-    on_its_own = False
     surfacing = True
     """Nobody interrupts virtual time."""
+
+    @property
+    def on_its_own(self) -> bool:
+        """Whether this client goes on while no call of it waits, and time does."""
+        return self.background and self._world.goes_on
 
     def check(self) -> None:
         """Raise what a callback raised that was meant for the program."""
@@ -134,14 +144,24 @@ class SimulatedHost:
     gone = False
 
     def enter(self, *, closing: bool = False) -> float:
-        """A coroutine's call begins; somebody else lets the world go on."""
-        self._step_if_due()
+        """A coroutine's call begins; its loop lets the world go on."""
+        if self._asked_first is not None:
+            self._asked_first()
+        if not self._world.goes_on:
+            raise IllegalStateError(NO_DRIVER)
+        if not self.background:
+            self.background = True
+            self.wake()
         return self._time.now
 
     overdue = False
 
     async def breathe(self) -> None:
         """Nothing: nobody waits in real time."""
+
+    def ask_first(self, check: Callable[[], None]) -> None:
+        """Have this called before calls of this client go on; it may refuse them by raising."""
+        self._asked_first = check
 
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine."""
@@ -152,6 +172,8 @@ class SimulatedHost:
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""
+        if self._asked_first is not None:
+            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -170,6 +192,8 @@ class SimulatedHost:
 
     def drive(self) -> None:
         """Do what is due at this instant."""
+        if self._asked_first is not None:
+            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -179,6 +203,8 @@ class SimulatedHost:
 
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
+        if self._asked_first is not None:
+            self._asked_first()
         if not self._stepping and self.background:
             self._woken = True
             self._plan(self._time.now)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -63,6 +64,7 @@ class World:
         self._black_holes: set[tuple[str, int]] = set()
         self._diverted: dict[tuple[str, int], Endpoint] = {}
         self._addresses = 0
+        self._drivers = 0
 
     # Time
 
@@ -101,6 +103,20 @@ class World:
                 return not condition()
             self.time.fire_next()
         return True
+
+    @contextmanager
+    def driven(self) -> Iterator[None]:
+        """Somebody lets time go on meanwhile, also while no call of a client waits."""
+        self._drivers += 1
+        try:
+            yield
+        finally:
+            self._drivers -= 1
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether somebody does so."""
+        return self._drivers > 0
 
     # Random numbers and clients
 

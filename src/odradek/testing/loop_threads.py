@@ -1,0 +1,173 @@
+"""What threads bring to a loop in virtual time: calls, and the ends of jobs.
+
+In: calls from other threads, jobs of executors, anyio's worker threads. Out: the calls, when the
+loop has come to rest; whether a job is at work, so that virtual time has to stand still; a wait in
+real time for the next call. Must not: run a job, or let time go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+from odradek.simulation.world.virtual_time import StuckError
+
+PATIENCE = 60.0
+"""Real seconds that a loop waits for the jobs under way before it counts as stuck."""
+GRACE = 1.0
+"""Real seconds that it waits for threads nobody told it of, when nothing else can happen."""
+FIRST_LOOK = 0.001
+LONGEST_LOOK = 0.02
+"""Real seconds between two looks at whether a job waits for the loop: first, and at most."""
+LOOKED_UP_TO = 6
+"""Frames of a thread that are looked at: `Future.result` is below those of a condition."""
+
+
+class Job:
+    """One call in an executor."""
+
+    __slots__ = ("function", "thread")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.thread: int | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.thread = threading.get_ident()
+        return self.function(*arguments)
+
+
+class JobExecutor(Executor):
+    """Hands one job to an executor, and keeps its future."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.job: Job | None = None
+        self.future: Future[Any] | None = None
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Hand the job on. One for processes goes as it is: it couldn't be pickled otherwise."""
+        self.job = Job(function)
+        call = self.job if isinstance(self._executor, ThreadPoolExecutor) else function
+        self.future = self._executor.submit(call, *args, **kwargs)
+        return self.future
+
+
+class LoopThreads:
+    """The other threads, as one loop sees them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.patience = PATIENCE
+        self.arrived: deque[asyncio.Handle] = deque()
+        """Calls that wait until the loop has come to rest, so that their place in the order
+        doesn't depend on how fast a thread was."""
+        self._loop = loop
+        self._jobs: dict[object, Job] = {}
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    # Jobs
+
+    def begun(self, key: object, job: Job) -> None:
+        """A job is under way until `ended`."""
+        self._jobs[key] = job
+
+    def ended(self, key: object) -> None:
+        """A job's outcome was heard, or doesn't matter any more. Any thread may say so."""
+        self._jobs.pop(key, None)
+        self.ring()
+
+    def at_work(self) -> list[str]:
+        """The jobs that virtual time stands still for.
+
+        None if all of them wait for the outcome of something which the loop was handed
+        (`run_coroutine_threadsafe`): then it's the loop's turn.
+        """
+        jobs = [(_name(job.function), job.thread) for job in list(self._jobs.values())]
+        jobs += _anyio_workers(self._loop)
+        if not jobs:
+            return []
+        frames = sys._current_frames()  # noqa: SLF001 - its documented name
+        working = [
+            name for name, thread in jobs if thread is None or not _awaits(frames.get(thread))
+        ]
+        del frames
+        return working
+
+    # Calls from other threads
+
+    def ring(self) -> None:
+        """Wake the loop up. Signal handlers may do so, at whichever bytecode."""
+        try:
+            self._bell.release()
+        except RuntimeError:  # it was rung already
+            return
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait in real time until something holds, or no job is at work.
+
+        Raises `StuckError` when jobs are at work for `patience` seconds.
+        """
+        look, waited = FIRST_LOOK, 0.0
+        while not until() and (jobs := self.at_work()):
+            if waited >= self.patience:
+                raise StuckError(
+                    f"virtual time has stood still for {waited:.0f} real seconds, in which "
+                    f"these jobs of executors didn't end: {', '.join(jobs)}"
+                )
+            if not self._bell.acquire(timeout=look):
+                waited += look
+                look = min(2 * look, LONGEST_LOOK)
+
+    def wait_for_strangers(self, until: Callable[[], bool]) -> bool:
+        """Give threads nobody told the loop of a moment, if there are any; say if it was any use.
+
+        Only for when nothing else can happen: they may be about to call the loop.
+        """
+        waited = 0.0
+        while not until() and waited < GRACE and threading.active_count() > 1:
+            if not self._bell.acquire(timeout=LONGEST_LOOK):
+                waited += LONGEST_LOOK
+        return until()
+
+
+def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int | None]]:
+    """Threads of anyio that work for this loop; anyio starts its own, past all executors."""
+    if "anyio" not in sys.modules:
+        return []
+    return [
+        ("a call in a thread of anyio", thread.ident)
+        for thread in threading.enumerate()
+        if getattr(thread, "loop", None) is loop
+        and not getattr(thread, "stopping", True)
+        and thread not in getattr(thread, "idle_workers", ())
+    ]
+
+
+def _awaits(frame: FrameType | None) -> bool:
+    """Whether a thread is in `result()` (`exception()`) of a future that isn't done."""
+    for _ in range(LOOKED_UP_TO):
+        if frame is None:
+            return False
+        code = frame.f_code
+        if code.co_name in ("result", "exception") and "concurrent" in code.co_filename:
+            future = frame.f_locals.get("self")
+            return isinstance(future, Future) and not future.done()
+        frame = frame.f_back
+    return False
+
+
+def _name(function: Any) -> str:
+    """What a job is called: `to_thread` hides its function in partials."""
+    for _ in range(LOOKED_UP_TO):
+        inner = getattr(function, "args", None) if hasattr(function, "func") else None
+        if not inner or not callable(inner[0]):
+            break
+        function = inner[0]
+    return str(getattr(function, "__qualname__", function))

@@ -1,0 +1,64 @@
+"""Deliveries are futures to `asyncio`: what it does with futures, it does with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek import AsyncProducer, NoBrokerAvailableError
+from odradek.testing import KafkaSimulation
+
+
+@pytest.fixture
+def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
+    kafka_simulation.create_topic("t")
+    return kafka_simulation
+
+
+async def three(producer: AsyncProducer) -> list[Any]:
+    return [await producer.send("t", b"%d" % n) for n in range(3)]
+
+
+async def test_gathered_waited_and_shielded(simulation: KafkaSimulation) -> None:
+    async with AsyncProducer(bootstrap_servers=simulation.bootstrap_servers) as producer:
+        gathered = await asyncio.gather(*await three(producer))
+        done, pending = await asyncio.wait(await three(producer))
+        one = await asyncio.shield(await producer.send("t", b"x"))
+        other = await asyncio.wait_for(await producer.send("t", b"x"), 5.0)
+        offsets = [(await of).offset for of in asyncio.as_completed(await three(producer))]
+    assert [found.offset for found in gathered] == [0, 1, 2]
+    assert sorted(found.result().offset for found in done) == [3, 4, 5]
+    assert pending == set()
+    assert (one.offset, other.offset, sorted(offsets)) == (6, 7, [8, 9, 10])
+
+
+@pytest.mark.parametrize("return_exceptions", [True, False])
+async def test_a_gather_that_is_cancelled_ends(
+    simulation: KafkaSimulation, return_exceptions: bool
+) -> None:
+    async with AsyncProducer(bootstrap_servers=simulation.bootstrap_servers) as producer:
+        deliveries = await three(producer)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await asyncio.gather(*deliveries, return_exceptions=return_exceptions)
+        assert [delivery.cancelled() for delivery in deliveries] == [True] * 3
+        await producer.flush()
+    assert simulation.values("t") == [b"0", b"1", b"2"]  # what was sent can't be taken back
+
+
+async def test_errors_come_out(simulation: KafkaSimulation) -> None:
+    producer = AsyncProducer(
+        bootstrap_servers=simulation.bootstrap_servers,
+        delivery_timeout_ms=4000,
+        request_timeout_ms=2000,
+    )
+    async with producer:
+        await producer.send_and_wait("t", b"x")
+        for broker in simulation.brokers:
+            simulation.crash(broker)
+        deliveries = await three(producer)
+        found = await asyncio.gather(*deliveries, return_exceptions=True)
+    assert {type(error) for error in found} == {NoBrokerAvailableError}
+    assert simulation.now == pytest.approx(4.0, abs=0.5)

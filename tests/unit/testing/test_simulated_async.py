@@ -1,0 +1,188 @@
+"""Coroutines in a simulation: `run`, loops, tests that are coroutines, beside sync clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odradek import Producer, TopicPartition
+from odradek.common.errors import ConfigurationError, IllegalStateError
+from odradek.simulation import StuckError
+from odradek.testing import KafkaSimulation, VirtualLoop, loop_factories
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def simulation() -> Iterator[KafkaSimulation]:
+    with KafkaSimulation() as made:
+        made.create_topic("t")
+        yield made
+    made.verify()
+
+
+def test_a_coroutine_runs_in_the_worlds_time(simulation: KafkaSimulation) -> None:
+    async def main() -> str:
+        assert isinstance(asyncio.get_running_loop(), VirtualLoop)
+        await asyncio.sleep(30.0)
+        return "done"
+
+    assert simulation.run(main()) == "done"
+    assert simulation.now == 30.0
+
+
+def test_outcomes_of_a_sync_producer_are_awaited(simulation: KafkaSimulation) -> None:
+    async def main() -> list[int]:
+        with Producer({"bootstrap.servers": simulation.bootstrap_servers}) as producer:
+            simulation.after(0.2, simulation.move)
+            offsets = []
+            for i in range(20):
+                offsets.append((await producer.send("t", b"%d" % i)).offset)
+                await asyncio.sleep(0.1)
+            return offsets
+
+    assert simulation.run(main()) == list(range(20))
+    assert simulation.now > 5.0
+
+
+def test_beside_the_background_work_of_sync_clients(simulation: KafkaSimulation) -> None:
+    simulation.every(0.5, lambda: simulation.send("t", b"x"))
+
+    async def main() -> int:
+        await asyncio.sleep(10.2)
+        return len(simulation.values("t"))
+
+    assert simulation.run(main()) == 20
+
+
+def test_a_sync_call_in_a_coroutine_blocks_the_loop_virtually(simulation: KafkaSimulation) -> None:
+    consumer = simulation.consumer(auto_offset_reset="earliest")
+    consumer.assign([TopicPartition("t", 0)])
+
+    async def main() -> list[float]:
+        ticks: list[float] = []
+
+        async def tick() -> None:
+            while True:
+                ticks.append(simulation.now)
+                await asyncio.sleep(1.0)
+
+        task = asyncio.create_task(tick())
+        await asyncio.sleep(0.5)
+        consumer.poll(3.0)
+        await asyncio.sleep(1.2)
+        task.cancel()
+        return ticks
+
+    assert simulation.run(main()) == [0.0, 3.5, 4.5]
+
+
+def test_sync_calls_in_a_thread_are_refused(simulation: KafkaSimulation) -> None:
+    producer, consumer = simulation.producer(), simulation.consumer()
+    consumer.assign([TopicPartition("t", 0)])
+
+    async def main() -> None:
+        with pytest.raises(IllegalStateError, match="this call is made in another one"):
+            await asyncio.to_thread(consumer.poll, 1.0)
+        with pytest.raises(IllegalStateError, match="AsyncProducer"):
+            await asyncio.to_thread(producer.flush)
+
+    simulation.run(main())
+
+
+def test_the_trace_is_the_same_each_time() -> None:
+    def lines() -> list[str]:
+        with KafkaSimulation(seed=7) as simulation:
+            simulation.create_topic("t", partitions=3)
+
+            async def send(producer: Producer, i: int) -> None:
+                await asyncio.sleep(i % 7 / 10)
+                await producer.send("t", b"%d" % i, key=b"%d" % i)
+
+            async def main() -> None:
+                with Producer({"bootstrap.servers": simulation.bootstrap_servers}) as producer:
+                    simulation.after(0.3, lambda: simulation.crash(1))
+                    simulation.after(5.0, lambda: simulation.restart(1))
+                    await asyncio.gather(*(send(producer, i) for i in range(30)))
+                    await asyncio.to_thread(str, producer)
+
+            simulation.run(main())
+            return simulation.world.hosts["producer"].trace.lines()
+
+    first = lines()
+    assert len(first) > 20
+    assert first == lines()
+
+
+def test_limits(simulation: KafkaSimulation) -> None:
+    with pytest.raises(StuckError, match="still runs after 3600 virtual seconds"):
+        simulation.run(asyncio.sleep(3601.0))
+    simulation.run(asyncio.sleep(3601.0), limit=4000.0)
+    with KafkaSimulation(limit=10.0) as short, pytest.raises(StuckError, match="after 10 virtual"):
+        short.run(asyncio.sleep(11.0))
+
+
+class Asking:
+    def __init__(self, *names: str) -> None:
+        self.fixturenames = list(names)
+
+
+def test_loop_factories_for_pytest_asyncio() -> None:
+    assert loop_factories(Asking("tmp_path")) == {"asyncio": asyncio.new_event_loop}
+    factories: dict[str, Any] = loop_factories(Asking("tmp_path", "kafka_simulation"))
+    with pytest.raises(ConfigurationError, match="Let the fixture ask for kafka_simulation"):
+        factories["kafka_simulation"]()
+    with KafkaSimulation() as simulation:
+        loop = factories["kafka_simulation"]()
+        simulation.advance(5.0)
+        assert loop.time() == 5.0
+        loop.close()
+
+
+def test_tests_that_are_coroutines(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        async def test_it(kafka_simulation, tmp_path):
+            await asyncio.sleep(60)
+            assert kafka_simulation.now == 60
+
+        @pytest.mark.parametrize("seconds", [1, 2])
+        @pytest.mark.kafka_simulation(limit=10)
+        class TestMethods:
+            async def test_it(self, seconds, kafka_simulation):
+                await asyncio.sleep(seconds)
+                assert kafka_simulation.now == seconds
+
+            async def test_limit(self, kafka_simulation, seconds):
+                await asyncio.sleep(10 * seconds)
+
+        @pytest.fixture
+        def topic(kafka_simulation):
+            kafka_simulation.create_topic("t")
+            return "t"
+
+        async def test_by_another_fixture(topic):
+            await asyncio.sleep(60)
+
+        async def test_failing(kafka_simulation):
+            kafka_simulation.admin().list_topics()
+            await asyncio.Event().wait()
+        """
+    )
+    done = pytester.runpytest_inprocess("-W", "error", "-p", "no:randomly")
+    done.assert_outcomes(passed=5, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*StuckError: it still runs after 10 virtual seconds, and these tasks wait:",
+            "*StuckError: nothing can happen any more, and these tasks wait:",
+            "*test_failing (test_tests_that_are_coroutines.py:*",
+            "*- kafka_simulation -*",
+            "the last * events of admin:",
+        ]
+    )
