@@ -159,6 +159,84 @@ def _everyone(mode: str) -> tuple[Lane, ...]:
     return tuple(Lane(key, title, key, mode, shape) for key, title in clients)
 
 
+_UVLOOP = ("--loop", "uvloop")
+_CALM = (("lag_p99_ms", 5.0), ("lag_max_ms", 20.0))
+"""How late an event loop may come to others while a client reads at full speed."""
+
+
+def _asyncio() -> tuple[Row, ...]:
+    """Clients that are awaited, beside those of others and the sync one."""
+
+    def lane(key: str, title: str, client: str, mode: str, share: float, *a: str) -> Lane:
+        return Lane(key, title, client, mode, _PLAIN, share, a)
+
+    def ours(mode: str, share: float) -> tuple[Lane, Lane]:
+        return (
+            lane("odradek", "Odradek, asyncio", "odradek-asyncio", mode, share),
+            lane("odradek-uvloop", "Odradek, uvloop", "odradek-asyncio", mode, share, *_UVLOOP),
+        )
+
+    calm = tuple(
+        Goal(key, None, limit, figure, at_most=True)
+        for key in ("odradek", "odradek-uvloop", "odradek-arrow")
+        for figure, limit in _CALM
+    )
+    return (
+        Row(
+            "asyncio-consume",
+            "asyncio: consume 100 B",
+            (
+                *ours("consume", 0.5),
+                lane("odradek-each", "Odradek, asyncio, async for", "odradek-asyncio", "each", 0.3),
+                lane("odradek-ten", "Odradek, ten clients", "odradek-asyncio", "clients", 0.3),
+                lane("odradek-arrow", "Odradek → Arrow, asyncio", "odradek-asyncio", "arrow", 1.0),
+                lane(_ONE, "Odradek → Arrow, sync, one thread", "odradek", "arrow-one", 1.0),
+                lane("aiokafka", "aiokafka", "aiokafka", "consume", 0.1),
+                lane("confluent", "AIOConsumer.consume(500)", "confluent-asyncio", "consume", 0.1),
+            ),
+            (
+                *_reading_goals(
+                    ("odradek", "aiokafka", 3.5), ("odradek", "confluent", 1.5),
+                    ("odradek-arrow", _ONE, 0.85),
+                ),
+                *calm,
+            ),
+        ),
+        Row(
+            "asyncio-produce",
+            "asyncio: produce 100 B, a delivery each",
+            (
+                *ours("produce", 0.15),
+                lane("aiokafka", "aiokafka", "aiokafka", "produce", 0.02),
+                lane("confluent", "AIOProducer", "confluent-asyncio", "produce", 0.02),
+            ),
+            _reading_goals(("odradek", "aiokafka", 5), ("odradek", "confluent", 2)),
+        ),
+        Row(
+            "asyncio-callers",
+            "asyncio: a thousand callers that send and wait",
+            (
+                *ours("callers", 0.05),
+                lane("aiokafka", "aiokafka", "aiokafka", "callers", 0.02),
+            ),
+            _reading_goals(("odradek", "aiokafka", 1)),
+        ),
+        Row(
+            "asyncio-round-trip",
+            "asyncio: round trip at 100 records a second",
+            tuple(
+                Lane(key, title, client, "round-trip", Shape(partitions=1, share=0.0), 1.0, more)
+                for key, title, client, more in (
+                    ("odradek", "Odradek, asyncio", "odradek-asyncio", ()),
+                    ("odradek-uvloop", "Odradek, uvloop", "odradek-asyncio", _UVLOOP),
+                    ("aiokafka", "aiokafka", "aiokafka", ()),
+                )
+            ),
+            (Goal("odradek", "aiokafka", 1.0, "p50_ms", at_most=True),),
+        ),
+    )  # fmt: skip
+
+
 def _growth() -> Iterator[Row]:
     """How cost grows with partitions, codecs and batches; for Odradek and one peer."""
 
@@ -259,6 +337,7 @@ ROWS: dict[str, Row] = {
             ),
             quick=True,
         ),
+        *_asyncio(),
         Row(
             "start",
             "client start: to the first record",

@@ -16,6 +16,8 @@ Store = dict[str, Any]
 OTHER_SITTING = "†"
 ALL_CORES = "all cores"
 _FIGURES = {
+    "lag_p99_ms": ("ms that the loop is late, p99", 1.0),
+    "lag_max_ms": ("ms that the loop is late, at most", 1.0),
     "speed": ("records/s", 1.0),
     "cpu_per_million": ("CPU s per million", 1.0),
     "p50_ms": ("p50 ms", 1.0),
@@ -196,8 +198,14 @@ def _speeds(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
         yield (
             f"| {lane.title} | {speed} | {ratio} | {cpu} | {share} | "
             f"{f'{size:,.0f}' if size else 'not counted'} | "
-            f"{peak:,.0f} ({growth:,.0f}) | {runs[0]['delivers']} |"
+            f"{peak:,.0f} ({growth:,.0f}) | {runs[0]['delivers']}{_lag(results, row, lane)} |"
         )
+
+
+def _lag(results: Results, row: Row, lane: Lane) -> str:
+    """How late an event loop came to its other tasks meanwhile, where that was looked at."""
+    p99, most = (results.median(row.key, lane.key, f"lag_{which}_ms") for which in ("p99", "max"))
+    return "" if p99 is None or most is None else f"; loop late p99 {p99:.1f}, max {most:.1f} ms"
 
 
 def _times(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:

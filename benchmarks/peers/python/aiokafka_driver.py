@@ -14,6 +14,7 @@ from driver import Found, Rows, Watch, latencies, main, pool
 
 WAITING = 20_000
 """Futures that are kept before they are awaited together."""
+CALLERS = 1_000
 
 
 async def reader(options: argparse.Namespace) -> Any:
@@ -92,6 +93,29 @@ async def produce(options: argparse.Namespace) -> Found:
     return watch.stop("a future per record", options.records, size)
 
 
+async def callers(options: argparse.Namespace) -> Found:
+    """A thousand tasks, each sends and waits, again and again."""
+    keys, values = pool(options.pool)
+    watch = Watch()
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap, acks="all", enable_idempotence=True, linger_ms=5
+    )
+    await producer.start()
+    turns = options.records // CALLERS
+
+    async def caller(own: int) -> int:
+        size = 0
+        for turn in range(turns):
+            at = (own * turns + turn) % len(keys)
+            await producer.send_and_wait(options.topic, values[at], keys[at])
+            size += len(keys[at]) + len(values[at])
+        return size
+
+    sizes = await asyncio.gather(*(caller(n) for n in range(CALLERS)))
+    watch.seen()
+    return watch.stop("a thousand callers", turns * CALLERS, sum(sizes))
+
+
 async def latency(options: argparse.Namespace) -> Found:
     """Both in one loop: the consumer is a task."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
@@ -143,6 +167,7 @@ if __name__ == "__main__":
         "consume": consume,
         "arrow": arrow,
         "produce": produce,
+        "callers": callers,
         "round-trip": latency,
         "start": start,
     }

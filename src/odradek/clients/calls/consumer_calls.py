@@ -73,7 +73,7 @@ class ConsumerCalls(GroupCalls):
         reader: Reader,
         arrow_rows: int = ARROW_ROWS,
     ) -> None:
-        """`arrow_rows`: at most so many in a batch, where others wait for the caller's turn."""
+        """`arrow_rows`: after so many no more are decoded for one Arrow batch."""
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
         self._reader = reader
@@ -136,8 +136,8 @@ class ConsumerCalls(GroupCalls):
         with_headers = flag("include_headers", include_headers)
         kind = cast("Layout", text("layout", layout))
         self.engine.delivery.arrow_columns(chosen, with_headers, kind)
-        most = self._arrow_rows
-        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, most, now)
+        enough = self._arrow_rows
+        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, enough, now)
 
     def _note_seconds(self, timeout: Any) -> None:
         """Say once what a timeout means that was probably meant in milliseconds."""

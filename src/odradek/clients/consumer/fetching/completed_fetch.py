@@ -158,6 +158,7 @@ class CompletedFetch:
         most: int,
         *,
         ahead: int = 0,
+        enough: int | None = None,
         key: bool = True,
         value: bool = True,
         headers: Headers = True,
@@ -166,7 +167,8 @@ class CompletedFetch:
         """Give the next rows, at most `most`, and leave the position where it is.
 
         Zero rows mean that nothing here is for the caller (markers, aborted transactions). At least
-        `ahead` rows are decoded where there are as many. Raises `CorruptRecordError` or
+        `ahead` rows are decoded where there are as many; with `enough` decoding stops after so many
+        rows, at the end of a batch of Kafka's. Raises `CorruptRecordError` or
         `UnsupportedFeatureError` for the batch that comes next.
         """
         decoded = self._decoded
@@ -179,7 +181,8 @@ class CompletedFetch:
             decoded = None
         while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
             # At least one: a decoding that may end before the first row never gets on.
-            decoded = self._decode_on(max(most, ahead, 1), key, value, headers, layout)
+            stop = max(most, ahead, 1) if enough is None else enough
+            decoded = self._decode_on(stop, key, value, headers, layout)
         return decoded.columns.slice(self._row, self._row + most)
 
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:

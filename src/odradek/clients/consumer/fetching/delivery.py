@@ -119,10 +119,12 @@ class Delivery:
         names: Sequence[str] | None,
         include_headers: bool,
         layout: Layout,
-        most: int,
+        enough: int,
         now: float,
     ) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records, at most so many, as a record batch."""
+        """Decode and hand out one partition's records as a record batch: as many as `enough` says,
+        to the end of a batch of Kafka's, where there are.
+        """
         wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
@@ -131,7 +133,7 @@ class Delivery:
         while entry is not None:
             try:
                 self._note_taking(entry)
-                columns = entry.move(entry.peek(most, **chosen, layout=layout))
+                columns = entry.move(entry.peek(ARROW_ROWS, enough=enough, **chosen, layout=layout))
             except UNREADABLE as error:
                 self._leave_out(entry, error, now)
             else:
