@@ -25,8 +25,7 @@ OPEN = -1
 """The serial of a batch that isn't ready yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordMetadata:
+class RecordMetadata(NamedTuple):
     """Where a record was written. `offset` is -1 where the broker no longer knew (a duplicate).
 
     With `acks=0` it is always -1, and says only that the record was handed to the operating system:
@@ -126,6 +125,9 @@ class ProducerBatch:
     """What was answered to earlier attempts."""
     taken: bool = False
     """It has crossed to the sender."""
+    told: tuple[str, int, int, int] | None = None
+    """What all of its records are told, once one was: topic, partition, base offset, append time.
+    """
     parts: list[Part] | None = None
     """Where its records went, in order, when other batches took its place. `done` is then done, and
     the records' outcomes are those of these batches."""
@@ -223,18 +225,17 @@ class ProducerBatch:
         if self.parts is not None:
             batch, index, _ = self.find(index)
             return batch.metadata(index, timestamp_ms)
-        done = self.done
-        if done.error is not None:
-            raise done.error.with_traceback(None)  # each of its records raises it
-        outcome = done.result()
-        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
-        appended = outcome.log_append_time_ms
-        return RecordMetadata(
-            self.partition.topic,
-            self.partition.partition,
-            offset,
-            appended if appended >= 0 else int(timestamp_ms),
-        )
+        told = self.told
+        if told is None:
+            if (error := self.done.error) is not None:
+                raise error.with_traceback(None)  # each of its records raises it
+            outcome = self.done.result()
+            told = (*self.partition, outcome.base_offset, outcome.log_append_time_ms)
+            self.told = told
+        topic, partition, base, appended = told
+        offset = base + index if base >= 0 else -1
+        at = appended if appended >= 0 else int(timestamp_ms)
+        return tuple.__new__(RecordMetadata, (topic, partition, offset, at))
 
 
 def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:

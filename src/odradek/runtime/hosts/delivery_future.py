@@ -114,8 +114,12 @@ class LoopFuture(Generic[T]):
         self, fn: Callable[[Self], object], *, context: Context | None = None
     ) -> None:
         """Have `fn(future)` called by the loop once the outcome is there."""
+        loop = asyncio.get_running_loop()
+        if self.done():
+            loop.call_soon(fn, self, context=context)
+            return
         function("fn", fn)
-        loop, context = asyncio.get_running_loop(), context or copy_context()
+        context = context or copy_context()
         self._listen(fn, lambda: loop.call_soon(fn, self, context=context))
 
     def remove_done_callback(self, fn: Callable[[Self], object]) -> int:
@@ -187,6 +191,13 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         self._batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
+
+    def result(self) -> RecordMetadata:
+        """Where the record is; raises its error, `InvalidStateError` before there is one."""
+        batch = self._batch
+        if batch.done.done and batch.parts is None and not self._cancelled:
+            return batch.metadata(self._index, self._timestamp_ms)
+        return super().result()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Wait for the outcome; what is there already costs little, as every record may ask."""
