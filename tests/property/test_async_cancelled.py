@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction, unwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -457,6 +459,18 @@ def sweep(name: str, points: Iterable[tuple[int, ...]], *, trouble: bool = False
             error.add_note(f"{name}, cancelled at {at}")
             raise
     pytest.fail(f"{name} has more points")
+
+
+def test_every_coroutine_of_the_facades_has_a_case() -> None:
+    text = Path(__file__).read_text()
+    names = {
+        name
+        for facade in (AsyncProducer, AsyncConsumer, AsyncAdmin)
+        for name in dir(facade)
+        if not name.startswith("_") and iscoroutinefunction(unwrap(getattr(facade, name)))
+    }
+    assert len(names) >= 30
+    assert {name for name in names if f".{name}(" not in text} == set()
 
 
 @pytest.mark.parametrize("name", CASES)
