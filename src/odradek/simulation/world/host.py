@@ -47,6 +47,14 @@ TIMED_STEP_LIMIT = 1_000
 """Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
 
 
+class Nobody:
+    """An event loop that was never there."""
+
+    def is_closed(self) -> bool:
+        """It was never open."""
+        return True
+
+
 class SimulatedHost:
     """Runs one engine in a world. Made by `World.host`."""
 
@@ -159,17 +167,19 @@ class SimulatedHost:
         if self._asked_first is not None:
             self._asked_first()
         driver = self._world.driver
-        if closing and (self.gone or driver is self._driver is None):
+        if closing and driver is self._driver is None:
+            self._driver = Nobody()  # it was never used, and nobody lets it do anything
+        if closing and self.gone:
             return self._time.now
+        if self.gone or (self._driver and driver and driver is not self._driver):
+            state = "which was closed" if self.gone else "which still runs"
+            raise IllegalStateError(OTHER_DRIVER.format(state))
         if driver is None:
             raise IllegalStateError(NO_DRIVER)
         if self._driver is None:
             self._driver = driver
             self.background = True
             self.wake()
-        elif self._driver is not driver:
-            state = "which was closed" if self.gone else "which still runs"
-            raise IllegalStateError(OTHER_DRIVER.format(state))
         return self._time.now
 
     overdue = False
