@@ -2,9 +2,9 @@
 
 `requirements.lock` holds every dependency of pyproject.toml with all extras;
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
-`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0; both live in venvs of their own. Run it with
-the venv's Python (`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for
-newer ones.
+`benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
+of asyncio code are made with; those live in venvs of their own. Run it with the venv's Python
+(`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for newer ones.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path("benchmarks")
 OLDER_SPARK = PEERS / "spark_jvm"
+INTEROP = Path("tests/interop")
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
 # Written by `make lock` from {source}; good for Python 3.11 to 3.13.
@@ -22,7 +23,7 @@ HEADER = """\
 
 
 def main() -> None:
-    """Lock the project, then the peers, then the older Spark."""
+    """Lock the project, then what has a venv of its own."""
     compile_lock(
         Path("pyproject.toml"),
         Path("requirements.lock"),
@@ -38,6 +39,11 @@ def main() -> None:
         OLDER_SPARK / "requirements.in",
         OLDER_SPARK / "requirements.lock",
         "Spark 4.2.0, for its JVM connector and for Odradek on it",
+    )
+    compile_lock(
+        INTEROP / "async_packages.in",
+        INTEROP / "async_packages.lock",
+        "What tests of asyncio code are made with",
     )
 
 

@@ -6,11 +6,14 @@ after that, nothing that wasn't handed out is lost, and `close()` ends.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction, unwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ from odradek import (
     NewTopic,
     TopicPartition,
 )
+from odradek.simulation import World
 from odradek.testing import KafkaSimulation, VirtualLoop
 
 RECORDS = 60
@@ -39,6 +43,15 @@ class CancellingLoop(VirtualLoop):
     at: tuple[int, ...] = ()
     points = 0
     took_effect = False
+    ends: asyncio.Future[None] | None = None
+    """Ended at the point, instead of the task's being cancelled there."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, limit=1000.0)
+        self.complaints: list[dict[str, Any]] = []
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.complaints.append(context)
 
     def aim(self, victim: asyncio.Task[Any], at: tuple[int, ...]) -> None:
         self.victim, self.at, self.points = victim, at, 0
@@ -47,7 +60,11 @@ class CancellingLoop(VirtualLoop):
         if self.victim is not None and not self.victim.done():
             self.points += 1
             if self.points in self.at:
-                self.took_effect |= self.victim.cancel()
+                if self.ends is None:
+                    self.took_effect |= self.victim.cancel()
+                elif not self.ends.done():
+                    self.took_effect = True
+                    self.ends.set_result(None)
 
     def _next_timer(self) -> float:  # before each event of the world
         self._point()
@@ -184,12 +201,49 @@ def cancelled_at(case: Case, *at: int, trouble: bool = False) -> bool:
         async def main() -> bool:
             return await run(case, Scene(simulation, case.options), at, trouble=trouble)
 
-        def loop() -> CancellingLoop:
-            return CancellingLoop(simulation.world, limit=1000.0)
-
-        with asyncio.Runner(loop_factory=loop) as runner:
+        loop = CancellingLoop(simulation.world)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
             through = runner.run(main())
+        assert loop.complaints == []
         assert simulation.world.hot_loops == []
+    simulation.verify()
+    return through
+
+
+def loop_ended_at(case: Case, at: int) -> bool:
+    """End the loop at a point amid the call; says whether the call had come to its end before."""
+    with KafkaSimulation(brokers=2, seed=at) as simulation:
+        simulation.create_topic("in", partitions=2)
+        simulation.create_topic("out", partitions=1)
+        scenes: list[Scene] = []
+        simulation.produce("in", [b"%d" % n for n in range(RECORDS)])
+
+        async def main() -> bool:
+            scene = Scene(simulation, case.options)
+            scenes.append(scene)
+            if case.before is not None:
+                await case.before(scene)
+            loop.ends = loop.create_future()
+
+            async def called() -> None:
+                await case.call(scene)
+
+            victim = asyncio.create_task(called())
+            loop.aim(victim, (at,))
+            await asyncio.wait([victim, loop.ends], return_when=asyncio.FIRST_COMPLETED)
+            return not loop.took_effect
+
+        loop = CancellingLoop(simulation.world)
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            through = runner.run(main())
+        for client in (scenes[0].consumer, scenes[0].producer, scenes[0].admin):
+            with suppress(IllegalStateError):  # records are left that only its own loop could send
+                asyncio.run(client.close())
+            asyncio.run(client.close())  # in whatever loop: its own is gone
+            assert "closed" in repr(client)
+        assert loop.complaints == []
+        del scenes[:]
+        gc.collect()  # what was left anywhere would say so in a warning
     simulation.verify()
     return through
 
@@ -433,6 +487,19 @@ TROUBLED = (
     "create_topics",
     "describe_cluster",
 )
+ENDED = (
+    "poll, joining",
+    "records with pauses",
+    "poll with callbacks",
+    "commit",
+    "consumer.close",
+    "async with",
+    "deliveries",
+    "send, without room",
+    "transaction",
+    "commit_transaction",
+    "create_topics",
+)
 TWICE = ("async with", "unsubscribe", "consumer.close", "producer.close", "transaction")
 
 
@@ -444,14 +511,20 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def sweep(name: str, points: Iterable[tuple[int, ...]], *, trouble: bool = False) -> int:
+def sweep(
+    name: str,
+    points: Iterable[tuple[int, ...]],
+    *,
+    cancelled: Callable[..., bool] = cancelled_at,
+    **how: bool,
+) -> int:
     """Go from point to point until the call comes to its end first; gives the last point."""
     case = CASES[name]
     if case.after is transact_on or "transactional" in name:
         case.options["transactional_id"] = "tx"
     for at in points:
         try:
-            if cancelled_at(case, *at, trouble=trouble):
+            if cancelled(case, *at, **how):
                 return at[0]
         except BaseException as error:
             error.add_note(f"{name}, cancelled at {at}")
@@ -459,9 +532,26 @@ def sweep(name: str, points: Iterable[tuple[int, ...]], *, trouble: bool = False
     pytest.fail(f"{name} has more points")
 
 
+def test_every_coroutine_of_the_facades_has_a_case() -> None:
+    text = Path(__file__).read_text()
+    names = {
+        name
+        for facade in (AsyncProducer, AsyncConsumer, AsyncAdmin)
+        for name in dir(facade)
+        if not name.startswith("_") and iscoroutinefunction(unwrap(getattr(facade, name)))
+    }
+    assert len(names) >= 30
+    assert {name for name in names if f".{name}(" not in text} == set()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cancelled_at_each_point(name: str) -> None:
     assert sweep(name, ((at,) for at in range(1, MOST_POINTS))) > 2
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_the_loop_ends_amid_a_call(name: str) -> None:
+    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, 3)), cancelled=loop_ended_at) > 1
 
 
 @pytest.mark.parametrize("name", TROUBLED)

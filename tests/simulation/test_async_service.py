@@ -5,6 +5,7 @@ it: seconds of virtual time, milliseconds of ours.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -65,12 +66,19 @@ def simulation() -> Iterator[KafkaSimulation]:
 
 
 def lives_through(
-    simulation: KafkaSimulation, trouble: Callable[[], object], *, services: int = 1
+    simulation: KafkaSimulation,
+    trouble: Callable[[], object],
+    *,
+    services: int = 1,
+    eager: bool = False,
+    debug: bool = False,
 ) -> dict[str, int]:
     """Run services while records come and something happens; counts of what health said."""
     sent = iter(range(10_000))
 
     async def main() -> dict[str, int]:
+        if eager:
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
         running = [Service(simulation.bootstrap_servers) for _ in range(services)]
         tasks = [asyncio.create_task(service.run()) for service in running]
         stop = simulation.every(0.1, lambda: simulation.send("in", b"%d" % next(sent)))
@@ -91,7 +99,7 @@ def lives_through(
         }
         return said
 
-    said = simulation.run(main())
+    said = simulation.run(main(), debug=debug)
     doubled = [int(value or b"") for value in simulation.values("out")]
     assert set(doubled) == {2 * number for number in range(next(sent))}  # at least once
     assert all(host.closed or "kafka" in name for name, host in simulation.world.hosts.items())
@@ -106,6 +114,18 @@ def test_all_brokers_move(simulation: KafkaSimulation) -> None:
 @pytest.mark.parametrize("broker", [1, 2, 3])
 def test_a_broker_is_killed_and_comes_back(simulation: KafkaSimulation, broker: int) -> None:
     assert set(lives_through(simulation, lambda: simulation.bounce(broker, after=10.0))) == {"well"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager_task_factory came with 3.12")
+def test_with_tasks_that_start_eagerly(simulation: KafkaSimulation) -> None:
+    lives_through(simulation, lambda: simulation.move(after=8.0), eager=True)
+
+
+def test_in_debug_mode_nothing_blocks_the_loop(
+    simulation: KafkaSimulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives_through(simulation, lambda: simulation.move(after=8.0), debug=True)
+    assert "Executing" not in caplog.text  # no call of ours waited without letting the loop go on
 
 
 def test_the_coordinator_hangs(simulation: KafkaSimulation) -> None:

@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """
         self._until = self._world.now + self.limit
         self._instant, self._rounds, self._restless = -math.inf, 0, 0
-        with self._world.driven():
+        with self._world.driven(self):
             super().run_forever()
 
     # What the base class asks for

@@ -1,4 +1,6 @@
-"""docs/testing.md: its examples run as printed (those with real brokers: tests/integration)."""
+"""docs/testing.md: its examples run as printed (those with real brokers: tests/integration; those
+with other projects' plugins: tests/interop).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from odradek.testing import KafkaSimulation
 
 pytest_plugins = ["pytester"]
 
+KINDS = ("test", "file", "real", "plugin", "conftest")
 PAGE = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
@@ -36,7 +39,7 @@ def test_example(name: str, pytester: pytest.Pytester) -> None:
 
 def test_every_block_is_run() -> None:
     count = PAGE.read_text().count("```python")
-    assert count == sum(len(blocks(kind)) for kind in ("test", "file", "real"))
+    assert count == sum(len(blocks(kind)) for kind in KINDS)
     assert len(blocks("test")) >= 5
     assert blocks("real")
 

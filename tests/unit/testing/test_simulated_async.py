@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek import Producer, TopicPartition
+from odradek import AsyncAdmin, Producer, TopicPartition
 from odradek.common.errors import ConfigurationError, IllegalStateError
 from odradek.simulation import StuckError
 from odradek.testing import KafkaSimulation, VirtualLoop, loop_factories
@@ -78,6 +78,29 @@ def test_a_sync_call_in_a_coroutine_blocks_the_loop_virtually(simulation: KafkaS
         return ticks
 
     assert simulation.run(main()) == [0.0, 3.5, 4.5]
+
+
+def test_a_client_belongs_to_its_loop_as_a_real_one_does(simulation: KafkaSimulation) -> None:
+    settings = {"bootstrap.servers": simulation.bootstrap_servers}
+    admin, unused = AsyncAdmin(settings), AsyncAdmin(settings)
+    loop = simulation.new_loop()
+    assert loop.run_until_complete(admin.list_topics()) == ["t"]
+    assert loop.run_until_complete(admin.list_topics()) == ["t"]
+    for other, error in [
+        (asyncio.run, "doesn't let virtual time go on"),
+        (simulation.run, "another event loop .which still runs"),
+    ]:
+        with pytest.raises(IllegalStateError, match=error):
+            other(admin.list_topics())
+    loop.close()
+    with pytest.raises(IllegalStateError, match="another event loop .which was closed"):
+        simulation.run(admin.list_topics())
+    steps = simulation.world.hosts["admin"].steps
+    simulation.advance(1000.0)
+    assert simulation.world.hosts["admin"].steps == steps
+    asyncio.run(admin.close())
+    asyncio.run(unused.close())
+    simulation.run(unused.close())
 
 
 def test_sync_calls_in_a_thread_are_refused(simulation: KafkaSimulation) -> None:

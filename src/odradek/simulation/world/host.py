@@ -24,12 +24,16 @@ from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError, Timer
 
 if TYPE_CHECKING:
-    from odradek.simulation.world.world import World
+    from odradek.simulation.world.world import Timekeeper, World
 
 NO_DRIVER = (
     "the event loop that runs here doesn't let virtual time go on, so that this call would never "
     "end: run the coroutine with kafka_simulation.run(), or in a loop of "
     "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
+)
+OTHER_DRIVER = (
+    "this client belongs to another event loop ({}): make it, use it and close it inside of one "
+    "kafka_simulation.run()"
 )
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
@@ -41,6 +45,14 @@ COUNTED_FROM = 100
 STEP_LIMIT = 20_000
 TIMED_STEP_LIMIT = 1_000
 """Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
+
+
+class Nobody:
+    """An event loop that was never there."""
+
+    def is_closed(self) -> bool:
+        """It was never open."""
+        return True
 
 
 class SimulatedHost:
@@ -84,6 +96,8 @@ class SimulatedHost:
         self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
         self.waiters: set[Callable[[], object]] = set()
+        self._driver: Timekeeper | None = None
+        """The event loop that calls of coroutines belong to, once there was one."""
         self._asked_first: Callable[[], None] | None = None
         self._in_call = 0
         self._deadline: float | None = None
@@ -128,7 +142,7 @@ class SimulatedHost:
     @property
     def on_its_own(self) -> bool:
         """Whether this client goes on while no call of it waits, and time does."""
-        return self.background and self._world.goes_on
+        return self.background and self._world.driver is not None
 
     def check(self) -> None:
         """Raise what a callback raised that was meant for the program."""
@@ -141,15 +155,29 @@ class SimulatedHost:
         for wake in list(self.waiters):
             wake()
 
-    gone = False
+    @property
+    def gone(self) -> bool:
+        """The event loop that this client belongs to was closed."""
+        return self._driver is not None and self._driver.is_closed()
 
     def enter(self, *, closing: bool = False) -> float:
-        """A coroutine's call begins; its loop lets the world go on."""
+        """A coroutine's call begins, in the loop that lets the world go on: bind to that, or raise
+        where it is another.
+        """
         if self._asked_first is not None:
             self._asked_first()
-        if not self._world.goes_on:
+        driver = self._world.driver
+        if closing and driver is self._driver is None:
+            self._driver = Nobody()  # it was never used, and nobody lets it do anything
+        if closing and self.gone:
+            return self._time.now
+        if self.gone or (self._driver and driver and driver is not self._driver):
+            state = "which was closed" if self.gone else "which still runs"
+            raise IllegalStateError(OTHER_DRIVER.format(state))
+        if driver is None:
             raise IllegalStateError(NO_DRIVER)
-        if not self.background:
+        if self._driver is None:
+            self._driver = driver
             self.background = True
             self.wake()
         return self._time.now
@@ -254,7 +282,7 @@ class SimulatedHost:
 
     def _step(self) -> None:
         engine = self._engine
-        if self._stepping or engine is None or self.closed or self._frozen:
+        if self._stepping or engine is None or self.closed or self._frozen or self.gone:
             return
         self._stepping = True
         deadline: float | None = None

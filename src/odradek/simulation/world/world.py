@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from odradek.common.types import Address
 from odradek.simulation.world.environment import Endpoint, Peer, Session, Verdict
@@ -35,6 +35,13 @@ class Dial(NamedTuple):
     port: int
     outcome: str
     """accepted, refused or dropped"""
+
+
+class Timekeeper(Protocol):
+    """What lets time go on while a program does other things: an event loop."""
+
+    def is_closed(self) -> bool:
+        """Whether it came to its end."""
 
 
 class World:
@@ -64,7 +71,7 @@ class World:
         self._black_holes: set[tuple[str, int]] = set()
         self._diverted: dict[tuple[str, int], Endpoint] = {}
         self._addresses = 0
-        self._drivers = 0
+        self._drivers: list[Timekeeper] = []
 
     # Time
 
@@ -105,18 +112,18 @@ class World:
         return True
 
     @contextmanager
-    def driven(self) -> Iterator[None]:
-        """Somebody lets time go on meanwhile, also while no call of a client waits."""
-        self._drivers += 1
+    def driven(self, by: Timekeeper) -> Iterator[None]:
+        """`by` lets time go on meanwhile, also while no call of a client waits."""
+        self._drivers.append(by)
         try:
             yield
         finally:
-            self._drivers -= 1
+            self._drivers.remove(by)
 
     @property
-    def goes_on(self) -> bool:
-        """Whether somebody does so."""
-        return self._drivers > 0
+    def driver(self) -> Timekeeper | None:
+        """Who does so now."""
+        return self._drivers[-1] if self._drivers else None
 
     # Random numbers and clients
 

@@ -1,0 +1,121 @@
+"""Asyncio code in a simulation with what others test it with: pytest-asyncio, anyio, FastAPI.
+
+They are in an environment of their own, which is put on the path of pytest in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import building
+from tests.unit.testing.test_docs_testing import blocks
+
+LOCK = Path(__file__).with_name("async_packages.lock")
+OTHERS = {"anyio": ["-p", "no:asyncio"], "fastapi": ["-p", "no:asyncio", "-p", "no:anyio"]}
+"""Which plugins a run is without."""
+FIXTURES_LOOP = ["-o", "asyncio_default_fixture_loop_scope=function"]
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """The folder of the environment's packages."""
+    built = building.python_with("async-packages", LOCK)
+    assert built.command is not None, built.reason
+    (folder,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
+    return folder
+
+
+def run(folder: Path, packages: Path, *arguments: str) -> str:
+    """Run pytest in a folder; what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:randomly",
+         "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{packages}{os.pathsep}{folder}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", blocks("plugin"))
+def test_example(name: str, packages: Path, tmp_path: Path) -> None:
+    for file, (text, _) in blocks("file").items():
+        (tmp_path / file).write_text(text)
+    if name in blocks("conftest"):
+        (tmp_path / "conftest.py").write_text(blocks("conftest")[name][0])
+    text, passed = blocks("plugin")[name]
+    (tmp_path / "test_example.py").write_text(text)
+    said = run(tmp_path, packages, *OTHERS.get(name, FIXTURES_LOOP))
+    assert f"{passed} passed" in said, said
+    assert "failed" not in said
+
+
+THREADS = """
+import time
+
+import anyio
+import pytest
+from anyio import from_thread, to_thread
+
+
+@pytest.fixture
+def anyio_backend(kafka_simulation):
+    return "asyncio", {"loop_factory": kafka_simulation.new_loop}
+
+
+@pytest.mark.anyio
+async def test_threads(kafka_simulation):
+    async def asleep():
+        await anyio.sleep(30)
+        return kafka_simulation.now
+
+    def job():
+        return from_thread.run(asleep), from_thread.run_sync(lambda: 7)
+
+    def slow_job():
+        time.sleep(0.05)
+        return kafka_simulation.now
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep, 0.001)
+        assert await to_thread.run_sync(slow_job) == 0.0
+    assert await to_thread.run_sync(job) == (30.001, 7)
+    with anyio.move_on_after(5):
+        await anyio.sleep_forever()
+    assert kafka_simulation.now == pytest.approx(35.001)
+"""
+
+
+def test_threads_of_anyio_hold_virtual_time(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_threads.py").write_text(THREADS)
+    said = run(tmp_path, packages, *OTHERS["anyio"])
+    assert "1 passed" in said, said
+
+
+EARLY = """
+from odradek.testing import loop_factories
+
+
+def pytest_asyncio_loop_factories(config, item):
+    return loop_factories(item)
+"""
+
+
+def test_a_fixture_that_is_too_early_says_so(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(EARLY)
+    (tmp_path / "test_early.py").write_text(
+        "import pytest, pytest_asyncio\n\n\n"
+        "@pytest_asyncio.fixture\n"
+        "async def early():\n    ...\n\n\n"
+        "@pytest.mark.asyncio\n"
+        "async def test_it(early, kafka_simulation):\n    ...\n"
+    )
+    said = run(tmp_path, packages, *FIXTURES_LOOP)
+    assert "Let the fixture ask for kafka_simulation, too" in said
