@@ -139,8 +139,8 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
     ) -> pa.RecordBatch | None:
         """The next records of one partition as an Arrow batch; None after `timeout` without any.
 
-        As `Consumer.poll_arrow`, but a batch ends with that of Kafka's in which it has got 8,192 rows,
-        so that decoding doesn't hold up the loop: `pyarrow.concat_batches` makes larger ones.
+        As `Consumer.poll_arrow`, but a batch ends with that of Kafka's in which it has got 8,192
+        rows: decoding doesn't hold up the loop then. `pyarrow.concat_batches` makes larger ones.
         """
         batch = await self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
         self._calls.engine.delivery.handed_over()
