@@ -687,6 +687,30 @@ async def reads_committed(scene: Scene) -> None:
             say(consumer.last_stable_offset(here), consumer.highwater(here))
 
 
+# The admin client
+
+
+async def makes_topics(scene: Scene) -> None:
+    admin_module, say = scene.sub("admin"), scene.say
+    admin = admin_module.AIOKafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
+    await admin.start()
+    one, two = (admin_module.NewTopic(f"{n}-{scene.number}", 2, 1) for n in ("one", "two"))
+    codes = [error[:2] for error in (await admin.create_topics([one, two])).topic_errors]
+    say(codes)
+    found = (await admin.create_topics([one])).to_object()["topic_errors"][0]
+    say(found["topic"], found["error_code"], "exists" in found["error_message"])
+    say((await admin.create_topics([one], validate_only=True)).topic_errors[0][1])
+    say({one.name, two.name} <= set(await admin.list_topics()))
+    for name in (one.name, "there-is-none"):
+        [topic] = await admin.describe_topics([name])
+        say(topic["topic"], topic["error_code"], topic["is_internal"])
+        say([(p["partition"], len(p["replicas"]), p["leader"] > 0) for p in topic["partitions"]])
+    say(sorted(await admin.describe_cluster()))
+    say((await admin.delete_topics([two.name, "there-is-none"])).topic_error_codes)
+    await scene.tried("wrong", lambda: admin_module.NewTopic("x", -1, -1))
+    await admin.close()
+
+
 PROGRAMS: tuple[Program, ...] = (
     sends_one_by_one,
     gathers_futures,
@@ -717,4 +741,5 @@ PROGRAMS: tuple[Program, ...] = (
     is_refused_commits,
     finds_nobody,
     reads_committed,
+    makes_topics,
 )
