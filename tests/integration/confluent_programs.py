@@ -479,8 +479,10 @@ def assigned_by_hand(library: Any, cluster: FakeCluster, note: Note) -> None:
     note(sorted((m.partition(), m.offset()) for m in read(reader, 6)))
     reader.commit(asynchronous=False)
     note(places(reader.committed([at("flights", 0), at("flights", 1)], PATIENCE)))
-    reader.assign([at("flights", 0, library.OFFSET_STORED)])
-    note(reader.poll(0.5), numbers(reader.assignment()))
+    reader.commit(offsets=[at("flights", 0, 4)], asynchronous=False)
+    for offset in (library.OFFSET_STORED, library.OFFSET_INVALID):
+        reader.assign([at("flights", 0, offset)])
+        note([m.offset() for m in read(reader, 1)], numbers(reader.assignment()))
     reader.unassign()
     note(reader.assignment(), reader.poll(0.1))
     trying(note, "no list", lambda: reader.assign(3))
@@ -732,6 +734,41 @@ def serializers(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader.close()
 
 
+def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
+    from importlib import import_module
+
+    of = import_module(f"{library.__name__}.admin")
+    admin = of.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    wanted = [of.NewTopic("arrivals", 3, 1), of.NewTopic("flights", 1, 1)]
+    futures = admin.create_topics(wanted, request_timeout=PATIENCE)
+    for topic in ("arrivals", "flights"):
+        trying(note, f"create {topic}", futures[topic].result)
+    checked = admin.create_topics([of.NewTopic("checked", 1, 1)], validate_only=True)
+    trying(note, "check", checked["checked"].result)
+    names = library.TopicCollection(["arrivals", "nowhere"])
+    described = admin.describe_topics(names, request_timeout=PATIENCE)
+    trying(note, "nowhere", described["nowhere"].result)
+    found = described["arrivals"].result()
+    note(found.name, found.is_internal, len(str(found.topic_id)), found.authorized_operations)
+    for partition in found.partitions:
+        nodes = [(n.id, n.id_string, n.host) for n in (partition.leader, *partition.replicas)]
+        note(partition.id, nodes, [n.id for n in partition.isr])
+    whole = admin.describe_cluster(request_timeout=PATIENCE).result()
+    note(whole.cluster_id, whole.controller.id, [n.id for n in whole.nodes])
+    note(sorted(admin.list_topics(timeout=PATIENCE).topics), str(wanted[0]), wanted[0] == wanted[1])
+    gone = admin.delete_topics(["arrivals", "nowhere"], request_timeout=PATIENCE)
+    for topic, future in sorted(gone.items()):
+        trying(note, f"delete {topic}", future.result)
+    note(sorted(admin.list_topics(timeout=PATIENCE).topics), admin.poll(0))
+    for name, call in (
+        ("no list", lambda: admin.delete_topics("flights")),
+        ("no collection", lambda: admin.describe_topics(["flights"])),
+        ("no keyword", lambda: admin.create_topics(wanted, patience=3)),
+        ("no setting", lambda: of.AdminClient({"no.such.setting": 1})),
+    ):
+        trying(note, name, call)
+
+
 PROGRAMS: tuple[Program, ...] = (
     *(delivery_reports, keys_choose_partitions, produce_refuses, a_topic_that_isnt_there),
     *(nobody_takes_records, a_brokers_error_is_reported, a_callback_raises, a_full_queue),
@@ -740,4 +777,5 @@ PROGRAMS: tuple[Program, ...] = (
     *(commits_by_itself, seeks, begins_where_on_assign_says, assigned_by_hand, pauses),
     *(assigned_piece_by_piece, watermarks, ends_of_partitions, no_offset_to_begin_at),
     *(many_at_once, two_members, nothing_answers_in_time, configurations, metadata, serializers),
+    administration,
 )

@@ -8,7 +8,8 @@ lists each difference. What isn't here says so when it is asked for.
 
 from __future__ import annotations
 
-from odradek.compat.confluent_kafka import admin
+from importlib import import_module
+
 from odradek.compat.confluent_kafka.consumer import Consumer
 from odradek.compat.confluent_kafka.deserializing_consumer import DeserializingConsumer
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
@@ -66,6 +67,7 @@ __all__ = [
     "TopicPartitionInfo",
     "Uuid",
     "admin",
+    "aio",
     "consistent",
     "fnv1a",
     "libversion",
@@ -97,5 +99,7 @@ def libversion() -> tuple[str, int]:
 
 
 def __getattr__(name: str) -> object:
+    if name in ("admin", "aio"):  # asyncio is for those who ask for it
+        return import_module(f"{__name__}.{name}")
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}: {_MISSING[name]}" if name in _MISSING else text)

@@ -6,17 +6,19 @@ out messages; `consumer` does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any
 
 import odradek
 from odradek.common.option_values import CONSUMER
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
-from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
-from odradek.compat.confluent_kafka.kafka_error import KafkaError
+from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.message import Message, error_message
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
-from odradek.compat.confluent_kafka.settings import checked_seconds, given
+from odradek.compat.confluent_kafka.settings import given
 from odradek.compat.confluent_kafka.subscription import RebalanceCallback, RunningCallback
 from odradek.compat.confluent_kafka.topic_partition import (
     OFFSET_BEGINNING,
@@ -24,17 +26,21 @@ from odradek.compat.confluent_kafka.topic_partition import (
     OFFSET_INVALID,
     OFFSET_STORED,
     TopicPartition,
+    at_offset,
     one_partition,
     ours,
     partition_list,
     to_commit,
     with_offset,
 )
-from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
+from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+
+SAME_ERROR, SAME_FATAL = 30.0, 1.0
+"""Seconds between two messages with the same error, and with one that ends the consumer."""
 
 
 class AssignedConsumer:
-    """Base of `Consumer`; not made directly."""
+    """Base of `Consumer` and of its twin for a loop; not made directly."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
@@ -51,12 +57,17 @@ class AssignedConsumer:
         self._has_something = False
         """Whether there may be something to read: a subscription, or partitions."""
         self._closed = False
+        self._last_error: tuple[str, float] = "", 0.0
         with translating():
-            self._consumer = odradek.Consumer(self._given.ours)
+            self._consumer: Any = self._made()
         if self._queue.hears:
             self._consumer.listen(self._queue.hear)
 
-    def _open(self) -> odradek.Consumer:
+    def _made(self) -> Any:
+        """A consumer of ours, for threads or for a loop."""
+        raise NotImplementedError
+
+    def _open(self) -> Any:
         if self._closed:
             raise RuntimeError("Consumer closed")
         return self._consumer
@@ -77,6 +88,7 @@ class AssignedConsumer:
             self._begin_at(chosen, self._running.partitions)
             return
         with translating():
+            consumer.assign([])  # what stays begins anew, too
             consumer.assign([ours(p) for p in chosen])
         self._has_something = bool(chosen)
         self._books.forget()
@@ -149,7 +161,7 @@ class AssignedConsumer:
             elif offset == OFFSET_END:
                 consumer.seek_to_end([place])
             elif offset == OFFSET_STORED:
-                consumer.seek_to_committed([place])
+                self._go_to_committed(place)
             elif offset == OFFSET_INVALID:
                 return
             elif offset < 0:
@@ -159,9 +171,13 @@ class AssignedConsumer:
         self._books.sought(place)
         self._forget_ends(place)
 
+    def _go_to_committed(self, place: odradek.TopicPartition) -> None:
+        """Go on where the group has committed, which has to be asked for."""
+        raise NotImplementedError
+
     def assignment(self) -> list[TopicPartition]:
         """What is assigned."""
-        return [TopicPartition(*place, OFFSET_STORED) for place in self._open().assignment()]
+        return [at_offset(place, OFFSET_STORED) for place in self._open().assignment()]
 
     # Positions
 
@@ -198,104 +214,136 @@ class AssignedConsumer:
         assigned = self._open().assignment()
         return [place for p in partition_list(partitions) if (place := ours(p)) in assigned]
 
-    # Offsets
-
-    def committed(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """What the group has committed; `OFFSET_INVALID` where it has nothing."""
-        consumer, wanted = self._open(), [ours(p) for p in partition_list(partitions)]
-        with translating():
-            found = consumer.committed(wanted, checked_seconds(timeout))
-        return [with_offset(place, found.get(place)) for place in wanted]
-
-    def get_watermark_offsets(
-        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int]:
-        """The first offset that is there, and the one that the next message gets.
-
-        `cached`: as far as it is known, without a question; `OFFSET_INVALID` where it isn't.
-        """
-        consumer, place = self._open(), ours(one_partition(partition))
-        if cached:
-            return self._known_watermarks(place)
-        seconds = checked_seconds(timeout)
-        with translating():
-            self._check_there(place, seconds)
-            low = consumer.beginning_offsets([place], seconds)[place]
-            high = consumer.end_offsets([place], seconds)[place]
-        self._watermarks[place] = low, high
-        return low, high
-
-    def _check_there(self, place: odradek.TopicPartition, seconds: float) -> None:
-        """Raise for a partition that isn't there, which our consumer would wait for."""
-        try:
-            known = self._consumer.partitions_for(place.topic, seconds)
-        except odradek.UnknownTopicOrPartitionError as error:
-            raise_error(KafkaError._UNKNOWN_PARTITION, str(error))
-        if place not in known:
-            raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {place}")
-
-    def _known_watermarks(self, place: odradek.TopicPartition) -> tuple[int, int]:
-        low, high = self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
-        if place in self._consumer.assignment():
-            lag = self._consumer.lag(place)
-            if lag is not None:
-                high = self._consumer.position(place) + lag
-        return low, high
-
-    def offsets_for_times(
-        self, partitions: list[TopicPartition], timeout: float = -1
-    ) -> list[TopicPartition]:
-        """For each partition, whose `offset` is a time in ms, the first message at or after it.
-
-        `OFFSET_END` where there is none.
-        """
-        consumer, wanted = self._open(), partition_list(partitions)
-        times = {ours(p): p.offset for p in wanted}
-        with translating():
-            found = consumer.offsets_for_times(times, checked_seconds(timeout))
-        return [
-            TopicPartition(*place, OFFSET_END if at is None else at.offset)
-            for place, at in ((ours(p), found[ours(p)]) for p in wanted)
-        ]
-
-    @staticmethod
-    def _kept(partition: TopicPartition) -> odradek.OffsetAndMetadata:
-        return to_commit(partition)
-
-    @staticmethod
-    def _outcome(
-        place: odradek.TopicPartition, offset: odradek.OffsetAndMetadata | None
-    ) -> TopicPartition:
-        return with_offset(place, offset)
-
     # Group and cluster
 
     def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
         """Who this consumer is in its group, for `send_offsets_to_transaction()`."""
         with translating():
-            return self._open().group_metadata()
+            found: odradek.ConsumerGroupMetadata = self._open().group_metadata()
+        return found
 
     def memberid(self) -> str | None:
         """The member's id, None before it has joined."""
         with translating():
             return self._open().group_metadata().member_id or None
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
-        """The cluster's brokers and topics, or one topic; it makes no topic."""
-        self._open()
-        return self._questions.list_topics(topic, timeout)
+    # Commits
 
-    def cluster_id(self, timeout: float = -1) -> str:
-        """The cluster's id."""
-        consumer = self._open()
-        with translating():
-            return consumer.cluster_id(checked_seconds(timeout))
+    def _to_commit(
+        self, message: Message | None, offsets: list[TopicPartition] | None
+    ) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        if message is None and offsets is None:
+            return self._books.to_commit()
+        return {
+            odradek.TopicPartition(p.topic, p.partition): to_commit(p)
+            for p in self._behind(message, offsets)
+            if p.offset >= 0
+        }
 
-    def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+    def store_offsets(
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+
+        Raises `KafkaException`: `_INVALID_ARG` where each message is stored as it is handed out,
+        `_UNKNOWN_PARTITION` for what isn't assigned.
+        """
         consumer = self._open()
-        with translating():
-            consumer.set_sasl_credentials(username, password)
-            self._questions.set_sasl_credentials(username, password)
+        if (message is None) == (offsets is None):
+            raise ValueError("expected either message or offsets")
+        if self._given.store_offsets:
+            raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
+        assigned = consumer.assignment()
+        partitions = self._behind(message, offsets)
+        for partition in partitions:
+            if (partition.topic, partition.partition) not in assigned:
+                partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        if any(partition.error is not None for partition in partitions):
+            raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
+        for partition in partitions:
+            self._books.keep(partition)
+
+    @staticmethod
+    def _behind(
+        message: Message | None, offsets: list[TopicPartition] | None
+    ) -> list[TopicPartition]:
+        """The offsets, or what is behind a message."""
+        if message is None:
+            return partition_list(offsets)
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not {type(message).__name__}")
+        error, topic = message.error(), message.topic()
+        number, offset = message.partition(), message.offset()
+        if error is not None or topic is None or number is None or offset is None:
+            raise KafkaException(error or KafkaError(KafkaError._INVALID_ARG))
+        return [TopicPartition(topic, number, offset + 1, None, message.leader_epoch())]
+
+    def _due(self) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+        """What has to be committed now, where that is this package's task and its time has come."""
+        every = self._given.commit_every
+        if every is None or (now := time.monotonic()) < self._commit_at:
+            return {}
+        self._commit_at = now + every
+        return self._books.to_commit()
+
+    def _outcomes(
+        self,
+        done: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        *,
+        whole: bool,
+    ) -> list[TopicPartition]:
+        """What a commit gives: what was committed, of all that is assigned where it was whole."""
+        places = self._consumer.assignment() if whole else list(done)
+        return [with_offset(place, done.get(place)) for place in places]
+
+    def _committed(
+        self,
+        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        error: odradek.KafkaError | None,
+    ) -> None:
+        """A commit that nobody waits for has ended."""
+        if error is None:
+            self._books.committed(offsets.items())
+        self._tell_of_commit(offsets, None if error is None else translated(error))
+
+    def _tell_of_commit(
+        self,
+        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        error: KafkaError | None,
+    ) -> None:
+        """Have `on_commit` called in the next call that makes callbacks."""
+        callback = self._given.on_commit
+        if callback is not None:
+            partitions = [with_offset(p, offset) for p, offset in offsets.items()]
+            self._queue.put(lambda: callback(error, partitions))
+
+    # Errors
+
+    def _told(self, error: odradek.KafkaError) -> Message | None:
+        """A message that tells of an error; None for the same one again, soon."""
+        now, found = time.monotonic(), translated(error)
+        if found.code() == KafkaError._STATE and not self._given.resets:
+            found = KafkaError(KafkaError._AUTO_OFFSET_RESET, found.str())
+        said, at = self._last_error
+        if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
+            return None
+        self._last_error = str(error), now
+        place = getattr(error, "partition", None)
+        return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
+
+    # Watermarks
+
+    def _known_watermarks(
+        self, place: odradek.TopicPartition, position: int | None
+    ) -> tuple[int, int]:
+        """As far as they are known; `position` where it is."""
+        low, high = self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
+        lag = None if position is None else self._consumer.lag(place)
+        return low, high if lag is None or position is None else position + lag
+
+    def _has_lag(self, place: odradek.TopicPartition) -> bool:
+        """The position of a partition is known, and so is its end."""
+        consumer = self._open()
+        return place in consumer.assignment() and consumer.lag(place) is not None

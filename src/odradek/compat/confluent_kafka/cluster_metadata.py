@@ -82,6 +82,14 @@ class PartitionMetadata:
         return str(self.id)
 
 
+NO_TOPIC = (
+    odradek.UnknownTopicOrPartitionError,
+    odradek.TopicAuthorizationError,
+    odradek.InvalidTopicExceptionError,
+)
+"""Errors that stand in the description of a topic."""
+
+
 class ClusterQuestions:
     """The admin client beside a client, for what is asked of its cluster."""
 
@@ -101,21 +109,16 @@ class ClusterQuestions:
         seconds, admin = checked_seconds(timeout), self.admin()
         with translating():
             described = admin.describe_cluster(seconds)
-            found = _cluster(described)
+            found = cluster_metadata(described)
             if topic is None:
                 names = admin.list_topics(seconds, include_internal=True)
                 topics = admin.describe_topics(names, seconds)
-                found.topics = {name: _topic(one) for name, one in topics.items()}
+                found.topics = {name: topic_metadata(one) for name, one in topics.items()}
                 return found
             try:
-                found.topics[topic] = _topic(admin.describe_topics(topic, seconds)[topic])
-            except (
-                odradek.UnknownTopicOrPartitionError,
-                odradek.TopicAuthorizationError,
-                odradek.InvalidTopicExceptionError,
-            ) as error:
-                found.topics[topic] = missing = TopicMetadata()
-                missing.topic, missing.error = topic, translated(error)
+                found.topics[topic] = topic_metadata(admin.describe_topics(topic, seconds)[topic])
+            except NO_TOPIC as error:
+                found.topics[topic] = without_topic(topic, error)
         return found
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -132,7 +135,8 @@ class ClusterQuestions:
             self._admin.close()
 
 
-def _cluster(described: odradek.ClusterDescription) -> ClusterMetadata:
+def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
+    """A cluster without its topics."""
     found = ClusterMetadata()
     found.cluster_id = described.cluster_id
     found.controller_id = -1 if described.controller is None else described.controller
@@ -146,7 +150,8 @@ def _cluster(described: odradek.ClusterDescription) -> ClusterMetadata:
     return found
 
 
-def _topic(described: odradek.TopicDescription) -> TopicMetadata:
+def topic_metadata(described: odradek.TopicDescription) -> TopicMetadata:
+    """A topic with its partitions."""
     found = TopicMetadata()
     found.topic = described.name
     for partition in described.partitions:
@@ -157,4 +162,11 @@ def _topic(described: odradek.TopicDescription) -> TopicMetadata:
         if partition.leader is None:
             made.error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
         found.partitions[made.id] = made
+    return found
+
+
+def without_topic(topic: str, error: BaseException) -> TopicMetadata:
+    """A topic that has no description, and why."""
+    found = TopicMetadata()
+    found.topic, found.error = topic, translated(error)
     return found

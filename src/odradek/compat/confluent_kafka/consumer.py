@@ -16,8 +16,9 @@ from typing import Any, Self
 
 import odradek
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
-from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
-from odradek.compat.confluent_kafka.message import Message, error_message, message_of
+from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
+from odradek.compat.confluent_kafka.message import Message, message_of
 from odradek.compat.confluent_kafka.partition_ends import PATIENCE
 from odradek.compat.confluent_kafka.settings import checked_seconds
 from odradek.compat.confluent_kafka.subscription import (
@@ -25,15 +26,20 @@ from odradek.compat.confluent_kafka.subscription import (
     checked_callbacks,
     topics_or_pattern,
 )
-from odradek.compat.confluent_kafka.topic_partition import TopicPartition, partition_list
+from odradek.compat.confluent_kafka.topic_partition import (
+    TopicPartition,
+    found_at,
+    one_partition,
+    ours,
+    partition_list,
+    with_offset,
+)
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
 
 logger = logging.getLogger("odradek.compat")
 
 LONGEST_WAIT = 1.0
 """Seconds that a call waits for records before it looks whether a callback is due."""
-SAME_ERROR, SAME_FATAL = 30.0, 1.0
-"""Seconds between two messages with the same error, and with one that ends the consumer."""
 MOST_MESSAGES = 1_000_000
 """What `consume` gives at most."""
 
@@ -49,7 +55,16 @@ class Consumer(AssignedConsumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._records: Iterator[odradek.ConsumerRecord] = iter(())
-        self._last_error: tuple[str, float] = "", 0.0
+
+    def _made(self) -> odradek.Consumer:
+        return odradek.Consumer(self._given.ours)
+
+    def _open(self) -> odradek.Consumer:
+        found: odradek.Consumer = super()._open()
+        return found
+
+    def _go_to_committed(self, place: odradek.TopicPartition) -> None:
+        self._consumer.seek_to_committed([place])
 
     # Messages
 
@@ -80,9 +95,11 @@ class Consumer(AssignedConsumer):
     def _next(self, deadline: float) -> Message | None:
         while True:
             self._queue.serve(0)
-            self._commit_in_time()
-            if self._ends is not None and (end := self._ends.next(self._consumer)) is not None:
-                return _end_of(*end)
+            due = self._due()
+            if due:
+                self._commit_later(due)
+            if (end := self._end()) is not None:
+                return end
             left = max(0.0, deadline - time.monotonic())
             often = self._ends is not None and self._ends.waits
             patience = min(left, PATIENCE if often else LONGEST_WAIT)
@@ -92,9 +109,10 @@ class Consumer(AssignedConsumer):
                 try:
                     record = self._record(patience)
                 except odradek.KafkaError as error:
-                    message = self._told(error, left)
+                    message = self._told(error)
                     if message is not None:
                         return message
+                    time.sleep(min(left, PATIENCE))
                 else:
                     if record is not None:
                         self._books.handed_out(record)
@@ -102,6 +120,14 @@ class Consumer(AssignedConsumer):
             if deadline <= time.monotonic():
                 self._queue.serve(0)
                 return None
+
+    def _end(self) -> Message | None:
+        """A message that tells of an end that was reached."""
+        ends = self._ends
+        if ends is None:
+            return None
+        found = (ends.message(p, self._consumer.position(p)) for p in ends.reached(self._consumer))
+        return next((message for message in found if message is not None), None)
 
     def _record(self, patience: float) -> odradek.ConsumerRecord | None:
         """The next record; what has come already costs no wait and no flow of the engine's."""
@@ -113,23 +139,6 @@ class Consumer(AssignedConsumer):
             record = found[0]
             self._records = self._consumer.records(0)
         return record
-
-    def _told(self, error: odradek.KafkaError, left: float) -> Message | None:
-        """A message that tells of an error; not again and again of the same one."""
-        now, found = time.monotonic(), self._poll_error(error)
-        said, at = self._last_error
-        if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
-            time.sleep(min(left, PATIENCE))
-            return None
-        self._last_error = str(error), now
-        place = getattr(error, "partition", None)
-        partition = place if isinstance(place, odradek.TopicPartition) else None
-        return error_message(found, partition)
-
-    def _poll_error(self, error: odradek.KafkaError) -> KafkaError:
-        found = translated(error)
-        no_place = found.code() == KafkaError._STATE and not self._given.resets
-        return KafkaError(KafkaError._AUTO_OFFSET_RESET, found.str()) if no_place else found
 
     # Subscriptions
 
@@ -218,22 +227,7 @@ class Consumer(AssignedConsumer):
             done = consumer.commit(chosen)
         self._books.committed(done.items())
         self._queue.serve(0)
-        whole = message is None and offsets is None
-        places = consumer.assignment() if whole else list(chosen)
-        return [self._outcome(place, done.get(place)) for place in places]
-
-    def _to_commit(
-        self, message: Message | None, offsets: list[TopicPartition] | None
-    ) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
-        if message is not None and offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        if message is None and offsets is None:
-            return self._books.to_commit()
-        return {
-            odradek.TopicPartition(p.topic, p.partition): self._kept(p)
-            for p in self._behind(message, offsets)
-            if p.offset >= 0
-        }
+        return self._outcomes(done, whole=message is None and offsets is None)
 
     def _commit_later(
         self, chosen: dict[odradek.TopicPartition, odradek.OffsetAndMetadata]
@@ -241,40 +235,8 @@ class Consumer(AssignedConsumer):
         if not chosen:
             self._tell_of_commit({}, KafkaError(KafkaError._NO_OFFSET))
             return
-
-        def done(
-            offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
-            error: odradek.KafkaError | None,
-        ) -> None:
-            if error is None:
-                self._books.committed(offsets.items())
-            self._tell_of_commit(offsets, None if error is None else translated(error))
-
         with translating():
-            self._open().commit_async(chosen, done)
-
-    def _tell_of_commit(
-        self,
-        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
-        error: KafkaError | None,
-    ) -> None:
-        """Have `on_commit` called in the next call that makes callbacks."""
-        callback = self._given.on_commit
-        if callback is not None:
-            partitions = [self._outcome(p, offset) for p, offset in offsets.items()]
-            self._queue.put(lambda: callback(error, partitions))
-
-    def _commit_in_time(self) -> None:
-        """Commit what is stored where that is this package's task and its time has come."""
-        every = self._given.commit_every
-        if every is None:
-            return
-        now = time.monotonic()
-        if now >= self._commit_at:
-            self._commit_at = now + every
-            stored = self._books.to_commit()
-            if stored:
-                self._commit_later(stored)
+            self._open().commit_async(chosen, self._committed)
 
     def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> None:
         """Commit what is stored before partitions go, where that is this package's task."""
@@ -292,43 +254,77 @@ class Consumer(AssignedConsumer):
             self._books.committed(done.items())
             self._tell_of_commit(done, None)
 
-    def store_offsets(
-        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
-    ) -> None:
-        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+    # Offsets
 
-        Raises `KafkaException`: `_INVALID_ARG` where each message is stored as it is handed out,
-        `_UNKNOWN_PARTITION` for what isn't assigned.
-        """
-        consumer = self._open()
-        if (message is None) == (offsets is None):
-            raise ValueError("expected either message or offsets")
-        if self._given.store_offsets:
-            raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
-        assigned = consumer.assignment()
-        partitions = self._behind(message, offsets)
-        for partition in partitions:
-            if (partition.topic, partition.partition) not in assigned:
-                partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
-        if any(partition.error is not None for partition in partitions):
-            raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
-        for partition in partitions:
-            self._books.keep(partition)
-
-    @staticmethod
-    def _behind(
-        message: Message | None, offsets: list[TopicPartition] | None
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
     ) -> list[TopicPartition]:
-        """The offsets, or what is behind a message."""
-        if message is None:
-            return partition_list(offsets)
-        if not isinstance(message, Message):
-            raise TypeError(f"expected a Message, not {type(message).__name__}")
-        error, topic = message.error(), message.topic()
-        number, offset = message.partition(), message.offset()
-        if error is not None or topic is None or number is None or offset is None:
-            raise KafkaException(error or KafkaError(KafkaError._INVALID_ARG))
-        return [TopicPartition(topic, number, offset + 1, None, message.leader_epoch())]
+        """What the group has committed; `OFFSET_INVALID` where it has nothing."""
+        consumer, wanted = self._open(), [ours(p) for p in partition_list(partitions)]
+        with translating():
+            found = consumer.committed(wanted, checked_seconds(timeout))
+        return [with_offset(place, found.get(place)) for place in wanted]
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        """The first offset that is there, and the one that the next message gets.
+
+        `cached`: as far as it is known, without a question; `OFFSET_INVALID` where it isn't.
+        """
+        consumer, place = self._open(), ours(one_partition(partition))
+        if cached:
+            known = consumer.position(place) if self._has_lag(place) else None
+            return self._known_watermarks(place, known)
+        seconds = checked_seconds(timeout)
+        with translating():
+            self._check_there(place, seconds)
+            low = consumer.beginning_offsets([place], seconds)[place]
+            high = consumer.end_offsets([place], seconds)[place]
+        self._watermarks[place] = low, high
+        return low, high
+
+    def _check_there(self, place: odradek.TopicPartition, seconds: float) -> None:
+        """Raise for a partition that isn't there, which our consumer would wait for."""
+        try:
+            known = self._consumer.partitions_for(place.topic, seconds)
+        except odradek.UnknownTopicOrPartitionError as error:
+            raise_error(KafkaError._UNKNOWN_PARTITION, str(error))
+        if place not in known:
+            raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {place}")
+
+    def offsets_for_times(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """For each partition, whose `offset` is a time in ms, the first message at or after it.
+
+        `OFFSET_END` where there is none.
+        """
+        consumer, wanted = self._open(), partition_list(partitions)
+        times = {ours(p): p.offset for p in wanted}
+        with translating():
+            found = consumer.offsets_for_times(times, checked_seconds(timeout))
+        return [found_at(place, found[place]) for place in map(ours, wanted)]
+
+    # The cluster
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """The cluster's brokers and topics, or one topic; it makes no topic."""
+        self._open()
+        return self._questions.list_topics(topic, timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The cluster's id."""
+        consumer = self._open()
+        with translating():
+            return consumer.cluster_id(checked_seconds(timeout))
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        consumer = self._open()
+        with translating():
+            consumer.set_sasl_credentials(username, password)
+            self._questions.set_sasl_credentials(username, password)
 
     # The end
 
@@ -357,8 +353,3 @@ class Consumer(AssignedConsumer):
     ) -> None:
         with suppress(RuntimeError):
             self.close()
-
-
-def _end_of(partition: odradek.TopicPartition, offset: int) -> Message:
-    text = f"{partition} was read to its end, offset {offset}"
-    return error_message(KafkaError(KafkaError._PARTITION_EOF, text), partition, offset)

@@ -83,8 +83,12 @@ class SentMessage:
 
     def delivered(self, error: BaseException | None, place: odradek.RecordMetadata) -> None:
         """The outcome is there; called in the producer's own thread."""
-        self._error, self._place = error, place
+        self.outcome(error, place)
         self._all.queue.put(self.report)
+
+    def outcome(self, error: BaseException | None, place: odradek.RecordMetadata) -> None:
+        """Take note of the outcome."""
+        self._error, self._place = error, place
 
     def report(self) -> None:
         """Tell the program, in its thread."""

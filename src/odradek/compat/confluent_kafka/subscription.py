@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from contextvars import ContextVar
+from inspect import isawaitable
 from typing import Any
 
 from odradek.compat.confluent_kafka.topic_partition import TopicPartition
@@ -35,15 +37,39 @@ def checked_callbacks(**callbacks: Any) -> dict[str, RebalanceCallback | None]:
 
 
 class RunningCallback:
-    """Which partitions the rebalance callback that runs just now is about."""
+    """Which partitions the rebalance callback that runs just now, here, is about.
+
+    Other threads and tasks that call the consumer meanwhile aren't in it.
+    """
 
     def __init__(self) -> None:
-        self.partitions: frozenset[tuple[str, int]] | None = None
+        self._inside: ContextVar[frozenset[tuple[str, int]] | None] = ContextVar(
+            "partitions of a rebalance callback", default=None
+        )
 
-    def run(self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]) -> None:
-        """Run it."""
-        before, self.partitions = self.partitions, frozenset((t, n) for t, n in partitions)
+    @property
+    def partitions(self) -> frozenset[tuple[str, int]] | None:
+        """They; None outside of a callback."""
+        return self._inside.get()
+
+    def run(
+        self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
+    ) -> object:
+        """Run it; gives what it gives."""
+        before = self._inside.set(frozenset((t, n) for t, n in partitions))
         try:
-            callback(consumer, [TopicPartition(*place) for place in partitions])
+            return callback(consumer, [TopicPartition(*place) for place in partitions])
         finally:
-            self.partitions = before
+            self._inside.reset(before)
+
+    async def awaited(
+        self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
+    ) -> None:
+        """Run one that may be a coroutine function."""
+        before = self._inside.set(frozenset((t, n) for t, n in partitions))
+        try:
+            found: Any = callback(consumer, [TopicPartition(*place) for place in partitions])
+            if isawaitable(found):
+                await found
+        finally:
+            self._inside.reset(before)

@@ -106,6 +106,18 @@ def theirs(partitions: Iterable[odradek.TopicPartition]) -> list[TopicPartition]
     return [TopicPartition(topic, number) for topic, number in partitions]
 
 
+def at_offset(partition: odradek.TopicPartition, offset: int) -> TopicPartition:
+    """A partition of ours with an offset."""
+    return TopicPartition(partition.topic, partition.partition, offset)
+
+
+def found_at(
+    partition: odradek.TopicPartition, found: odradek.OffsetAndTimestamp | None
+) -> TopicPartition:
+    """A partition with what was found for a time; `OFFSET_END` for nothing."""
+    return at_offset(partition, OFFSET_END if found is None else found.offset)
+
+
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
     """Its offset as our clients commit it."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch

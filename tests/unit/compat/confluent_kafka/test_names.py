@@ -8,18 +8,19 @@ from random import Random
 from typing import Any
 
 import confluent_kafka
-import confluent_kafka.cimpl
+import confluent_kafka.admin
+import confluent_kafka.aio
 import pytest
 
 import odradek.compat.confluent_kafka as ours
-from odradek.compat.confluent_kafka import KafkaError
+from odradek.compat.confluent_kafka import KafkaError, KafkaException, admin, aio
+from odradek.compat.confluent_kafka.admin.client import MISSING
 
 LIBRARY = "odradek.compat.confluent_kafka"
 NOT_HERE = {
     # share groups (KIP-932)
     *("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"),
     *("IllegalStateException", "ConcurrentModificationException"),
-    "aio",
     "kafkatest",  # programs that test the library
 }
 """Public names that this release hasn't; each is named in docs/switching.md."""
@@ -258,3 +259,29 @@ def test_serializers_do_the_same(kind: str, value: Any) -> None:
         except Exception as error:
             found.append((type(error).__name__, str(error)))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["AIOProducer", "AIOConsumer", "AsyncSerializingProducer"])
+def test_asyncio_clients_have_their_methods(name: str) -> None:
+    mine, theirs = getattr(aio, name), getattr(confluent_kafka.aio, name)
+    assert public(mine) == public(theirs)
+    for method in sorted(public(theirs)):
+        my, their = getattr(mine, method), getattr(theirs, method)
+        assert inspect.iscoroutinefunction(my) == inspect.iscoroutinefunction(their), method
+
+
+def test_an_admin_client_says_what_it_cant() -> None:
+    client = admin.AdminClient({"bootstrap.servers": "localhost:9092"})
+    theirs = public(confluent_kafka.admin.AdminClient)
+    assert theirs - public(client) == set(MISSING)
+    for name in MISSING:
+        with pytest.raises(KafkaException, match=name) as raised:
+            getattr(client, name)("anything", at=3)
+        assert raised.value.args[0] == KafkaError._NOT_IMPLEMENTED
+    with pytest.raises(AttributeError):
+        _ = client.nothing
+    wanted = [admin.NewTopic("a", replica_assignment=[[1]])]
+    with pytest.raises(KafkaException, match="replica_assignment"):
+        client.create_topics(wanted)
+    with pytest.raises(KafkaException, match="include_authorized_operations"):
+        client.describe_cluster(include_authorized_operations=True)

@@ -32,7 +32,8 @@ class NewTopic:
         self.config = config
 
     def __str__(self) -> str:
-        return f"NewTopic(topic={self.topic})"
+        count = "" if self.num_partitions < 0 else f",num_partitions={self.num_partitions}"
+        return f"NewTopic(topic={self.topic}{count})"
 
     __repr__ = __str__
 
