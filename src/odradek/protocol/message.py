@@ -97,9 +97,10 @@ class Message:
         return out.buffers()
 
     @classmethod
-    def decode(cls, buffer: Buffer, version: int, offset: int = 0) -> Self:
+    def decode(cls, buffer: Buffer, version: int, offset: int = 0, *, whole: bool = True) -> Self:
         """Read the message that fills `buffer` from `offset` to its end.
 
+        With `whole=False` bytes after it are left, as Kafka's brokers leave them. Raises
         MalformedMessageError: the bytes don't follow the layout, or some are left over.
         """
         reader = cls.READERS[cls._index(version)]
@@ -110,7 +111,7 @@ class Message:
             if not 0 <= offset <= len(view):
                 raise WireError(f"it starts at byte {offset}")
             message, pos = reader(view, offset)
-            if pos != len(view):
+            if whole and pos != len(view):
                 raise WireError(f"{len(view) - pos} bytes too many")
         except (WireError, StructError, IndexError, UnicodeDecodeError) as error:
             raise malformed(f"{cls.__name__} v{version}", len(view), error, pos) from error

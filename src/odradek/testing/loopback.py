@@ -179,7 +179,7 @@ class _Connection:
                 break
             frame = bytes(self._received[4:end])
             del self._received[:end]
-            session.receive(read_request(frame))
+            session.receive(read_request(frame, whole=False))
         if self.over:
             self._server.ended(self)
         else:

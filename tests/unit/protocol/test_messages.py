@@ -38,6 +38,7 @@ from odradek.protocol.primitives import (
     write_uvarint,
 )
 from odradek.protocol.registry import API_NAMES, api_name, request_class
+from odradek.simulation.world.environment import read_request
 
 ID = bytes(7) + b"\x01" + bytes(7) + b"\x02"
 """Java's `new Uuid(1, 2)`."""
@@ -160,6 +161,16 @@ def test_errors_name_message_version_reason_and_position(
     assert text.startswith(f"MetadataRequest v{version}: ")
     assert reason in text
     assert text.endswith(f"at byte {position} of {len(frame)}")
+
+
+def test_bytes_after_a_message_can_be_left() -> None:
+    """As brokers leave them: librdkafka 2.16 has three after a request for all topics."""
+    frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
+    with pytest.raises(MalformedMessageError, match="3 bytes too many"):
+        read_request(frame)
+    body = read_request(frame, whole=False).body
+    assert isinstance(body, MetadataRequest)
+    assert body.topics is None
 
 
 @pytest.mark.parametrize("offset", [-1, 6, 2**40])

@@ -114,9 +114,11 @@ class Environment(Protocol):
         """Swallow dials to an address, whether or not anything listens there."""
 
 
-def read_request(frame: bytes | memoryview) -> ReceivedRequest:
+def read_request(frame: bytes | memoryview, *, whole: bool = True) -> ReceivedRequest:
     """Decode a frame (without its length) as a broker does.
 
+    With `whole=False` bytes after the request are left, as Kafka's brokers leave them: librdkafka
+    has three at the end of a Metadata request for all topics.
     ApiVersions is read even in versions from the future, because brokers must answer those.
     Anything else that can't be read is a bug of the client under test and raises.
     """
@@ -124,5 +126,5 @@ def read_request(frame: bytes | memoryview) -> ReceivedRequest:
     kind: type[Request[Any]] = request_class(api_key)
     body = None
     if kind.MIN_VERSION <= version <= kind.MAX_VERSION:
-        body = kind.decode(frame, version, position)
+        body = kind.decode(frame, version, position, whole=whole)
     return ReceivedRequest(api_key, version, correlation_id, client_id, body)

@@ -1,0 +1,105 @@
+"""confluent-kafka's names over Odradek: a program switches by its import lines.
+
+    from odradek.compat.confluent_kafka import Consumer, KafkaError, Producer
+
+Settings, signatures, callbacks and errors are those of confluent-kafka 2.16; docs/switching.md
+lists each difference. What isn't here says so when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from odradek.compat.confluent_kafka.consumer import Consumer
+from odradek.compat.confluent_kafka.deserializing_consumer import DeserializingConsumer
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.key_partitions import consistent, fnv1a, murmur2
+from odradek.compat.confluent_kafka.message import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    TIMESTAMP_NOT_AVAILABLE,
+    Message,
+)
+from odradek.compat.confluent_kafka.model import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    ElectionType,
+    IsolationLevel,
+    Node,
+    TopicCollection,
+    TopicPartitionInfo,
+)
+from odradek.compat.confluent_kafka.producer import Producer
+from odradek.compat.confluent_kafka.serializing_producer import SerializingProducer
+from odradek.compat.confluent_kafka.topic_partition import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TopicPartition,
+)
+from odradek.compat.confluent_kafka.uuid import Uuid
+
+__all__ = [
+    "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
+    "TIMESTAMP_CREATE_TIME",
+    "TIMESTAMP_LOG_APPEND_TIME",
+    "TIMESTAMP_NOT_AVAILABLE",
+    "Consumer",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
+    "DeserializingConsumer",
+    "ElectionType",
+    "IsolationLevel",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "Node",
+    "Producer",
+    "SerializingProducer",
+    "TopicCollection",
+    "TopicPartition",
+    "TopicPartitionInfo",
+    "Uuid",
+    "admin",
+    "aio",
+    "consistent",
+    "fnv1a",
+    "libversion",
+    "murmur2",
+    "version",
+]
+
+_SHARE = "share groups (KIP-932) aren't in this release"
+_MISSING = {
+    **dict.fromkeys(
+        (
+            *("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"),
+            *("IllegalStateException", "ConcurrentModificationException"),
+        ),
+        _SHARE,
+    ),
+    "kafkatest": "programs that test confluent-kafka itself aren't here",
+}
+
+
+def version() -> str:
+    """The version of confluent-kafka whose names these are; odradek.__version__ is another."""
+    return "2.16.1"
+
+
+def libversion() -> tuple[str, int]:
+    """The version of librdkafka that goes with it, as a text and as a number."""
+    return "2.16.0", 0x021000FF
+
+
+def __getattr__(name: str) -> object:
+    if name in ("admin", "aio"):  # asyncio is for those who ask for it
+        return import_module(f"{__name__}.{name}")
+    text = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(f"{text}: {_MISSING[name]}" if name in _MISSING else text)

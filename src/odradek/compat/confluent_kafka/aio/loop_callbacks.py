@@ -1,0 +1,38 @@
+"""Callbacks of the asyncio clients: functions or coroutine functions, called in the loop.
+
+In: a configuration's callbacks. Out: the same as plain calls; what a coroutine function does goes
+on as a task, whose exception the loop reports. Must not: be used for rebalances, which are awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+from odradek.compat.confluent_kafka.settings import Given
+
+_running: set[asyncio.Future[Any]] = set()
+"""A loop keeps no task alive by itself."""
+
+
+def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The callback as a plain call."""
+    if callback is None:
+        return None
+
+    def call(*arguments: Any) -> None:
+        found = callback(*arguments)
+        if isawaitable(found):
+            task = asyncio.ensure_future(found)
+            _running.add(task)
+            task.add_done_callback(_running.discard)
+
+    return call
+
+
+def with_loop(found: Given) -> Given:
+    """A configuration whose callbacks may be coroutine functions."""
+    return replace(found, error_cb=in_loop(found.error_cb), on_commit=in_loop(found.on_commit))

@@ -1,0 +1,268 @@
+"""`AIOProducer` as confluent-kafka has it, over our asyncio producer.
+
+In: messages. Out: futures of the loop, each with the message that was delivered. Must not: start a
+thread: batches and waits are our producer's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Self
+
+import odradek
+from odradek.common.option_values import PRODUCER
+from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
+from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
+from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
+from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.message import Message
+from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
+from odradek.compat.confluent_kafka.producer import CLOSE_TIMEOUT
+from odradek.compat.confluent_kafka.sent_messages import SentMessage, SentMessages
+from odradek.compat.confluent_kafka.settings import FOREVER, checked_seconds, given
+from odradek.compat.confluent_kafka.topic_partition import (
+    TopicPartition,
+    ours,
+    partition_list,
+    to_commit,
+)
+from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+
+
+class AIOProducer:
+    """Sends messages from an event loop; `await produce(…)` gives a future for the delivery.
+
+    `max_workers`, `executor`, `batch_size` and `buffer_timeout` are taken and change nothing: there
+    are no threads, and `linger.ms` and `batch.size` make the batches.
+    """
+
+    def __init__(
+        self,
+        producer_conf: dict[str, Any],
+        max_workers: int = 4,
+        executor: Any = None,
+        batch_size: int = 1000,
+        buffer_timeout: float = 1.0,
+    ) -> None:
+        del max_workers, executor, batch_size, buffer_timeout
+        self._given = with_loop(given(PRODUCER, producer_conf))
+        self._queue = CallbackQueue(self._given)
+        self._sent = SentMessages(self._given, self._queue)
+        self._questions = AsyncClusterQuestions(self._given.admin)
+        self._came = asyncio.Event()
+        self._closed = False
+        self._producer = self._made()
+
+    def _made(self) -> odradek.AsyncProducer:
+        with translating():
+            made = odradek.AsyncProducer(self._given.ours)
+        if self._queue.hears:
+            made.listen(self._queue.hear)
+        return made
+
+    def _open(self) -> odradek.AsyncProducer:
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        return self._producer
+
+    # Messages
+
+    async def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: Any = None,
+        on_delivery: Any = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> asyncio.Future[Message]:
+        """Send a message; waits for room, and gives a future for the message that was delivered.
+
+        The future raises `KafkaException` where it wasn't. `callback(error, message)`, or
+        `on_delivery`, is called in the loop. Raises `BufferError` when the queue is full.
+        """
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        producer, loop = self._open(), asyncio.get_running_loop()
+        future: asyncio.Future[Message] = loop.create_future()
+        report = in_loop(callback or on_delivery or self._given.on_delivery)
+
+        def told(error: KafkaError | None, message: Message) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(message)
+                else:
+                    future.set_exception(KafkaException(error))
+            if report is not None:
+                report(error, message)
+
+        data, name = as_bytes(value), as_bytes(key)
+        pairs, number = as_headers(headers), as_partition(partition)
+        message = self._sent.add(topic, data, name, told)
+        try:
+            await producer.send(
+                topic,
+                data,
+                name,
+                pairs,
+                number,
+                timestamp if timestamp > 0 else None,
+                lambda error, place: self._delivered(message, error, place),
+            )
+        except odradek.BufferExhaustedError as error:
+            self._sent.remove(message)
+            raise BufferError("Local: Queue full") from error
+        except odradek.KafkaError as error:
+            self._sent.remove(message)
+            raise KafkaException(translated(error)) from error
+        except BaseException:
+            self._sent.remove(message)
+            raise
+        return future
+
+    def _delivered(
+        self, message: SentMessage, error: BaseException | None, place: odradek.RecordMetadata
+    ) -> None:
+        message.outcome(error, place)
+        message.report()
+        self._came.set()
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def poll(self, timeout: float = 0) -> int:
+        """Make the calls of `error_cb` that wait; gives their number.
+
+        Deliveries are told by themselves. With messages on their way it waits for the next outcome,
+        at most `timeout` seconds.
+        """
+        seconds = checked_seconds(timeout)
+        self._open()
+        served = self._queue.serve(0)
+        if not served and seconds and len(self._sent):
+            self._came.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._came.wait(), seconds)
+        return served
+
+    async def flush(self, timeout: float = -1) -> int:
+        """Send all messages, and wait until each has an outcome; gives how many have none."""
+        seconds, loop = checked_seconds(timeout), asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while len(self._sent):
+            left = deadline - loop.time()
+            try:
+                await self._open().flush(min(FOREVER, max(0.0, left)))
+            except odradek.KafkaTimeoutError:
+                break
+            await asyncio.sleep(0)  # callbacks may have sent more
+        self._queue.serve(0)
+        return len(self._sent)
+
+    async def purge(
+        self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
+    ) -> None:
+        """Give up all messages: their futures raise `KafkaException` with `_PURGE_QUEUE`.
+
+        Only all of them, and not with a `transactional.id`: else `_NOT_IMPLEMENTED`.
+        """
+        producer = self._open()
+        if self._given.transactional or not (in_queue and in_flight):
+            raise_error(
+                KafkaError._NOT_IMPLEMENTED,
+                "purge() gives up all messages, and abort_transaction() those of a transaction",
+            )
+        self._producer = self._made()
+        with suppress(odradek.KafkaTimeoutError):
+            await producer.close(0)
+
+    # Transactions
+
+    def _transactional(self) -> odradek.AsyncProducer:
+        producer = self._open()
+        if not self._given.transactional:
+            raise_error(
+                KafkaError._NOT_CONFIGURED,
+                "The Transactional API requires transactional.id to be configured",
+            )
+        return producer
+
+    async def init_transactions(self, timeout: float = -1) -> None:
+        """As `Producer.init_transactions`."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        with translating(transactional=True):
+            await producer.init_transactions(seconds)
+
+    async def begin_transaction(self) -> None:
+        """As `Producer.begin_transaction`."""
+        producer = self._transactional()
+        with translating(transactional=True):
+            await producer.begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
+    ) -> None:
+        """As `Producer.send_offsets_to_transaction`."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        offsets = {ours(p): to_commit(p) for p in partition_list(positions) if p.offset >= 0}
+        if not isinstance(group_metadata, odradek.ConsumerGroupMetadata):
+            raise TypeError("group_metadata must be what consumer_group_metadata() gives")
+        if offsets:
+            with translating(transactional=True):
+                await producer.send_offsets_to_transaction(offsets, group_metadata, seconds)
+
+    async def commit_transaction(self, timeout: float = -1) -> None:
+        """As `Producer.commit_transaction`."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        with translating(transactional=True):
+            await producer.commit_transaction(seconds)
+
+    async def abort_transaction(self, timeout: float = -1) -> None:
+        """As `Producer.abort_transaction`."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        with translating(transactional=True):
+            await producer.abort_transaction(seconds)
+
+    # The cluster, and the end
+
+    async def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """As `Producer.list_topics`."""
+        self._open()
+        return await self._questions.list_topics(topic, timeout)
+
+    async def cluster_id(self, timeout: float = -1) -> str:
+        """The cluster's id."""
+        producer = self._open()
+        with translating():
+            return await producer.cluster_id(checked_seconds(timeout))
+
+    async def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        producer = self._open()
+        with translating():
+            producer.set_sasl_credentials(username, password)
+            self._questions.set_sasl_credentials(username, password)
+
+    async def close(self) -> None:
+        """Abort an open transaction, or flush; then close. May be called twice."""
+        if self._closed:
+            return
+        if not self._given.transactional:
+            await self.flush()
+        with translating():
+            await self._producer.close(CLOSE_TIMEOUT)
+        self._closed = True
+        await self._questions.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,361 @@
+"""What a consumer can do with partitions: assign, seek, pause, ask for offsets.
+
+In: partitions with offsets, logical ones too. Out: the same calls of our consumer. Must not: hand
+out messages; `consumer` does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import odradek
+from odradek.common.option_values import CONSUMER
+from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
+from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.message import Message, error_message
+from odradek.compat.confluent_kafka.offset_books import OffsetBooks
+from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
+from odradek.compat.confluent_kafka.settings import given
+from odradek.compat.confluent_kafka.subscription import RebalanceCallback, RunningCallback
+from odradek.compat.confluent_kafka.topic_partition import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    TopicPartition,
+    at_offset,
+    one_partition,
+    ours,
+    partition_list,
+    to_commit,
+    with_offset,
+)
+from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+
+SAME_ERROR, SAME_FATAL = 30.0, 1.0
+"""Seconds between two messages with the same error, and with one that ends the consumer."""
+
+
+class AssignedConsumer:
+    """Base of `Consumer` and of its twin for a loop; not made directly."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 1:
+            raise TypeError(f"Consumer takes one configuration, not {len(args)}")
+        self._given = given(CONSUMER, args[0] if args else None, kwargs)
+        self._queue = CallbackQueue(self._given)
+        self._books = OffsetBooks(store=self._given.store_offsets)
+        self._ends = PartitionEnds() if self._given.partition_eof else None
+        self._questions = ClusterQuestions(self._given.admin)
+        self._callbacks: dict[str, RebalanceCallback | None] = {}
+        self._running = RunningCallback()
+        self._watermarks: dict[tuple[str, int], tuple[int, int]] = {}
+        self._commit_at = 0.0
+        self._has_something = False
+        """Whether there may be something to read: a subscription, or partitions."""
+        self._closed = False
+        self._last_error: tuple[str, float] = "", 0.0
+        with translating():
+            self._consumer: Any = self._made()
+        if self._queue.hears:
+            self._consumer.listen(self._queue.hear)
+
+    def _tell(self, callbacks: dict[str, RebalanceCallback | None]) -> None:
+        """What rebalances call from now on."""
+        self._callbacks = callbacks
+
+    def _ended(self) -> None:
+        """It is closed."""
+        self._closed = True
+
+    def _has(self, *, something: bool) -> None:
+        """Whether it is subscribed, or assigned to."""
+        self._has_something = something
+
+    def _made(self) -> Any:
+        """A consumer of ours, for threads or for a loop."""
+        raise NotImplementedError
+
+    def _open(self) -> Any:
+        if self._closed:
+            raise RuntimeError("Consumer closed")
+        return self._consumer
+
+    def _forget_ends(self, place: tuple[str, int] | None = None) -> None:
+        if self._ends is not None:
+            self._ends.forget(place)
+
+    # Assignments
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, from their offsets; in `on_assign`, begin there.
+
+        Without an offset: where the group has committed, or as `auto.offset.reset` says.
+        """
+        consumer, chosen = self._open(), partition_list(partitions)
+        if self._running.partitions is not None:
+            self._begin_at(chosen, self._running.partitions)
+            return
+        with translating():
+            consumer.assign([])  # what stays begins anew, too
+            consumer.assign([ours(p) for p in chosen])
+        self._has_something = bool(chosen)
+        self._books.forget()
+        self._forget_ends()
+        self._place(chosen)
+
+    def unassign(self) -> None:
+        """Read nothing any more; in a rebalance callback it says nothing new."""
+        consumer = self._open()
+        if self._running.partitions is None:
+            self._commit_now()
+            with translating():
+                consumer.assign([])
+            self._has_something = False
+            self._books.forget()
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, too; in `on_assign`, begin there."""
+        consumer, chosen = self._open(), partition_list(partitions)
+        if self._running.partitions is not None:
+            self._begin_at(chosen, self._running.partitions)
+            return
+        with translating():
+            consumer.assign([*consumer.assignment(), *(ours(p) for p in chosen)])
+        self._has_something = bool(consumer.assignment())
+        self._books.forget([(p.topic, p.partition) for p in chosen])
+        self._place(chosen)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Read these no more; in `on_revoke` it says nothing new."""
+        consumer, chosen = self._open(), [ours(p) for p in partition_list(partitions)]
+        if self._running.partitions is not None:
+            return
+        assigned = consumer.assignment()
+        for partition in chosen:
+            if partition not in assigned:
+                raise_error(KafkaError._INVALID_ARG, f"{partition} isn't assigned")
+        self._commit_now(chosen)
+        with translating():
+            consumer.assign([p for p in assigned if p not in chosen])
+        self._has_something = bool(consumer.assignment())
+        self._books.forget(chosen)
+
+    def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> None:
+        """Commit what is stored, where that is this package's task."""
+        raise NotImplementedError
+
+    def _begin_at(self, chosen: list[TopicPartition], assigned: frozenset[tuple[str, int]]) -> None:
+        """In a rebalance callback: the partitions are assigned already, and may begin elsewhere."""
+        for partition in chosen:
+            if (partition.topic, partition.partition) not in assigned:
+                raise_error(
+                    KafkaError._INVALID_ARG,
+                    f"{partition.topic} [{partition.partition}] can't be assigned in this "
+                    "callback, which isn't about it",
+                )
+        self._place(chosen)
+
+    def _place(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            if partition.offset not in (OFFSET_INVALID, OFFSET_STORED):
+                self._move(partition)
+
+    def _move(self, partition: TopicPartition) -> None:
+        """Go on at an offset, logical ones too."""
+        consumer, place, offset = self._consumer, ours(partition), partition.offset
+        with translating():
+            if offset == OFFSET_BEGINNING:
+                consumer.seek_to_beginning([place])
+            elif offset == OFFSET_END:
+                consumer.seek_to_end([place])
+            elif offset == OFFSET_STORED:
+                self._go_to_committed(place)
+            elif offset == OFFSET_INVALID:
+                return
+            elif offset < 0:
+                raise_error(KafkaError._INVALID_ARG, f"there is no offset {offset}")
+            else:
+                consumer.seek(place, to_commit(partition))
+        self._books.sought(place)
+        self._forget_ends(place)
+
+    def _go_to_committed(self, place: odradek.TopicPartition) -> None:
+        """Go on where the group has committed, which has to be asked for."""
+        raise NotImplementedError
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is assigned."""
+        return [at_offset(place, OFFSET_STORED) for place in self._open().assignment()]
+
+    # Positions
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
+        assigned.
+        """
+        consumer, place = self._open(), ours(one_partition(partition))
+        if place not in consumer.assignment():
+            raise_error(
+                KafkaError._UNKNOWN_PARTITION,
+                f"Failed to seek to offset {partition.offset}: {place} isn't assigned",
+            )
+        self._move(partition)
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        """Behind the last message that was handed out; `OFFSET_INVALID` before the first one."""
+        self._open()
+        return [self._books.position((p.topic, p.partition)) for p in partition_list(partitions)]
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume()`."""
+        assigned = self._assigned_of(partitions)
+        with translating():
+            self._consumer.pause(assigned)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Hand out messages of these again."""
+        assigned = self._assigned_of(partitions)
+        with translating():
+            self._consumer.resume(assigned)
+
+    def _assigned_of(self, partitions: list[TopicPartition]) -> list[odradek.TopicPartition]:
+        assigned = self._open().assignment()
+        return [place for p in partition_list(partitions) if (place := ours(p)) in assigned]
+
+    # Group and cluster
+
+    def consumer_group_metadata(self) -> odradek.ConsumerGroupMetadata:
+        """Who this consumer is in its group, for `send_offsets_to_transaction()`."""
+        with translating():
+            found: odradek.ConsumerGroupMetadata = self._open().group_metadata()
+        return found
+
+    def memberid(self) -> str | None:
+        """The member's id, None before it has joined."""
+        with translating():
+            return self._open().group_metadata().member_id or None
+
+    # Commits
+
+    def _to_commit(
+        self, message: Message | None, offsets: list[TopicPartition] | None
+    ) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        if message is None and offsets is None:
+            return self._books.to_commit()
+        return {
+            odradek.TopicPartition(p.topic, p.partition): to_commit(p)
+            for p in self._behind(message, offsets)
+            if p.offset >= 0
+        }
+
+    def store_offsets(
+        self, message: Message | None = None, offsets: list[TopicPartition] | None = None
+    ) -> None:
+        """Say what is worked on, with `enable.auto.offset.store=false`: later commits are of that.
+
+        Raises `KafkaException`: `_INVALID_ARG` where each message is stored as it is handed out,
+        `_UNKNOWN_PARTITION` for what isn't assigned.
+        """
+        consumer = self._open()
+        if (message is None) == (offsets is None):
+            raise ValueError("expected either message or offsets")
+        if self._given.store_offsets:
+            raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
+        assigned = consumer.assignment()
+        partitions = self._behind(message, offsets)
+        for partition in partitions:
+            if (partition.topic, partition.partition) not in assigned:
+                partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        if any(partition.error is not None for partition in partitions):
+            raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
+        for partition in partitions:
+            self._books.keep(partition)
+
+    @staticmethod
+    def _behind(
+        message: Message | None, offsets: list[TopicPartition] | None
+    ) -> list[TopicPartition]:
+        """The offsets, or what is behind a message."""
+        if message is None:
+            return partition_list(offsets)
+        if not isinstance(message, Message):
+            raise TypeError(f"expected a Message, not {type(message).__name__}")
+        error, topic = message.error(), message.topic()
+        number, offset = message.partition(), message.offset()
+        if error is not None or topic is None or number is None or offset is None:
+            raise KafkaException(error or KafkaError(KafkaError._INVALID_ARG))
+        return [TopicPartition(topic, number, offset + 1, None, message.leader_epoch())]
+
+    def _due(self) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+        """What has to be committed now, where that is this package's task and its time has come."""
+        every = self._given.commit_every
+        if every is None or (now := time.monotonic()) < self._commit_at:
+            return {}
+        self._commit_at = now + every
+        return self._books.to_commit()
+
+    def _outcomes(
+        self,
+        done: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        *,
+        whole: bool,
+    ) -> list[TopicPartition]:
+        """What a commit gives: what was committed, of all that is assigned where it was whole."""
+        places = self._consumer.assignment() if whole else list(done)
+        return [with_offset(place, done.get(place)) for place in places]
+
+    def _committed(
+        self,
+        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        error: odradek.KafkaError | None,
+    ) -> None:
+        """A commit that nobody waits for has ended."""
+        if error is None:
+            self._books.committed(offsets.items())
+        self._tell_of_commit(offsets, None if error is None else translated(error))
+
+    def _tell_of_commit(
+        self,
+        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        error: KafkaError | None,
+    ) -> None:
+        """Have `on_commit` called in the next call that makes callbacks."""
+        callback = self._given.on_commit
+        if callback is not None:
+            partitions = [with_offset(p, offset) for p, offset in offsets.items()]
+            self._queue.put(lambda: callback(error, partitions))
+
+    # Errors
+
+    def _told(self, error: odradek.KafkaError) -> Message | None:
+        """A message that tells of an error; None for the same one again, soon."""
+        now, found = time.monotonic(), translated(error)
+        if found.code() == KafkaError._STATE and not self._given.resets:
+            found = KafkaError(KafkaError._AUTO_OFFSET_RESET, found.str())
+        said, at = self._last_error
+        if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
+            return None
+        self._last_error = str(error), now
+        place = getattr(error, "partition", None)
+        return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
+
+    # Watermarks
+
+    def _known_watermarks(
+        self, place: odradek.TopicPartition, position: int | None
+    ) -> tuple[int, int]:
+        """As far as they are known; `position` where it is."""
+        low, high = self._watermarks.get(place, (OFFSET_INVALID, OFFSET_INVALID))
+        lag = None if position is None else self._consumer.lag(place)
+        return low, high if lag is None or position is None else position + lag
+
+    def _has_lag(self, place: odradek.TopicPartition) -> bool:
+        """The position of a partition is known, and so is its end."""
+        consumer = self._open()
+        return place in consumer.assignment() and consumer.lag(place) is not None

@@ -1,0 +1,172 @@
+"""What `list_topics()` gives: the cluster, its brokers, topics and partitions as plain objects.
+
+In: an admin client of ours, which knows them. Out: `ClusterMetadata`. Must not: keep a connection
+that nobody asked for: the admin client is made by the first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import odradek
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
+from odradek.compat.confluent_kafka.settings import checked_seconds
+from odradek.compat.confluent_kafka.translated_errors import translated, translating
+
+
+class ClusterMetadata:
+    """A cluster: its id, its controller's id, brokers by id and topics by name."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, BrokerMetadata] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        self.orig_broker_id = -1
+        self.orig_broker_name: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ClusterMetadata({self.cluster_id})"
+
+    def __str__(self) -> str:
+        return str(self.cluster_id)
+
+
+class BrokerMetadata:
+    """A broker."""
+
+    def __init__(self) -> None:
+        self.id = -1
+        self.host: str | None = None
+        self.port = -1
+
+    def __repr__(self) -> str:
+        return f"BrokerMetadata({self.id}, {self.host}:{self.port})"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.id}"
+
+
+class TopicMetadata:
+    """A topic with its partitions by number; `error` says why it has none."""
+
+    def __init__(self) -> None:
+        self.topic: str | None = None
+        self.partitions: dict[int, PartitionMetadata] = {}
+        self.error: KafkaError | None = None
+
+    def __repr__(self) -> str:
+        why = "" if self.error is None else f", {self.error}"
+        return f"TopicMetadata({self.topic}, {len(self.partitions)} partitions{why})"
+
+    def __str__(self) -> str:
+        return str(self.topic)
+
+
+class PartitionMetadata:
+    """A partition: ids of its leader (-1 for none), its replicas and those in sync."""
+
+    def __init__(self) -> None:
+        self.id = -1
+        self.leader = -1
+        self.replicas: list[int] = []
+        self.isrs: list[int] = []
+        self.error: KafkaError | None = None
+
+    def __repr__(self) -> str:
+        why = "" if self.error is None else f", {self.error}"
+        return f"PartitionMetadata({self.id}{why})"
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+NO_TOPIC = (
+    odradek.UnknownTopicOrPartitionError,
+    odradek.TopicAuthorizationError,
+    odradek.InvalidTopicExceptionError,
+)
+"""Errors that stand in the description of a topic."""
+
+
+class ClusterQuestions:
+    """The admin client beside a client, for what is asked of its cluster."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._admin: odradek.Admin | None = None
+
+    def admin(self) -> odradek.Admin:
+        """The admin client."""
+        if self._admin is None:
+            with translating():
+                self._admin = odradek.Admin(self._settings)
+        return self._admin
+
+    def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:
+        """Describe the cluster and all topics, or one."""
+        seconds, admin = checked_seconds(timeout), self.admin()
+        with translating():
+            described = admin.describe_cluster(seconds)
+            found = cluster_metadata(described)
+            if topic is None:
+                names = admin.list_topics(seconds, include_internal=True)
+                topics = admin.describe_topics(names, seconds)
+                found.topics = {name: topic_metadata(one) for name, one in topics.items()}
+                return found
+            try:
+                found.topics[topic] = topic_metadata(admin.describe_topics(topic, seconds)[topic])
+            except NO_TOPIC as error:
+                found.topics[topic] = without_topic(topic, error)
+        return found
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password for later questions, too."""
+        self._settings = {
+            **self._settings, "sasl.username": username, "sasl.password": password
+        }  # fmt: skip
+        if self._admin is not None:
+            self._admin.set_sasl_credentials(username, password)
+
+    def close(self) -> None:
+        """Close the admin client, if there was one."""
+        if self._admin is not None:
+            self._admin.close()
+
+
+def cluster_metadata(described: odradek.ClusterDescription) -> ClusterMetadata:
+    """A cluster without its topics."""
+    found = ClusterMetadata()
+    found.cluster_id = described.cluster_id
+    found.controller_id = -1 if described.controller is None else described.controller
+    for broker in described.brokers:
+        made = BrokerMetadata()
+        made.id, made.host, made.port = broker.id, broker.host, broker.port
+        found.brokers[broker.id] = made
+    if found.brokers:  # which one answered isn't told
+        first = found.brokers.get(found.controller_id) or next(iter(found.brokers.values()))
+        found.orig_broker_id, found.orig_broker_name = first.id, str(first)
+    return found
+
+
+def topic_metadata(described: odradek.TopicDescription) -> TopicMetadata:
+    """A topic with its partitions."""
+    found = TopicMetadata()
+    found.topic = described.name
+    for partition in described.partitions:
+        made = PartitionMetadata()
+        made.id = partition.partition
+        made.leader = -1 if partition.leader is None else partition.leader
+        made.replicas, made.isrs = list(partition.replicas), list(partition.isr)
+        if partition.leader is None:
+            made.error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+        found.partitions[made.id] = made
+    return found
+
+
+def without_topic(topic: str, error: BaseException) -> TopicMetadata:
+    """A topic that has no description, and why."""
+    found = TopicMetadata()
+    found.topic, found.error = topic, translated(error)
+    return found

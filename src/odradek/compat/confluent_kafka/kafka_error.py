@@ -1,0 +1,95 @@
+"""`KafkaError` and `KafkaException`, as confluent-kafka has them.
+
+In: a code, perhaps a text. Out: a value that is compared by its code, and the exception that
+carries one as `args[0]`. Must not: know of our own errors; `translated_errors` does.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+from odradek.compat.confluent_kafka.error_codes import ErrorCodes, name_of, words_for
+
+
+class KafkaError(ErrorCodes):
+    """What went wrong: a code, its name and a text. It is a value, not an exception.
+
+    `fatal()`: the client can't go on. `retriable()` and `txn_requires_abort()` say what comes next
+    after a transactional call that failed: the same call again, or `abort_transaction()`.
+    """
+
+    __slots__ = ("_code", "_fatal", "_requires_abort", "_retriable", "_text")
+
+    def __init__(
+        self,
+        error: int,
+        reason: builtins.str | None = None,
+        fatal: bool = False,
+        retriable: bool = False,
+        txn_requires_abort: bool = False,
+    ) -> None:
+        self._code = int(error)
+        self._text = words_for(self._code) if reason is None else reason
+        self._fatal = bool(fatal)
+        self._retriable = bool(retriable)
+        self._requires_abort = bool(txn_requires_abort)
+
+    def code(self) -> int:
+        """The code: Kafka's number, or one of librdkafka's below -100."""
+        return self._code
+
+    def name(self) -> builtins.str:
+        """The name of the code, for example `_TIMED_OUT`."""
+        return name_of(self._code)
+
+    def str(self) -> builtins.str:
+        """The text."""
+        return self._text
+
+    def fatal(self) -> bool:
+        """Whether the client can't go on."""
+        return self._fatal
+
+    def retriable(self) -> bool:
+        """Whether the same transactional call may be made again."""
+        return self._retriable
+
+    def txn_requires_abort(self) -> bool:
+        """Whether the transaction can only be aborted; the producer goes on after that."""
+        return self._requires_abort
+
+    def __str__(self) -> builtins.str:
+        fatal = "FATAL," if self._fatal else ""
+        return f'KafkaError{{{fatal}code={self.name()},val={self._code},str="{self._text}"}}'
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return self._code
+
+    def __eq__(self, other: object) -> bool:
+        return _code(other) == self._code
+
+    def __lt__(self, other: KafkaError | int) -> bool:
+        return self._code < _number(other)
+
+    def __le__(self, other: KafkaError | int) -> bool:
+        return self._code <= _number(other)
+
+    def __gt__(self, other: KafkaError | int) -> bool:
+        return self._code > _number(other)
+
+    def __ge__(self, other: KafkaError | int) -> bool:
+        return self._code >= _number(other)
+
+
+def _code(other: object) -> object:
+    return other._code if isinstance(other, KafkaError) else other
+
+
+def _number(other: KafkaError | int) -> int:
+    return other._code if isinstance(other, KafkaError) else int(other)
+
+
+class KafkaException(Exception):
+    """Raised by calls that failed; `args[0]` is the `KafkaError`."""

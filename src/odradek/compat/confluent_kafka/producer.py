@@ -1,0 +1,305 @@
+"""`Producer` as confluent-kafka has it, over ours.
+
+In: messages, and calls of `poll()` or `flush()`, in which callbacks are made. Out: records of our
+producer, their outcomes as reports. Must not: decide how anything is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import odradek
+from odradek.common.option_values import PRODUCER
+from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
+from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
+from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback, SentMessages
+from odradek.compat.confluent_kafka.settings import checked_seconds, given
+from odradek.compat.confluent_kafka.topic_partition import (
+    TopicPartition,
+    ours,
+    partition_list,
+    to_commit,
+)
+from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+
+CLOSE_TIMEOUT = 30.0
+"""Seconds for the end of a transaction that is open at `close()`."""
+
+
+class Producer:
+    """Sends messages and reports on them in `poll()` and `flush()`.
+
+    The configuration has librdkafka's names and is read as there; what can't be honoured is refused
+    by name, as a `KafkaException` with `_INVALID_ARG`. Times are seconds; one below 0 means as long
+    as it takes. Threads may share a producer.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 1:
+            raise TypeError(f"Producer takes one configuration, not {len(args)}")
+        self._given = given(PRODUCER, args[0] if args else None, kwargs)
+        self._queue = CallbackQueue(self._given)
+        self._sent = SentMessages(self._given, self._queue)
+        self._questions = ClusterQuestions(self._given.admin)
+        self._closed = False
+        self._producer = self._made()
+
+    def _made(self) -> odradek.Producer:
+        with translating():
+            made = odradek.Producer(self._given.ours)
+        if self._queue.hears:
+            made.listen(self._queue.hear)
+        return made
+
+    def _open(self) -> odradek.Producer:
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        return self._producer
+
+    # Messages
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Send a message; returns at once.
+
+        `on_delivery(error, message)`, or `callback`, is called in a later `poll()` or `flush()`.
+        `timestamp` in milliseconds since the epoch, 0 for now; `headers` a dict or a list of pairs.
+        Raises `BufferError` when the queue is full: `poll()`, then try again; `TypeError`,
+        and `KafkaException`: `MSG_SIZE_TOO_LARGE`, `_STATE` outside of a transaction …
+        """
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        producer = self._open()
+        data, name = as_bytes(value), as_bytes(key)
+        call = callback or on_delivery or self._given.on_delivery
+        pairs, number = as_headers(headers), as_partition(partition)
+        message = self._sent.add(topic, data, name, call)
+        try:
+            producer.send(
+                topic,
+                data,
+                name,
+                pairs,
+                number,
+                timestamp if timestamp > 0 else None,
+                message.delivered,
+            )
+        except odradek.BufferExhaustedError as error:
+            self._sent.remove(message)
+            raise BufferError("Local: Queue full") from error
+        except odradek.KafkaError as error:
+            self._sent.remove(message)
+            raise KafkaException(translated(error)) from error
+        except BaseException:
+            self._sent.remove(message)
+            raise
+
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        """Send messages: dicts with `value`, `key`, `partition`, `timestamp`, `callback`.
+
+        Gives how many were taken; each of the others has its `KafkaError` as `_error`.
+        """
+        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+            raise TypeError("messages must be a list of dicts")
+        taken = 0
+        for message in messages:
+            try:
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    message.get("key"),
+                    message.get("partition", partition),
+                    message.get("callback") or callback or on_delivery,
+                    timestamp=message.get("timestamp", 0),
+                )
+                taken += 1
+            except KafkaException as error:
+                message["_error"] = error.args[0]
+            except BufferError:
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+        return taken
+
+    def poll(self, timeout: float = -1) -> int:
+        """Make the callbacks that wait; wait for the first at most `timeout` seconds.
+
+        Gives how many reports were made. What a callback raises comes out here.
+        """
+        seconds = checked_seconds(timeout)
+        self._open()
+        return self._queue.serve(seconds)
+
+    def flush(self, timeout: float = -1) -> int:
+        """Send all messages, and wait until each was reported; gives how many are left."""
+        deadline = time.monotonic() + checked_seconds(timeout)
+        self._open()
+        while len(self._sent):
+            self._send_all()
+            left = deadline - time.monotonic()
+            if not self._queue.serve(max(0.0, left)) and left <= 0:
+                break
+        return len(self._sent)
+
+    def _send_all(self) -> None:
+        """Let nothing linger; the outcomes come by themselves, and so does what goes wrong."""
+        with suppress(odradek.KafkaError):
+            self._open().flush(0)
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        """Give up all messages; each is reported with `_PURGE_QUEUE` by a later `poll()`.
+
+        Only all of them, and not with a `transactional.id` (`abort_transaction()` does it there):
+        else `KafkaException` with `_NOT_IMPLEMENTED`. Those on the way may be written all the same.
+        """
+        producer = self._open()
+        if self._given.transactional:
+            raise_error(
+                KafkaError._NOT_IMPLEMENTED,
+                "purge() can't be called with a transactional.id: abort_transaction() gives up all "
+                "messages of a transaction",
+            )
+        if not (in_queue and in_flight):
+            raise_error(
+                KafkaError._NOT_IMPLEMENTED,
+                "purge() gives up all messages, in_queue and in_flight: neither can be left out",
+            )
+        self._producer = self._made()
+        with suppress(odradek.KafkaTimeoutError):  # no time is what it is given
+            producer.close(0)
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # Transactions
+
+    def _transactional(self) -> odradek.Producer:
+        producer = self._open()
+        if not self._given.transactional:
+            raise_error(
+                KafkaError._NOT_CONFIGURED,
+                "The Transactional API requires transactional.id to be configured",
+            )
+        return producer
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        """Once, before all others: end what an earlier producer of the same name left open."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        with translating(transactional=True):
+            producer.init_transactions(seconds)
+
+    def begin_transaction(self) -> None:
+        """Begin: all messages from here on belong to the transaction."""
+        producer = self._transactional()
+        with translating(transactional=True):
+            producer.begin_transaction()
+
+    def send_offsets_to_transaction(
+        self,
+        positions: list[TopicPartition],
+        group_metadata: Any,
+        timeout: float = -1,
+    ) -> None:
+        """Commit offsets with the transaction; `group_metadata` is what the consumer's
+        `consumer_group_metadata()` gave. Offsets below 0 are left out.
+        """
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        offsets = {ours(p): to_commit(p) for p in partition_list(positions) if p.offset >= 0}
+        if not isinstance(group_metadata, odradek.ConsumerGroupMetadata):
+            raise TypeError("group_metadata must be what consumer_group_metadata() gives")
+        if not offsets:
+            return
+        with translating(transactional=True):
+            producer.send_offsets_to_transaction(offsets, group_metadata, seconds)
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Wait until all messages are written, and commit; callbacks are made meanwhile.
+
+        After an error that is `retriable()` call it again, after one that `txn_requires_abort()`
+        call `abort_transaction()`.
+        """
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        deadline = time.monotonic() + seconds
+        if self.flush(seconds):
+            late = KafkaError(KafkaError._TIMED_OUT, "messages are still on their way", False, True)
+            raise KafkaException(late)
+        with translating(transactional=True):
+            producer.commit_transaction(max(0.0, deadline - time.monotonic()))
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        """Give up the transaction; messages that weren't sent are reported with `_PURGE_QUEUE`."""
+        producer, seconds = self._transactional(), checked_seconds(timeout)
+        with translating(transactional=True):
+            producer.abort_transaction(seconds)
+        self._queue.serve(0)
+
+    # The cluster, and the end
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        """The cluster's brokers and topics, or one topic; it makes no topic."""
+        self._check_handle()
+        return self._questions.list_topics(topic, timeout)
+
+    def cluster_id(self, timeout: float = -1) -> str:
+        """The cluster's id."""
+        self._check_handle()
+        with translating():
+            return self._producer.cluster_id(checked_seconds(timeout))
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Use another name and password from the next login on (PLAIN and SCRAM)."""
+        self._check_handle()
+        with translating():
+            self._producer.set_sasl_credentials(username, password)
+            self._questions.set_sasl_credentials(username, password)
+
+    def _check_handle(self) -> None:
+        if self._closed:
+            raise RuntimeError("Handle has been closed")
+
+    def close(self) -> bool:
+        """Abort an open transaction, or flush; then close. Gives True; may be called twice."""
+        if self._closed:
+            return True
+        if not self._given.transactional:
+            self.flush()
+        with translating():
+            self._producer.close(CLOSE_TIMEOUT)
+        self._closed = True
+        self._questions.close()
+        self._queue.serve(0)
+        self._sent = SentMessages(self._given, self._queue)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,83 @@
+"""`SerializingProducer`: a producer whose keys and values are objects.
+
+In: objects. Out: what its serializers make of them, produced. Must not: call a serializer for a
+message that can't be produced anyhow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from odradek.compat.confluent_kafka.error import KeySerializationError, ValueSerializationError
+from odradek.compat.confluent_kafka.producer import Producer
+from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback
+from odradek.compat.confluent_kafka.serialization import MessageField, SerializationContext
+from odradek.compat.confluent_kafka.serializer_settings import converters
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SerializingProducer(Producer, Generic[K, V]):
+    """A `Producer` with `key.serializer` and `value.serializer` among its settings.
+
+    Each is called with an object and a `SerializationContext` and gives bytes; with `.builder` at
+    the end of its name it is a `SerializerBuilder`, whose serializer `close()` closes.
+    """
+
+    def __init__(self, conf: dict[str, Any]) -> None:
+        self._converters, rest = converters(conf, "serializer")
+        try:
+            super().__init__(rest)
+            self._converters.resolve_by(self.cluster_id)
+        except BaseException:
+            self._converters.close()
+            raise
+
+    def produce(  # type: ignore[override]
+        self,
+        topic: str,
+        key: K | None = None,
+        value: V | None = None,
+        partition: int = -1,
+        on_delivery: DeliveryCallback | None = None,
+        timestamp: int = 0,
+        headers: Any = None,
+    ) -> None:
+        """Send a message; mind that the key comes before the value here.
+
+        Raises `KeySerializationError`, `ValueSerializationError`, and what `Producer.produce`
+        raises.
+        """
+        self._open()
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        name: Any = key
+        data: Any = value
+        context = SerializationContext(topic, MessageField.KEY, headers)
+        if self._converters.key is not None:
+            try:
+                name = self._converters.key(key, context)
+            except Exception as error:
+                raise KeySerializationError(error) from error
+        context.field = MessageField.VALUE
+        if self._converters.value is not None:
+            try:
+                data = self._converters.value(value, context)
+            except Exception as error:
+                raise ValueSerializationError(error) from error
+        super().produce(
+            topic,
+            data,
+            name,
+            headers=headers,
+            partition=partition,
+            timestamp=timestamp,
+            on_delivery=on_delivery,
+        )
+
+    def close(self) -> bool:
+        """Close the producer, then the serializers that it built."""
+        closed = super().close()
+        self._converters.close()
+        return closed

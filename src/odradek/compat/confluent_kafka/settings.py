@@ -1,0 +1,256 @@
+"""A configuration as confluent-kafka takes it, as one of ours and what this package does itself.
+
+In: a dict with librdkafka's names, callbacks among them. Out: `Given`: settings for our client,
+and callbacks, limits and habits that our client doesn't have. What can't be honoured is refused by
+name (`KafkaException` with `_INVALID_ARG`), what another kind of client would take is left out and
+logged. Must not: check what our own configuration checks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.habits import CURES, is_idle
+from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER, boolean, integer
+from odradek.common.options import OPTIONS
+from odradek.common.spellings import ALIASES, REFUSED
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
+from odradek.compat.confluent_kafka.translated_errors import raise_error, translating
+
+logger = logging.getLogger("odradek.compat")
+
+_INT_MAX = 2**31 - 1
+_RESETS = {
+    **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
+    **dict.fromkeys(("largest", "latest", "end"), "latest"),
+    "error": "none",
+}
+_CALLBACKS = {"error_cb": TypeError, "stats_cb": TypeError, "oauth_cb": TypeError,
+              "throttle_cb": ValueError}  # fmt: skip
+"""What all clients take, with the exception for what can't be called."""
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    PRODUCER: {
+        "delivery.timeout.ms": 300_000,
+        "max.request.size": 1_000_000,
+        "partitioner": "consistent_random",
+        "queue.buffering.max.messages": 100_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+        "delivery.report.only.error": False,
+    },
+    CONSUMER: {
+        "auto.offset.reset": "largest",
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "enable.auto.commit": True,
+        "auto.commit.interval.ms": 5000,
+        "enable.auto.offset.store": True,
+        "enable.partition.eof": False,
+    },
+    ADMIN: {},
+}
+"""librdkafka's defaults that programs can tell from ours."""
+_WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
+_READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
+"""Names whose value our own table of spellings has to read."""
+_IN_FLIGHT = "max.in.flight.requests.per.connection"
+_MOST_ORDERED = 5
+"""Requests in flight with which brokers can tell duplicates."""
+_ROOM = 64 << 20
+"""Bytes that `buffer.memory` has beyond what a producer's queue may hold: open batches."""
+
+
+@dataclass
+class Given:
+    """A configuration that was read."""
+
+    ours: dict[str, Any]
+    """Settings for our client, by Kafka's names."""
+    error_cb: Callable[[KafkaError], object] | None = None
+    on_delivery: Callable[[Any, Any], object] | None = None
+    on_commit: Callable[[Any, Any], object] | None = None
+    logger: logging.Logger | None = None
+    most_messages: int = 0
+    most_bytes: int = 0
+    only_errors: bool = False
+    store_offsets: bool = True
+    """Each message that is handed out counts as worked on (`enable.auto.offset.store`)."""
+    commit_every: float | None = None
+    """Seconds between commits that this package makes itself; None where our client does."""
+    auto_commit: bool = False
+    partition_eof: bool = False
+    resets: bool = True
+    """A partition without a valid position begins somewhere by itself."""
+    transactional: bool = False
+    admin: dict[str, Any] = field(default_factory=dict)
+    """Those of our settings that an admin client takes."""
+
+
+def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> Given:
+    """Read the configuration of a client of this kind; keywords go before what the dict has."""
+    if config is None and keywords:
+        config = {}
+    if not isinstance(config, dict):
+        raise TypeError("expected configuration dict")
+    settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
+    found = Given({})
+    _take_callbacks(kind, settings, found)
+    with translating():
+        if kind == PRODUCER:
+            _take_queue(settings, found)
+        if kind == CONSUMER:
+            _take_offsets(settings, found)
+        found.ours = _ours(kind, settings)
+    found.transactional = "transactional.id" in found.ours
+    found.admin = {
+        name: value
+        for name, value in found.ours.items()
+        if name in _READ_ELSEWHERE or ADMIN in OPTIONS[name].clients
+    }
+    return found
+
+
+def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
+    """All settings by Kafka's names, those of `default.topic.config` too."""
+    nested = config.pop("default.topic.config", None) or {}
+    if not isinstance(nested, dict):
+        raise TypeError("default.topic.config must be a dict")
+    for name in (*nested, *config):
+        if name in ("dr_cb", "dr_msg_cb"):
+            raise_error(KafkaError._INVALID_ARG, f"{name} can't be set: give on_delivery")
+        if name not in _WITH_CALLS and (not isinstance(name, str) or "_" in name):
+            raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
+    return {
+        name if name in _READ_ELSEWHERE else ALIASES.get(name, name): value
+        for name, value in {**nested, **config}.items()
+    }
+
+
+def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
+    for name, wrong in _CALLBACKS.items():
+        if name in settings and not callable(settings[name]):
+            raise wrong(f"expected {name} property as a callable function")
+    for name, of in (("on_delivery", PRODUCER), ("on_commit", CONSUMER)):
+        if name not in settings:
+            continue
+        if kind != of:
+            raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
+        if not callable(settings[name]):
+            raise_error(KafkaError._INVALID_ARG, f"{name} requires a callable object")
+    found.error_cb = settings.pop("error_cb", None)
+    found.on_delivery = settings.pop("on_delivery", None)
+    found.on_commit = settings.pop("on_commit", None)
+    found.logger = settings.pop("logger", None)
+    if "throttle_cb" in settings:
+        raise_error(
+            KafkaError._INVALID_ARG,
+            "throttle_cb isn't called by this client, which tells nobody of throttling: leave it "
+            "out",
+        )
+    statistics = settings.pop("stats_cb", None)
+    every = settings.pop("statistics.interval.ms", 0)
+    if statistics is not None and int(every) > 0:
+        raise_error(
+            KafkaError._INVALID_ARG,
+            "stats_cb can't be called, as this client has no statistics in librdkafka's form: "
+            "leave it and statistics.interval.ms out; odradek's own explain() and listen() tell "
+            "what a client does",
+        )
+    token = settings.pop("oauth_cb", None)
+    if token is not None:
+        asked = settings.get("sasl.oauthbearer.config", "")
+        settings["sasl.oauthbearer.token.provider"] = lambda: token(asked)
+
+
+def _take_queue(settings: dict[str, Any], found: Given) -> None:
+    """What limits a producer's queue, and how long its messages may take."""
+    whole = integer(1, _INT_MAX)
+    found.most_messages = _number(settings, "queue.buffering.max.messages", integer(0, _INT_MAX))
+    found.most_bytes = _number(settings, "queue.buffering.max.kbytes", whole) * 1024
+    found.only_errors = _flag(settings, "delivery.report.only.error")
+    settings.setdefault("buffer.memory", 2 * found.most_bytes + _ROOM)
+    if settings["delivery.timeout.ms"] in (0, "0"):
+        settings["delivery.timeout.ms"] = _INT_MAX
+    # A message waits for its topic as long as for brokers.
+    settings.setdefault("max.block.ms", settings["delivery.timeout.ms"])
+    in_flight = integer(1, _INT_MAX)(_IN_FLIGHT, settings.get(_IN_FLIGHT, 1))
+    if in_flight > _MOST_ORDERED and "transactional.id" not in settings:
+        settings.setdefault("enable.idempotence", False)
+    level = settings.pop("compression.level", None)
+    codec = settings.get("compression.type")
+    if level not in (None, -1, "-1") and codec in ("gzip", "lz4", "zstd"):
+        settings[f"compression.{codec}.level"] = level
+
+
+def _take_offsets(settings: dict[str, Any], found: Given) -> None:
+    """What a consumer commits by itself, and when."""
+    if settings.get("group.id") is None:
+        raise ValueError("Failed to create consumer: group.id must be set")
+    found.store_offsets = _flag(settings, "enable.auto.offset.store")
+    found.partition_eof = _flag(settings, "enable.partition.eof")
+    found.auto_commit = boolean("enable.auto.commit", settings["enable.auto.commit"])
+    if found.auto_commit and (not found.store_offsets or found.on_commit is not None):
+        interval = integer(0, _INT_MAX)
+        found.commit_every = _number(settings, "auto.commit.interval.ms", interval) / 1000
+        settings["enable.auto.commit"] = False
+    reset = str(settings["auto.offset.reset"])
+    if reset not in _RESETS:
+        raise ConfigurationError(
+            f'Invalid value "{reset}" for configuration property "auto.offset.reset": '
+            f"{', '.join(_RESETS)} can be given"
+        )
+    settings["auto.offset.reset"] = _RESETS[reset]
+    found.resets = _RESETS[reset] != "none"
+    if settings.get("group.protocol", "classic") == "classic":
+        settings.setdefault("partition.assignment.strategy", "range,roundrobin")
+
+
+def _number(settings: dict[str, Any], name: str, read: Callable[[str, Any], int]) -> int:
+    return read(name, settings.pop(name))
+
+
+def _flag(settings: dict[str, Any], name: str) -> bool:
+    return boolean(name, settings.pop(name))
+
+
+def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings for our client, without what only other kinds of clients have."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if value is None or is_idle(name, kind):
+            continue
+        option = OPTIONS.get(name)
+        if name in _OF_OTHERS[kind] or (option is not None and kind not in option.clients):
+            logger.info("%s is no setting of a %s: it is left out", name, kind)
+            continue
+        if option is None and name not in _READ_ELSEWHERE:
+            refused = CURES.get(name) or REFUSED.get(name)
+            raise ConfigurationError(
+                f"{name} isn't honoured here: {refused}"
+                if refused
+                else f'No such configuration property: "{name}"'
+            )
+        found[name] = str(value).upper() if name == "security.protocol" else value
+    return found
+
+
+_OF_OTHERS = {
+    PRODUCER: frozenset(_DEFAULTS[CONSUMER]) - {"allow.auto.create.topics"},
+    CONSUMER: frozenset(_DEFAULTS[PRODUCER]),
+    ADMIN: frozenset(_DEFAULTS[PRODUCER]) | frozenset(_DEFAULTS[CONSUMER]),
+}
+"""What this module reads of one kind of client means nothing to the others."""
+
+
+def checked_seconds(timeout: float) -> float:
+    """A timeout as all calls take it: seconds; below 0 for as long as it takes."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"must be real number, not {type(timeout).__name__}")
+    return FOREVER if timeout < 0 else float(timeout)
+
+
+FOREVER = 1e8
+"""Seconds that nobody waits for, and that clocks can add."""

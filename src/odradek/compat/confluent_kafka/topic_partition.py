@@ -1,0 +1,135 @@
+"""`TopicPartition` with an offset of its own, and the offsets that mean a place.
+
+In: what a program gives. Out: our partitions and offsets, and theirs made of ours. Must not: look
+whether a partition is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import odradek
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
+
+OFFSET_BEGINNING = -2
+OFFSET_END = -1
+OFFSET_STORED = -1000
+OFFSET_INVALID = -1001
+
+
+class TopicPartition:
+    """A partition, an offset in it, and what became of it in a call.
+
+    `offset` is a place in the log or one of `OFFSET_BEGINNING`, `OFFSET_END`, `OFFSET_STORED` and
+    `OFFSET_INVALID` (none). Two are equal when topic and partition are.
+    """
+
+    __slots__ = ("error", "leader_epoch", "metadata", "offset", "partition", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int = -1,
+        offset: int = OFFSET_INVALID,
+        metadata: str | None = None,
+        leader_epoch: int | None = None,
+    ) -> None:
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        self.topic = topic
+        self.partition = int(partition)
+        self.offset = int(offset)
+        self.metadata = metadata
+        self.leader_epoch = None if leader_epoch is None or leader_epoch < 0 else leader_epoch
+        self.error: KafkaError | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"TopicPartition{{topic={self.topic},partition={self.partition},offset={self.offset},"
+            f"leader_epoch={self.leader_epoch},error={self.error}}}"
+        )
+
+    __repr__ = __str__
+
+    def _failed(self, error: KafkaError) -> None:
+        """What a call was about can't be done with this one."""
+        self.error = error
+
+    def _place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    def __hash__(self) -> int:
+        return hash(self._place())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopicPartition):
+            return NotImplemented
+        return self._place() == other._place()
+
+    def __lt__(self, other: TopicPartition) -> bool:
+        return self._place() < other._place()
+
+    def __le__(self, other: TopicPartition) -> bool:
+        return self._place() <= other._place()
+
+    def __gt__(self, other: TopicPartition) -> bool:
+        return self._place() > other._place()
+
+    def __ge__(self, other: TopicPartition) -> bool:
+        return self._place() >= other._place()
+
+
+def partition_list(given: Any) -> list[TopicPartition]:
+    """A list of partitions as an argument; raises `TypeError` for anything else."""
+    if not isinstance(given, list):
+        raise TypeError("a list of TopicPartition is needed")
+    for one in given:
+        one_partition(one)
+    return given
+
+
+def one_partition(given: Any) -> TopicPartition:
+    """A partition as an argument; raises `TypeError` for anything else."""
+    if not isinstance(given, TopicPartition):
+        raise TypeError(f"a TopicPartition is needed, not {type(given).__name__}")
+    return given
+
+
+def ours(partition: TopicPartition) -> odradek.TopicPartition:
+    """The same partition as our clients have it."""
+    return odradek.TopicPartition(partition.topic, partition.partition)
+
+
+def theirs(partitions: Iterable[odradek.TopicPartition]) -> list[TopicPartition]:
+    """Partitions of ours, without offsets."""
+    return [TopicPartition(topic, number) for topic, number in partitions]
+
+
+def at_offset(partition: odradek.TopicPartition, offset: int) -> TopicPartition:
+    """A partition of ours with an offset."""
+    return TopicPartition(partition.topic, partition.partition, offset)
+
+
+def found_at(
+    partition: odradek.TopicPartition, found: odradek.OffsetAndTimestamp | None
+) -> TopicPartition:
+    """A partition with what was found for a time; `OFFSET_END` for nothing."""
+    return at_offset(partition, OFFSET_END if found is None else found.offset)
+
+
+def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
+    """Its offset as our clients commit it."""
+    epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
+    return odradek.OffsetAndMetadata(partition.offset, partition.metadata or "", epoch)
+
+
+def with_offset(
+    partition: odradek.TopicPartition, found: odradek.OffsetAndMetadata | None
+) -> TopicPartition:
+    """A partition with what is committed of it; `OFFSET_INVALID` for nothing."""
+    topic, number = partition
+    if found is None:
+        return TopicPartition(topic, number)
+    metadata = found.metadata or None
+    return TopicPartition(topic, number, found.offset, metadata, found.leader_epoch)

@@ -1,0 +1,89 @@
+"""Our errors as confluent-kafka's: which code, and what a transactional call has to do next.
+
+In: what a client of ours raised. Out: a `KafkaError` with our text, which says what was tried and
+what to do. Must not: lose the error: whoever raises the exception chains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import odradek
+from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+
+_LOCAL: tuple[tuple[type[BaseException], int], ...] = (
+    (odradek.NoBrokerAvailableError, KafkaError._ALL_BROKERS_DOWN),
+    (odradek.KafkaTimeoutError, KafkaError._TIMED_OUT),
+    (odradek.ResponseTimeoutError, KafkaError._TIMED_OUT),
+    (odradek.AuthenticationError, KafkaError._AUTHENTICATION),
+    (odradek.TlsError, KafkaError._SSL),
+    (odradek.DnsError, KafkaError._RESOLVE),
+    (odradek.ConnectionFailedError, KafkaError._TRANSPORT),
+    (odradek.DisconnectedError, KafkaError._TRANSPORT),
+    (odradek.NotKafkaError, KafkaError._TRANSPORT),
+    (odradek.NoSuchOffsetError, KafkaError._AUTO_OFFSET_RESET),
+    (odradek.LogTruncationError, KafkaError._LOG_TRUNCATION),
+    (odradek.RecordTooLargeError, KafkaError.MSG_SIZE_TOO_LARGE),
+    (odradek.BufferExhaustedError, KafkaError._QUEUE_FULL),
+    (odradek.TransactionAbortedError, KafkaError._PURGE_QUEUE),
+    (odradek.ClientClosedError, KafkaError._DESTROY),
+    (odradek.ClientBrokenError, KafkaError._FATAL),
+    (odradek.ClusterIdMismatchError, KafkaError._FATAL),
+    (odradek.IllegalStateError, KafkaError._STATE),
+    (odradek.ClientForkedError, KafkaError._STATE),
+    (odradek.PartitionerError, KafkaError._INVALID_ARG),
+    (odradek.ConfigurationError, KafkaError._INVALID_ARG),
+    (odradek.UnsupportedFeatureError, KafkaError._UNSUPPORTED_FEATURE),
+    (odradek.CorruptRecordError, KafkaError._BAD_MSG),
+    (odradek.MalformedMessageError, KafkaError._BAD_MSG),
+    (odradek.SystemLimitError, KafkaError._CRIT_SYS_RESOURCE),
+)
+"""The first class that fits gives the code."""
+
+_FENCED = (KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+def translated(error: BaseException, *, transactional: bool = False) -> KafkaError:
+    """The `KafkaError` for an error of ours.
+
+    `transactional`: of a transactional call, whose errors say whether it may be made again.
+    """
+    code, text = code_of(error), str(error)
+    if isinstance(error, odradek.FatalTransactionError):
+        code = KafkaError._FENCED if code in _FENCED else code
+        return KafkaError(code, text, fatal=True)
+    if isinstance(error, odradek.AbortableTransactionError):
+        return KafkaError(code, text, txn_requires_abort=True)
+    ours = isinstance(error, odradek.KafkaError)
+    retriable = transactional and ours and getattr(error, "retriable", False)
+    return KafkaError(code, text, fatal=getattr(error, "fatal", False), retriable=retriable)
+
+
+def code_of(error: BaseException) -> int:
+    """The code for an error of ours; that of its cause where it has none."""
+    for kind, code in _LOCAL:
+        if isinstance(error, kind):
+            return code
+    if isinstance(error, odradek.UnknownErrorCodeError):
+        return error.number
+    number = getattr(error, "code", None)
+    if isinstance(error, odradek.BrokerError) and isinstance(number, int):
+        return number
+    cause = error.__cause__
+    return KafkaError._FAIL if cause is None else code_of(cause)
+
+
+def raise_error(code: int, text: str | None = None) -> NoReturn:
+    """Raise a `KafkaException` of this code."""
+    raise KafkaException(KafkaError(code, text))
+
+
+@contextmanager
+def translating(*, transactional: bool = False) -> Iterator[None]:
+    """Have our errors come out as `KafkaException`; the error of ours is its cause."""
+    try:
+        yield
+    except odradek.KafkaError as error:
+        raise KafkaException(translated(error, transactional=transactional)) from error

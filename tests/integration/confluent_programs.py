@@ -1,0 +1,781 @@
+"""Small programs for confluent-kafka, which another library with its names runs as well.
+
+In: the library (a module), a cluster, a function that takes note. Out: what a program notices, as
+plain values: names of error codes, not texts. Must not: note what a clock or a race decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from odradek.testing import FakeCluster
+
+Note = Callable[..., None]
+Program = Callable[[Any, FakeCluster, Note], None]
+PATIENCE = 20.0
+TOPICS = {"flights": 2, "counts": 1}
+
+
+def trying(note: Note, what: str, call: Callable[[], Any]) -> Any:
+    """Call it and note how it ended: its value's kind, or the error's type and code."""
+    try:
+        found = call()
+    except Exception as error:
+        code = [a.name() for a in error.args if hasattr(a, "txn_requires_abort")]
+        note(what, type(error).__name__, *code)
+        return None
+    note(what, found if isinstance(found, int | str | bool | None) else type(found).__name__)
+    return found
+
+
+def seen(message: Any) -> tuple[Any, ...] | None:
+    """What a message says."""
+    if message is None:
+        return None
+    error = message.error()
+    if error is not None:
+        return message.topic(), message.partition(), message.offset(), error.name()
+    return (
+        *(message.topic(), message.partition(), message.offset(), message.key(), message.value()),
+        *(message.headers(), message.timestamp()[0], len(message)),
+    )
+
+
+def written(library: Any, cluster: FakeCluster, count: int, **keywords: Any) -> None:
+    """Messages 0 to `count` in flights' first partition, or where the keywords say."""
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(count):
+        producer.produce("flights", str(number), **{"partition": 0, **keywords})
+    assert producer.flush(PATIENCE) == 0
+
+
+def consumer(library: Any, cluster: FakeCluster, **settings: Any) -> Any:
+    names = {name.replace("__", "."): value for name, value in settings.items()}
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "board",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        **names,
+    }
+    return library.Consumer(config)
+
+
+def read(client: Any, count: int) -> list[Any]:
+    """So many messages, errors among them."""
+    found: list[Any] = []
+    until = time.monotonic() + PATIENCE
+    while len(found) < count and time.monotonic() < until:
+        message = client.poll(0.5)
+        if message is not None:
+            found.append(message)
+    return found
+
+
+def places(partitions: Any) -> list[tuple[Any, ...]]:
+    """Partitions with their offsets, in order."""
+    return sorted((p.topic, p.partition, p.offset, p.metadata) for p in partitions)
+
+
+def numbers(partitions: Any) -> list[tuple[str, int]]:
+    return sorted((p.topic, p.partition) for p in partitions)
+
+
+# Producers
+
+
+def delivery_reports(library: Any, cluster: FakeCluster, note: Note) -> None:
+    def report(error: Any, message: Any) -> None:
+        note("report", error, seen(message), message.latency() > 0)
+
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    headers: Any = [("a", "text"), ("b", b"bytes"), ("c", None)]
+    for number in range(3):
+        producer.produce(
+            "flights",
+            value=f"value {number}",
+            key=b"key",
+            partition=1,
+            on_delivery=report,
+            timestamp=1000 + number,
+            headers=headers if number else {"one": "x"},
+        )
+    note(len(producer), bool(producer))
+    note(producer.flush(PATIENCE), len(producer))
+    producer.produce("flights", partition=0, callback=report)
+    note(producer.poll(PATIENCE), producer.poll(0))
+    producer.produce("flights", "unreported")
+    note(producer.flush())
+    note([row[1:] for row in cluster.records("flights", 1)][:3])
+    note(producer.close(), producer.close())
+    for call in (lambda: producer.produce("flights"), lambda: producer.poll(0), producer.flush):
+        trying(note, "closed", call)
+    note(len(producer))
+
+
+def keys_choose_partitions(library: Any, cluster: FakeCluster, note: Note) -> None:
+    for partitioner in (None, "consistent", "murmur2", "murmur2_random", "fnv1a"):
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        if partitioner is not None:
+            config["partitioner"] = partitioner
+        producer, found = library.Producer(config), list[tuple[Any, Any]]()
+        for number in range(40):
+            producer.produce(
+                "flights",
+                b"v",
+                f"key {number}",
+                on_delivery=lambda _, m, found=found: found.append((m.key(), m.partition())),
+            )
+        producer.flush(PATIENCE)
+        note(partitioner, sorted(found))
+
+
+def produce_refuses(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "message.max.bytes": 5000}
+    )
+    wrong: list[dict[str, Any]] = [
+        {"topic": 3},
+        {"topic": "flights", "value": 3},
+        {"topic": "flights", "key": 3.5},
+        {"topic": "flights", "headers": [("a", 3)]},
+        {"topic": "flights", "headers": {"a": 3}},
+        {"topic": "flights", "headers": "text"},
+        {"topic": "flights", "value": b"x" * 6000},
+    ]
+    for arguments in wrong:
+        trying(note, str(arguments)[:60], partial(producer.produce, **arguments))
+    trying(note, "no topic", lambda: producer.produce())
+    trying(note, "poll", lambda: producer.poll("soon"))
+    for name, call in (
+        ("init", lambda: producer.init_transactions(1)),
+        ("begin", lambda: producer.begin_transaction()),
+        ("commit", lambda: producer.commit_transaction(1)),
+        ("abort", lambda: producer.abort_transaction(1)),
+    ):
+        trying(note, name, call)
+    note(len(producer), producer.flush(PATIENCE))
+
+
+def a_topic_that_isnt_there(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 1000}
+    )
+    producer.produce(
+        "nowhere", b"v", b"k", on_delivery=lambda e, m: note(e.name(), seen(m), m.key(), m.value())
+    )
+    note(producer.flush(0.1))
+    note(producer.flush(PATIENCE))
+
+
+def nobody_takes_records(library: Any, cluster: FakeCluster, note: Note) -> None:
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "message.timeout.ms": 1500}
+    producer = library.Producer(config)
+    producer.produce("counts", b"first")
+    note(producer.flush(PATIENCE))
+    cluster.pause(1)
+    producer.produce("counts", b"second", on_delivery=lambda e, m: note(e.name(), m.error() == e))
+    note(producer.flush(PATIENCE))
+    cluster.resume(1)
+
+
+def a_brokers_error_is_reported(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for name in ("INVALID_RECORD", "MESSAGE_TOO_LARGE", "TOPIC_AUTHORIZATION_FAILED"):
+        cluster.refuse("Produce", name, 1)
+        producer.produce(
+            "counts", name, on_delivery=lambda e, m: note(e.name(), e.code(), e.fatal(), m.value())
+        )
+        note(producer.flush(PATIENCE))
+
+
+def a_callback_raises(library: Any, cluster: FakeCluster, note: Note) -> None:
+    def report(_: Any, message: Any) -> None:
+        note("report", message.value())
+        raise LookupError("of the program's own")
+
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("counts", b"one", on_delivery=report)
+    trying(note, "poll", lambda: producer.poll(PATIENCE))
+    note(len(producer), producer.flush(PATIENCE))
+    producer.produce("counts", b"two", on_delivery=report)
+    trying(note, "flush", lambda: producer.flush(PATIENCE))
+    note(len(producer))
+
+
+def a_full_queue(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "queue.buffering.max.messages": 5,
+            "linger.ms": 60000,
+            "message.timeout.ms": 300000,
+        }
+    )
+    for number in range(7):
+        trying(note, str(number), partial(producer.produce, "counts", str(number)))
+    note(len(producer), producer.flush(PATIENCE), len(producer))
+    trying(note, "again", lambda: producer.produce("counts", b"again"))
+    note(producer.flush(PATIENCE), len(cluster.records("counts")))
+
+
+def purged_messages(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("nowhere", b"v", on_delivery=lambda e, m: note(e.name(), m.value()))
+    note(len(producer))
+    producer.purge()
+    note(producer.flush(PATIENCE))
+    producer.produce("counts", b"later", on_delivery=lambda e, m: note(e, m.value()))
+    note(producer.flush(PATIENCE))
+
+
+def reports_of_errors_only(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "delivery.report.only.error": True,
+            "on_delivery": lambda e, m: note("default", e.name(), m.value()),
+        }
+    )
+    producer.produce("counts", b"well")
+    note(producer.flush(PATIENCE))
+    cluster.refuse("Produce", "TOPIC_AUTHORIZATION_FAILED", 1)
+    producer.produce("counts", b"ill")
+    note(producer.flush(PATIENCE))
+
+
+def batches_of_messages(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    messages: list[dict[str, Any]] = [
+        {"value": "one", "key": "k"},
+        {"value": b"two"},
+        {"value": "three", "callback": lambda e, m: note("own", e, m.value(), m.partition())},
+    ]
+
+    def report(error: Any, message: Any) -> None:
+        note("all", error, message.value())
+
+    note(producer.produce_batch("flights", messages, 0, on_delivery=report))
+    note(producer.flush(PATIENCE), len(cluster.records("flights", 0)))
+    trying(note, "wrong", lambda: producer.produce_batch("flights", "text"))
+
+
+def transactions(library: Any, cluster: FakeCluster, note: Note) -> None:
+    def report(error: Any, message: Any) -> None:
+        note("report", error and error.name(), message.value())
+
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "clerk"}
+    producer = library.Producer(config)
+    trying(note, "begin too early", producer.begin_transaction)
+    trying(note, "produce too early", lambda: producer.produce("counts", b"early"))
+    note(producer.init_transactions(PATIENCE))
+    trying(note, "produce outside", lambda: producer.produce("counts", b"outside"))
+    producer.begin_transaction()
+    trying(note, "begin twice", producer.begin_transaction)
+    producer.produce("counts", b"committed", on_delivery=report)
+    note(producer.commit_transaction(PATIENCE), len(producer))
+    trying(note, "commit outside", lambda: producer.commit_transaction(1))
+    producer.begin_transaction()
+    producer.produce("counts", b"aborted", on_delivery=report)
+    note(producer.abort_transaction(PATIENCE), len(producer))
+    producer.begin_transaction()
+    producer.produce("counts", b"committed, too")
+    note(producer.commit_transaction())
+    reader = consumer(library, cluster)
+    reader.subscribe(["counts"])
+    note([m.value() for m in read(reader, 2)])
+    reader.close()
+
+
+def offsets_in_a_transaction(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 5)
+    reader = consumer(library, cluster)
+    reader.subscribe(["flights"])
+    read(reader, 3)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "clerk"}
+    producer = library.Producer(config)
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    producer.produce("counts", b"of three")
+    positions = reader.position(reader.assignment())
+    note(
+        producer.send_offsets_to_transaction(positions, reader.consumer_group_metadata(), PATIENCE)
+    )
+    note(producer.commit_transaction(PATIENCE))
+    note(places(reader.committed(reader.assignment(), PATIENCE)))
+    producer.begin_transaction()
+    wrong = "what is no metadata"
+    trying(note, "wrong", lambda: producer.send_offsets_to_transaction(positions, wrong))
+    producer.abort_transaction(PATIENCE)
+    reader.close()
+
+
+def a_fenced_producer(library: Any, cluster: FakeCluster, note: Note) -> None:
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "clerk"}
+    first, second = library.Producer(config), library.Producer(config)
+    first.init_transactions(PATIENCE)
+    first.begin_transaction()
+    first.produce("counts", b"lost")
+    first.flush(PATIENCE)
+    second.init_transactions(PATIENCE)
+    try:
+        first.commit_transaction(PATIENCE)
+    except library.KafkaException as error:
+        found = error.args[0]
+        note(found.name(), found.fatal(), found.retriable(), found.txn_requires_abort())
+    second.begin_transaction()
+    second.produce("counts", b"kept")
+    note(second.commit_transaction(PATIENCE))
+
+
+# Consumers
+
+
+def a_group_of_one(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 4, key="k", headers={"h": "x", "none": None}, timestamp=1234)
+    reader = consumer(library, cluster)
+    note("before", reader.assignment(), reader.memberid(), reader.poll(0))
+    revoked: list[Any] = []
+    reader.subscribe(
+        ["flights"],
+        on_assign=lambda c, p: note("assign", c is reader, places(p)),
+        on_revoke=lambda c, p: revoked.append((c is reader, numbers(p))),
+    )
+    for message in read(reader, 4):
+        note(seen(message), message.leader_epoch(), message.latency())
+    note("nothing more", reader.poll(0.1), reader.consume(5, 0.1))
+    note(numbers(reader.assignment()), bool(reader.memberid()))
+    note(places(reader.position(reader.assignment())))
+    note(reader.cluster_id(PATIENCE))
+    note(reader.unsubscribe())
+    note(reader.poll(1), reader.assignment(), revoked)
+    note(reader.close(), reader.close())
+    for name in ("assignment", "unsubscribe", "memberid", "commit", "consume"):
+        trying(note, name, getattr(reader, name))
+    trying(note, "poll", lambda: reader.poll(0))
+
+
+def commits(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 5)
+    told: list[Any] = []
+    reader = consumer(
+        library, cluster, on_commit=lambda e, p: told.append((e and e.name(), places(p)))
+    )
+    reader.subscribe(["flights"])
+    trying(note, "nothing yet", lambda: reader.commit(asynchronous=False))
+    messages = read(reader, 5)
+    every = reader.assignment()
+    note(places(reader.commit(asynchronous=False)))
+    trying(note, "nothing new", lambda: reader.commit(asynchronous=False))
+    note(places(reader.committed(every, PATIENCE)))
+    note(places(reader.commit(messages[1], asynchronous=False)))
+    note(places(reader.commit(message=messages[2], asynchronous=False)))
+    offsets = [library.TopicPartition("flights", 1, 3, "a note")]
+    note(numbers(reader.commit(offsets=offsets, asynchronous=False)))
+    note(places(reader.committed(every, PATIENCE)))
+    told.clear()
+    note(reader.commit(messages[3]), reader.commit(offsets=offsets))
+    for _ in range(100):
+        if len(told) == 2:
+            break
+        reader.poll(0.1)
+    note([[(t, n, o) for t, n, o, _ in p] for e, p in told if e is None])
+    note(places(reader.committed(every, PATIENCE)))
+    for name, call in (
+        ("no message", lambda: reader.commit(3)),
+        ("both", lambda: reader.commit(messages[0], offsets)),
+        ("no offset", lambda: reader.commit(offsets=[], asynchronous=False)),
+        ("stored by itself", lambda: reader.store_offsets(offsets=offsets)),
+        ("neither", reader.store_offsets),
+    ):
+        trying(note, name, call)
+    reader.close()
+
+
+def stored_offsets(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 6)
+    settings = {"enable__auto__commit": True, "enable__auto__offset__store": False}
+    reader = consumer(library, cluster, **settings)
+    reader.subscribe(["flights"])
+    messages = read(reader, 6)
+    trying(note, "nothing stored", lambda: reader.commit(asynchronous=False))
+    reader.store_offsets(messages[1])
+    note([p for p in places(reader.commit(asynchronous=False)) if p[2] >= 0])
+    reader.store_offsets(offsets=[library.TopicPartition("flights", 0, 4)])
+    elsewhere = [library.TopicPartition("counts", 0, 4)]
+    trying(note, "not assigned", lambda: reader.store_offsets(offsets=elsewhere))
+    reader.close()  # commits what is stored, not what was read
+    again = consumer(library, cluster, **settings)
+    again.subscribe(["flights"])
+    note([m.offset() for m in read(again, 2)])
+    again.close()
+
+
+def commits_by_itself(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 4)
+    told: list[Any] = []
+    reader = consumer(
+        library,
+        cluster,
+        enable__auto__commit=True,
+        auto__commit__interval__ms=100,
+        on_commit=lambda e, p: told.append((e and e.name(), [o for *_, o, _ in places(p)])),
+    )
+    reader.subscribe(["flights"])
+    read(reader, 4)
+    for _ in range(100):
+        if any(e is None and 4 in offsets for e, offsets in told):
+            break
+        reader.poll(0.1)
+    note(any(e is None and 4 in offsets for e, offsets in told))
+    note([p for p in places(reader.committed(reader.assignment(), PATIENCE)) if p[2] >= 0])
+    reader.close()
+
+
+def seeks(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 5)
+    reader = consumer(library, cluster)
+    here = library.TopicPartition("flights", 0)
+    trying(note, "not assigned", lambda: reader.seek(library.TopicPartition("flights", 0, 1)))
+    reader.subscribe(["flights"])
+    read(reader, 5)
+    for offset in (2, library.OFFSET_BEGINNING, 4):
+        reader.seek(library.TopicPartition("flights", 0, offset))
+        note(reader.position([here])[0].offset)
+        [message] = read(reader, 1)
+        note(offset, message.offset(), reader.position([here])[0].offset)
+    reader.seek(library.TopicPartition("flights", 0, library.OFFSET_END))
+    note(reader.poll(1.5))
+    written(library, cluster, 1)
+    note([m.offset() for m in read(reader, 1)])
+    trying(note, "elsewhere", lambda: reader.seek(library.TopicPartition("counts", 0, 1)))
+    trying(note, "no partition", lambda: reader.seek("flights"))
+    reader.close()
+
+
+def begins_where_on_assign_says(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 5)
+
+    def on_assign(client: Any, partitions: Any) -> None:
+        for partition in partitions:
+            partition.offset = 3 if partition.partition == 0 else library.OFFSET_END
+        client.assign(partitions)
+
+    reader = consumer(library, cluster)
+    reader.subscribe(["flights"], on_assign=on_assign)
+    note([seen(m)[2] for m in read(reader, 2)])  # type: ignore[index]
+    reader.close()
+
+
+def assigned_by_hand(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 5)
+    written(library, cluster, 3, partition=1)
+    reader, at = consumer(library, cluster), library.TopicPartition
+    reader.assign([at("flights", 0, 2), at("flights", 1, library.OFFSET_BEGINNING)])
+    note(numbers(reader.assignment()))
+    note(sorted((m.partition(), m.offset()) for m in read(reader, 6)))
+    reader.commit(asynchronous=False)
+    note(places(reader.committed([at("flights", 0), at("flights", 1)], PATIENCE)))
+    reader.commit(offsets=[at("flights", 0, 4)], asynchronous=False)
+    for offset in (library.OFFSET_STORED, library.OFFSET_INVALID):
+        reader.assign([at("flights", 0, offset)])
+        note([m.offset() for m in read(reader, 1)], numbers(reader.assignment()))
+    reader.unassign()
+    note(reader.assignment(), reader.poll(0.1))
+    trying(note, "no list", lambda: reader.assign(3))
+    trying(note, "no partitions", lambda: reader.assign([3]))
+    reader.close()
+
+
+def assigned_piece_by_piece(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 2)
+    written(library, cluster, 2, partition=1)
+    reader, at = consumer(library, cluster), library.TopicPartition
+    reader.incremental_assign([at("flights", 0)])
+    note([(m.partition(), m.offset()) for m in read(reader, 2)])
+    reader.incremental_assign([at("flights", 1, 1)])
+    note(numbers(reader.assignment()))
+    note([(m.partition(), m.offset()) for m in read(reader, 1)])
+    reader.incremental_unassign([at("flights", 0)])
+    note(numbers(reader.assignment()))
+    trying(note, "not assigned", lambda: reader.incremental_unassign([at("counts", 0)]))
+    reader.close()
+
+
+def pauses(library: Any, cluster: FakeCluster, note: Note) -> None:
+    reader = consumer(library, cluster)
+    reader.subscribe(["flights"])
+    while not reader.assignment():
+        reader.poll(0.1)
+    every = reader.assignment()
+    note(reader.pause(every))
+    written(library, cluster, 2)
+    note(reader.poll(1))
+    note(reader.resume(every))
+    note([m.offset() for m in read(reader, 2)])
+    note(reader.pause([library.TopicPartition("counts", 0)]))
+    reader.close()
+
+
+def watermarks(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(5):
+        producer.produce("flights", b"x", partition=0, timestamp=1000 * (number + 1))
+    producer.flush(PATIENCE)
+    reader, at = consumer(library, cluster), library.TopicPartition
+    note(reader.get_watermark_offsets(at("flights", 0), PATIENCE))
+    note(reader.get_watermark_offsets(at("flights", 1), timeout=PATIENCE))
+    note(reader.get_watermark_offsets(at("counts", 0), cached=True))
+    for missing in (at("flights", 9), at("nowhere", 0)):
+        trying(note, "missing", partial(reader.get_watermark_offsets, missing, 5))
+    for when in (0, 1000, 2500, 5000, 5001):
+        found = reader.offsets_for_times([at("flights", 0, when), at("flights", 1, when)], PATIENCE)
+        note(when, places(found))
+    reader.close()
+
+
+def ends_of_partitions(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 3)
+    reader = consumer(library, cluster, enable__partition__eof=True)
+    reader.assign([library.TopicPartition("flights", 0), library.TopicPartition("flights", 1)])
+    found = [seen(m) for m in read(reader, 5)]
+    note([one for one in found if one[1] == 0])  # type: ignore[index]
+    note([one for one in found if one[1] == 1])  # type: ignore[index]
+    note(reader.poll(0.7))
+    written(library, cluster, 1)
+    note([seen(m) for m in read(reader, 2)])
+    reader.seek(library.TopicPartition("flights", 0, 3))
+    note([seen(m) for m in read(reader, 2)])
+    reader.close()
+
+
+def no_offset_to_begin_at(library: Any, cluster: FakeCluster, note: Note) -> None:
+    reader = consumer(library, cluster, auto__offset__reset="error")
+    reader.subscribe(["counts"])
+    note([m.error().name() for m in read(reader, 1)])
+    reader.close()
+
+
+def many_at_once(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 10)
+    reader = consumer(library, cluster)
+    reader.subscribe(["flights"])
+    note([m.offset() for m in reader.consume(4, PATIENCE)])
+    note([m.offset() for m in reader.consume(num_messages=20, timeout=2)])
+    note(reader.consume(0, 0), reader.consume(3, 0))
+    trying(note, "too few", lambda: reader.consume(-1))
+    trying(note, "too many", lambda: reader.consume(2_000_000, 0))
+    reader.close()
+
+
+def two_members(library: Any, cluster: FakeCluster, note: Note) -> None:
+    for strategy in ("range,roundrobin", "cooperative-sticky"):
+        _two_members(library, cluster, note, strategy)
+
+
+def _two_members(library: Any, cluster: FakeCluster, note: Note, strategy: str) -> None:
+    said: dict[str, list[Any]] = {"first": [], "second": []}
+    settings = {"partition__assignment__strategy": strategy, "group__id": f"of {strategy}"}
+    members = {name: consumer(library, cluster, **settings) for name in said}
+    for name, member in members.items():
+        member.subscribe(
+            ["flights"],
+            on_assign=lambda _, p, n=name: said[n].append(("assign", len(p))),
+            on_revoke=lambda _, p, n=name: said[n].append(("revoke", len(p))),
+            on_lost=lambda _, p, n=name: said[n].append(("lost", len(p))),
+        )
+        until = time.monotonic() + PATIENCE
+        wanted = 2 if name == "first" else 1
+        while time.monotonic() < until:
+            for one in members.values():
+                one.poll(0.05)
+            if len(member.assignment()) == wanted and len(members["first"].assignment()) == wanted:
+                break
+    note(strategy, said, sorted(len(m.assignment()) for m in members.values()))
+    members["first"].close()
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and len(members["second"].assignment()) < 2:
+        members["second"].poll(0.1)
+    note(said, len(members["second"].assignment()))
+    members["second"].close()
+    note(said)
+
+
+def nothing_answers_in_time(library: Any, cluster: FakeCluster, note: Note) -> None:
+    reader, here = consumer(library, cluster), library.TopicPartition("counts", 0)
+    note(places(reader.committed([here], PATIENCE)))
+    begun = time.monotonic()
+    note(reader.poll(0.3), 0.25 < time.monotonic() - begun < 2)
+    cluster.delay("OffsetFetch", 30)
+    begun = time.monotonic()
+    trying(note, "committed", lambda: reader.committed([here], 0.5))
+    note(time.monotonic() - begun < 3)
+    cluster.heal()
+    reader.close()
+
+
+# All clients
+
+
+def _consumer_of(library: Any, config: dict[str, Any]) -> None:
+    library.Consumer(config).close()
+
+
+def configurations(library: Any, cluster: FakeCluster, note: Note) -> None:
+    server = {"bootstrap.servers": cluster.bootstrap_servers}
+    good: list[dict[str, Any]] = [
+        {},
+        {"acks": "1", "linger.ms": "7", "retries": 3},
+        {"default.topic.config": {"request.required.acks": -1}},
+        {"compression.codec": "gzip", "compression.level": 5, "batch.num.messages": 7},
+        {"error_cb": print, "logger": None, "statistics.interval.ms": 0, "stats_cb": print},
+        {"security.protocol": "plaintext", "client.id": "mine", "debug": "msg"},
+        {"auto.offset.reset": "earliest", "session.timeout.ms": 6000},
+        {"enable.idempotence": "false", "max.in.flight": 100},
+    ]
+    wrong: list[dict[Any, Any]] = [
+        {"no.such.setting": 1},
+        {"linger_ms": 1},
+        {3: 4},
+        {"linger.ms": "soon"},
+        {"message.timeout.ms": -3},
+        {"compression.type": "bzip"},
+        {"partitioner": "nearest"},
+        {"enable.idempotence": "maybe"},
+        {"enable.idempotence": True, "acks": 1},
+        {"transactional.id": "t", "acks": 0},
+        {"error_cb": 3},
+        {"stats_cb": None},
+        {"oauth_cb": 4},
+        {"throttle_cb": 3},
+        {"on_delivery": 3},
+        {"dr_cb": print},
+    ]
+    for config in (*good, *wrong):
+        trying(note, str(list(config)), partial(library.Producer, {**server, **config}))
+    for config in (
+        {},
+        {"no.such.setting": 1},
+        {"auto.offset.reset": "somewhere"},
+        {"on_commit": 4},
+        {"on_delivery": print},
+        {"enable.auto.commit": "maybe"},
+        {"linger.ms": 3},
+        {"auto.offset.reset": "smallest"},
+        {"auto.offset.reset": "end", "isolation.level": "read_uncommitted"},
+    ):
+        trying(
+            note,
+            str(list(config)),
+            partial(_consumer_of, library, {**server, "group.id": "g", **config}),
+        )
+    trying(note, "no group", lambda: library.Consumer(server))
+    trying(note, "no dict", lambda: library.Producer("localhost"))
+    trying(note, "nothing", lambda: library.Producer())
+    trying(note, "keywords", lambda: library.Producer(server, **{"linger.ms": 3}))
+    trying(note, "keywords alone", lambda: library.Producer(**server))
+
+
+def metadata(library: Any, cluster: FakeCluster, note: Note) -> None:
+    producer = library.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for asked in ("flights", "nowhere", None):
+        found = producer.list_topics(asked, timeout=PATIENCE)
+        note(found.cluster_id, found.controller_id, sorted(found.brokers), str(found))
+        for name, topic in sorted(found.topics.items()):
+            if name.startswith("__"):
+                continue
+            parts = [(p.id, p.leader, p.replicas, p.isrs) for p in topic.partitions.values()]
+            note(name, str(topic), topic.error and topic.error.name(), sorted(parts))
+    note(producer.cluster_id(PATIENCE))
+    producer.close()
+    trying(note, "closed", producer.list_topics)
+
+
+def serializers(library: Any, cluster: FakeCluster, note: Note) -> None:
+    from importlib import import_module
+
+    of = import_module(f"{library.__name__}.serialization")
+    errors = import_module(f"{library.__name__}.error")
+    server = {"bootstrap.servers": cluster.bootstrap_servers}
+    producer = library.SerializingProducer(
+        {
+            **server,
+            "key.serializer": of.IntegerSerializer(),
+            "value.serializer": of.StringSerializer("utf_8"),
+        }
+    )
+    producer.produce("counts", key=7, value="sieben", on_delivery=lambda e, m: note(e, m.key()))
+    producer.produce("counts", key=None, value=None)
+    note(producer.flush(PATIENCE))
+    for arguments in ({"key": "seven"}, {"key": 7, "value": 3}):
+        trying(note, str(arguments), partial(producer.produce, "counts", **arguments))
+    reader = library.DeserializingConsumer(
+        {
+            **server,
+            "group.id": "board",
+            "auto.offset.reset": "earliest",
+            "key.deserializer": of.IntegerDeserializer(),
+            "value.deserializer": lambda value, ctx: (value, ctx.topic, str(ctx.field)),
+        }
+    )
+    reader.subscribe(["counts"])
+    note([(m.key(), m.value(), m.deserialized_key()) for m in read(reader, 2)])
+    plain = library.Producer(server)
+    plain.produce("counts", b"value", b"no integer")
+    plain.flush(PATIENCE)
+    try:
+        read(reader, 1)
+    except errors.KeyDeserializationError as error:
+        note(error.name, error.code, error.kafka_message.key(), type(error.exception).__name__)
+    trying(note, "consume", lambda: reader.consume(1, 0))
+    reader.close()
+
+
+def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
+    from importlib import import_module
+
+    of = import_module(f"{library.__name__}.admin")
+    admin = of.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    wanted = [of.NewTopic("arrivals", 3, 1), of.NewTopic("flights", 1, 1)]
+    futures = admin.create_topics(wanted, request_timeout=PATIENCE)
+    for topic in ("arrivals", "flights"):
+        trying(note, f"create {topic}", futures[topic].result)
+    checked = admin.create_topics([of.NewTopic("checked", 1, 1)], validate_only=True)
+    trying(note, "check", checked["checked"].result)
+    names = library.TopicCollection(["arrivals", "nowhere"])
+    described = admin.describe_topics(names, request_timeout=PATIENCE)
+    trying(note, "nowhere", described["nowhere"].result)
+    found = described["arrivals"].result()
+    note(found.name, found.is_internal, len(str(found.topic_id)), found.authorized_operations)
+    for partition in found.partitions:
+        nodes = [(n.id, n.id_string, n.host) for n in (partition.leader, *partition.replicas)]
+        note(partition.id, nodes, [n.id for n in partition.isr])
+    whole = admin.describe_cluster(request_timeout=PATIENCE).result()
+    note(whole.cluster_id, whole.controller.id, [n.id for n in whole.nodes])
+    note(sorted(admin.list_topics(timeout=PATIENCE).topics), str(wanted[0]), wanted[0] == wanted[1])
+    gone = admin.delete_topics(["arrivals", "nowhere"], request_timeout=PATIENCE)
+    for topic, future in sorted(gone.items()):
+        trying(note, f"delete {topic}", future.result)
+    note(sorted(admin.list_topics(timeout=PATIENCE).topics), admin.poll(0))
+    for name, call in (
+        ("no list", lambda: admin.delete_topics("flights")),
+        ("no collection", lambda: admin.describe_topics(["flights"])),
+        ("no keyword", lambda: admin.create_topics(wanted, patience=3)),
+        ("no setting", lambda: of.AdminClient({"no.such.setting": 1})),
+    ):
+        trying(note, name, call)
+
+
+PROGRAMS: tuple[Program, ...] = (
+    *(delivery_reports, keys_choose_partitions, produce_refuses, a_topic_that_isnt_there),
+    *(nobody_takes_records, a_brokers_error_is_reported, a_callback_raises, a_full_queue),
+    *(purged_messages, reports_of_errors_only, batches_of_messages, transactions),
+    *(offsets_in_a_transaction, a_fenced_producer, a_group_of_one, commits, stored_offsets),
+    *(commits_by_itself, seeks, begins_where_on_assign_says, assigned_by_hand, pauses),
+    *(assigned_piece_by_piece, watermarks, ends_of_partitions, no_offset_to_begin_at),
+    *(many_at_once, two_members, nothing_answers_in_time, configurations, metadata, serializers),
+    administration,
+)

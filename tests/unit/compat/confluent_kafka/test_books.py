@@ -1,0 +1,218 @@
+"""What a consumer's books hold, callbacks that wait, topics and patterns."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+import odradek
+from odradek.compat.confluent_kafka import KafkaError, TopicPartition
+from odradek.compat.confluent_kafka.callback_queue import MOST_ERRORS, CallbackQueue
+from odradek.compat.confluent_kafka.offset_books import OffsetBooks
+from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
+from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
+from odradek.compat.confluent_kafka.sent_messages import SentMessages
+from odradek.compat.confluent_kafka.settings import Given
+from odradek.compat.confluent_kafka.subscription import (
+    RunningCallback,
+    checked_callbacks,
+    topics_or_pattern,
+)
+
+HERE = odradek.TopicPartition("t", 0)
+
+
+def record(offset: int, partition: int = 0) -> odradek.ConsumerRecord:
+    return odradek.ConsumerRecord("t", partition, offset, 1, 0, None, b"v", (), 3)
+
+
+def offsets(books: OffsetBooks) -> dict[odradek.TopicPartition, int]:
+    return {place: offset.offset for place, offset in books.to_commit().items()}
+
+
+def test_what_was_handed_out_is_committed_once() -> None:
+    books = OffsetBooks(store=True)
+    assert books.position(HERE).offset == -1001
+    books.handed_out(record(6))
+    assert (books.position(HERE).offset, books.position(HERE).leader_epoch) == (7, 3)
+    assert offsets(books) == {HERE: 7}
+    books.committed([(HERE, odradek.OffsetAndMetadata(7))])
+    assert offsets(books) == {}
+    books.handed_out(record(7))
+    assert offsets(books) == {HERE: 8}
+    books.sought(HERE)
+    assert (books.position(HERE).offset, offsets(books)) == (-1001, {})
+
+
+def test_what_is_stored_by_hand_is_committed_alone() -> None:
+    books = OffsetBooks(store=False)
+    books.handed_out(record(6))
+    books.handed_out(record(1, partition=1))
+    assert offsets(books) == {}
+    books.keep(TopicPartition("t", 0, 4, "note", 2))
+    assert books.to_commit() == {HERE: odradek.OffsetAndMetadata(4, "note", 2)}
+    assert books.to_commit([("t", 1)]) == {}
+    books.forget([("t", 0)])
+    assert (offsets(books), books.position(("t", 1)).offset) == ({}, 2)
+    books.forget()
+    assert books.position(("t", 1)).offset == -1001
+
+
+class AtItsEnd:
+    """A consumer of one partition."""
+
+    lags: int | None = None
+    held: tuple[odradek.TopicPartition, ...] = ()
+
+    def assignment(self) -> list[odradek.TopicPartition]:
+        return [HERE]
+
+    def paused(self) -> list[odradek.TopicPartition]:
+        return list(self.held)
+
+    def lag(self, _: odradek.TopicPartition) -> int | None:
+        return self.lags
+
+
+def test_an_end_is_told_once() -> None:
+    ends, consumer = PartitionEnds(), AtItsEnd()
+    for lags in (None, 3):
+        consumer.lags = lags
+        assert (ends.reached(consumer), ends.waits) == ([], True)
+    consumer.lags = 0
+    assert (ends.reached(consumer), ends.waits) == ([HERE], False)
+    message = ends.message(HERE, 5)
+    assert message is not None
+    assert message.error() == KafkaError._PARTITION_EOF
+    assert (message.topic(), message.partition(), message.offset()) == ("t", 0, 5)
+    assert ends.message(HERE, 5) is None
+    assert ends.message(HERE, 6) is not None
+    ends.forget(("t", 0))
+    assert ends.message(HERE, 6) is not None
+    ends.forget()
+    assert ends.message(HERE, 6) is not None
+    consumer.held = (HERE,)
+    assert (ends.reached(consumer), ends.waits) == ([], False)
+
+
+def test_callbacks_wait_until_they_are_asked_for() -> None:
+    queue, made = CallbackQueue(Given({})), list[int]()
+    assert queue.serve(0) == 0
+    for number in range(3):
+        queue.put(lambda number=number: made.append(number))  # type: ignore[misc]
+    assert made == []
+    assert (queue.serve(0), made, queue.serve(0)) == (3, [0, 1, 2], 0)
+
+
+def test_what_a_callback_raises_leaves_the_others_waiting() -> None:
+    queue, made = CallbackQueue(Given({})), list[int]()
+
+    def fail() -> None:
+        raise LookupError
+
+    for call in (lambda: made.append(1), fail, lambda: made.append(2)):
+        queue.put(call)
+    with pytest.raises(LookupError):
+        queue.serve(0)
+    assert made == [1]
+    assert (queue.serve(0), made) == (1, [1, 2])
+
+
+def test_what_callbacks_add_waits_for_the_next_time() -> None:
+    queue, made = CallbackQueue(Given({})), list[int]()
+    queue.put(lambda: queue.put(lambda: made.append(1)))
+    assert (queue.serve(0), made) == (1, [])
+    assert (queue.serve(0), made) == (1, [1])
+
+
+def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[KafkaError] = []
+    given = Given({}, error_cb=told.append, logger=logging.getLogger("of the program"))
+    queue = CallbackQueue(given)
+    assert queue.hears
+    with caplog.at_level(logging.DEBUG, "of the program"):
+        for kind in ("dial_failed", "round_failed", "broken", "metadata"):
+            queue.hear(odradek.Event(1.0, kind, {"error": "why"}))
+    assert queue.serve(0) == 3
+    assert [e.name() for e in told] == ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_FATAL"]
+    assert [e.fatal() for e in told] == [False, False, True]
+    assert "why" in told[0].str()
+    assert len(caplog.records) == 3
+    for _ in range(MOST_ERRORS + 5):
+        queue.hear(odradek.Event(1.0, "dial_failed", {}))
+    assert queue.serve(0) == MOST_ERRORS
+    assert not CallbackQueue(Given({})).hears
+
+
+def test_a_full_queue_takes_no_more() -> None:
+    given = Given({}, most_messages=2, most_bytes=10)
+    sent = SentMessages(given, CallbackQueue(given))
+    first = sent.add("t", b"1234", b"56", None)
+    with pytest.raises(BufferError):
+        sent.add("t", b"12345", None, None)
+    sent.add("t", b"1234", None, None)
+    with pytest.raises(BufferError):
+        sent.add("t", None, None, None)
+    sent.remove(first)
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("topics", "matching", "others"),
+    [
+        (["^a"], ["a", "abc"], ["ba"]),
+        (["^a.*c$", "plain.topic"], ["abc", "plain.topic"], ["abcd", "plainxtopic"]),
+    ],
+)
+def test_a_topic_that_begins_with_a_caret_is_a_pattern(
+    topics: list[str], matching: list[str], others: list[str]
+) -> None:
+    names, pattern = topics_or_pattern(topics)
+    assert names == []
+    assert pattern is not None
+    assert all(re.fullmatch(pattern, name) for name in matching)
+    assert not any(re.fullmatch(pattern, name) for name in others)
+
+
+def test_other_topics_are_names() -> None:
+    assert topics_or_pattern(["b", "a.b"]) == (["b", "a.b"], None)
+    for wrong in ("a", ["a", 3], None):
+        with pytest.raises(TypeError):
+            topics_or_pattern(wrong)
+
+
+def test_callbacks_of_rebalances_are_functions() -> None:
+    assert checked_callbacks(on_assign=None, on_revoke=print) == {
+        "on_assign": None,
+        "on_revoke": print,
+    }
+    with pytest.raises(TypeError, match="on_lost"):
+        checked_callbacks(on_lost=3)
+
+
+def test_a_running_callback_is_known_inside_of_it_alone() -> None:
+    running, seen = RunningCallback(), list[Any]()
+
+    def callback(consumer: Any, partitions: list[TopicPartition]) -> None:
+        seen.append((consumer, partitions, running.partitions))
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        running.run(callback, "consumer", [HERE])
+    assert seen == [("consumer", [TopicPartition("t", 0)], frozenset({("t", 0)}))]
+    assert running.partitions is None
+
+
+def test_arguments_of_produce() -> None:
+    found = [as_bytes(value) for value in (None, b"x", "ö", bytearray(b"y"))]
+    assert found == [None, b"x", "ö".encode(), b"y"]
+    assert as_headers(None) == []
+    assert as_headers({"a": "b", "c": None}) == [("a", b"b"), ("c", None)]
+    assert as_headers([("a", b"b")]) == [("a", b"b")]
+    for wrong in ("text", [("a", 3)], [(b"a", b"b")]):
+        with pytest.raises(TypeError):
+            as_headers(wrong)
+    assert (as_partition(-1), as_partition(3)) == (None, 3)

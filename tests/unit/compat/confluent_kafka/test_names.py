@@ -1,0 +1,287 @@
+"""Names, numbers and signatures are those of the installed confluent-kafka."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from random import Random
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import confluent_kafka.aio
+import pytest
+
+import odradek.compat.confluent_kafka as ours
+from odradek.compat.confluent_kafka import KafkaError, KafkaException, admin, aio
+from odradek.compat.confluent_kafka.admin.client import MISSING
+
+LIBRARY = "odradek.compat.confluent_kafka"
+NOT_HERE = {
+    # share groups (KIP-932)
+    *("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"),
+    *("IllegalStateException", "ConcurrentModificationException"),
+    "kafkatest",  # programs that test the library
+}
+"""Public names that this release hasn't; each is named in docs/switching.md."""
+SIGNATURES: dict[str, dict[str, list[tuple[str, Any]]]] = {
+    "Producer": {
+        "produce": [
+            *(("topic", ...), ("value", None), ("key", None), ("partition", -1)),
+            *(("callback", None), ("on_delivery", None), ("timestamp", 0), ("headers", None)),
+        ],
+        "produce_batch": [
+            *(("topic", ...), ("messages", ...), ("partition", -1)),
+            *(("callback", None), ("on_delivery", None)),
+        ],
+        "poll": [("timeout", -1)],
+        "flush": [("timeout", -1)],
+        "purge": [("in_queue", True), ("in_flight", True), ("blocking", True)],
+        "list_topics": [("topic", None), ("timeout", -1)],
+        "init_transactions": [("timeout", -1)],
+        "begin_transaction": [],
+        "commit_transaction": [("timeout", -1)],
+        "abort_transaction": [("timeout", -1)],
+        "send_offsets_to_transaction": [
+            *(("positions", ...), ("group_metadata", ...), ("timeout", -1)),
+        ],
+        "set_sasl_credentials": [("username", ...), ("password", ...)],
+        "cluster_id": [("timeout", -1)],
+        "close": [],
+    },
+    "Consumer": {
+        "subscribe": [
+            *(("topics", ...), ("on_assign", None), ("on_revoke", None), ("on_lost", None)),
+        ],
+        "poll": [("timeout", -1)],
+        "consume": [("num_messages", 1), ("timeout", -1)],
+        "commit": [("message", None), ("offsets", None), ("asynchronous", True)],
+        "store_offsets": [("message", None), ("offsets", None)],
+        "committed": [("partitions", ...), ("timeout", -1)],
+        "get_watermark_offsets": [("partition", ...), ("timeout", -1), ("cached", False)],
+        "offsets_for_times": [("partitions", ...), ("timeout", -1)],
+        "assign": [("partitions", ...)],
+        "incremental_assign": [("partitions", ...)],
+        "incremental_unassign": [("partitions", ...)],
+        "position": [("partitions", ...)],
+        "pause": [("partitions", ...)],
+        "resume": [("partitions", ...)],
+        "seek": [("partition", ...)],
+        "list_topics": [("topic", None), ("timeout", -1)],
+        "set_sasl_credentials": [("username", ...), ("password", ...)],
+        "cluster_id": [("timeout", -1)],
+    },
+}
+"""Of the classes that are compiled there, and so can't be asked, as their texts and stubs say."""
+
+
+def public(of: Any) -> set[str]:
+    return {name for name in dir(of) if not name.startswith("_")}
+
+
+def test_what_the_package_offers_is_here() -> None:
+    offered = set(confluent_kafka.__all__)
+    assert offered - set(ours.__all__) == NOT_HERE
+    for name in sorted(offered - NOT_HERE):
+        assert hasattr(ours, name), name
+    for name in sorted(NOT_HERE):
+        assert not hasattr(ours, name)
+
+
+def test_what_isnt_here_says_so() -> None:
+    with pytest.raises(AttributeError, match="share groups"):
+        _ = ours.ShareConsumer
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ours.nothing
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Producer", "Consumer", "Message", "TopicPartition", "KafkaError", "Uuid", "KafkaException",
+     "SerializingProducer", "DeserializingConsumer"],
+)  # fmt: skip
+def test_classes_have_their_methods(name: str) -> None:
+    theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
+    assert public(theirs) - public(mine) == set()
+    assert {n for n in public(mine) - public(theirs) if not n.isupper()} == set()
+
+
+@pytest.mark.parametrize("name", sorted(SIGNATURES))
+def test_methods_take_their_arguments(name: str) -> None:
+    for method, wanted in SIGNATURES[name].items():
+        assert hasattr(getattr(confluent_kafka, name), method)
+        found = inspect.signature(getattr(getattr(ours, name), method)).parameters.values()
+        arguments = [
+            (p.name, ... if p.default is p.empty else p.default) for p in found if p.name != "self"
+        ]
+        assert arguments == wanted, method
+
+
+def test_constants_have_their_numbers() -> None:
+    for name in ours.__all__:
+        value = getattr(ours, name)
+        if name.isupper():
+            assert value == getattr(confluent_kafka, name)
+
+
+def test_error_codes_have_their_numbers() -> None:
+    theirs = {n: c for n, c in vars(confluent_kafka.KafkaError).items() if isinstance(c, int)}
+    assert len(theirs) > 150
+    assert {name: getattr(KafkaError, name) for name in theirs} == theirs
+
+
+@pytest.mark.parametrize("arguments", [(3,), (-185,), (0,), (9999,), (-192, "why", True)])
+def test_errors_behave_as_theirs(arguments: tuple[Any, ...]) -> None:
+    mine, theirs = KafkaError(*arguments), confluent_kafka.KafkaError(*arguments)
+    for method in ("code", "name", "fatal", "retriable", "txn_requires_abort"):
+        assert getattr(mine, method)() == getattr(theirs, method)()
+    assert (bool(mine), hash(mine)) == (bool(theirs), hash(theirs))
+    assert str(mine).partition("str=")[0] == str(theirs).partition("str=")[0]
+    if len(arguments) > 1:
+        assert str(mine) == str(theirs)
+    for number in (arguments[0], arguments[0] + 1):
+        other = KafkaError(number), confluent_kafka.KafkaError(number)
+        for operator in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+            assert getattr(mine, operator)(number) == getattr(theirs, operator)(number)
+            assert getattr(mine, operator)(other[0]) == getattr(theirs, operator)(other[1])
+
+
+ENUMS = ("ConsumerGroupState", "ConsumerGroupType", "IsolationLevel", "ElectionType")
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_enumerations_have_their_members(name: str) -> None:
+    theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
+    assert {k: v.value for k, v in mine.__members__.items()} == {
+        k: v.value for k, v in theirs.__members__.items()
+    }
+    assert sorted(mine, reverse=True) == list(mine)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("Node", (1, "host", 9092)), ("Node", (1, "host", 9092, "rack")),
+     ("ConsumerGroupTopicPartitions", ("group",)), ("TopicCollection", (["a"],)),
+     ("TopicPartitionInfo", (1, None, [], []))],
+)  # fmt: skip
+def test_values_have_their_fields(name: str, arguments: tuple[Any, ...]) -> None:
+    theirs, mine = getattr(confluent_kafka, name), getattr(ours, name)
+    assert list(inspect.signature(mine).parameters) == list(inspect.signature(theirs).parameters)
+    assert vars(mine(*arguments)) == vars(theirs(*arguments))
+    if "__str__" in vars(theirs):
+        assert str(mine(*arguments)) == str(theirs(*arguments))
+
+
+def test_partitions_behave_as_theirs() -> None:
+    made = [
+        [library.TopicPartition(*arguments) for arguments in (("a",), ("a", 1, 5, "m", 3), ("b",))]
+        for library in (ours, confluent_kafka)
+    ]
+    for mine, theirs in zip(*made, strict=True):
+        for name in ("topic", "partition", "offset", "metadata", "leader_epoch", "error"):
+            assert getattr(mine, name) == getattr(theirs, name)
+        assert (str(mine), repr(mine)) == (str(theirs), repr(theirs))
+    for library in (ours, confluent_kafka):
+        partition = library.TopicPartition
+        assert partition("a", 1, 5) == partition("a", 1, 6)
+        assert hash(partition("a", 1, 5)) == hash(partition("a", 1, 6))
+        assert partition("a", 1) < partition("a", 2) <= partition("b", 0)
+        with pytest.raises(TypeError):
+            partition(3)
+
+
+def test_messages_behave_as_theirs() -> None:
+    for arguments in ((), ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 7), 0.5, 3)):
+        mine: Any = ours.Message(*arguments)
+        theirs: Any = confluent_kafka.Message(*arguments)
+        for name in sorted(public(theirs)):
+            if not name.startswith("set_"):
+                assert getattr(mine, name)() == getattr(theirs, name)(), name
+        assert len(mine) == len(theirs)
+    for message in (mine, theirs):
+        message.set_key("key")
+        message.set_value("a value")
+        message.set_headers([])
+        message.set_topic("other")
+        assert (message.key(), message.deserialized_value(), len(message)) == ("key", "a value", 7)
+        assert (message.headers(), message.topic()) == ([], "other")
+
+
+def test_ids_read_as_theirs() -> None:
+    for halves in ((1, 2), (-1, 2**63 - 1), (2**62, -5)):
+        mine: Any = ours.Uuid(*halves)
+        theirs: Any = confluent_kafka.Uuid(*halves)
+        assert (str(mine), mine == ours.Uuid(*halves)) == (str(theirs), True)
+        assert mine.get_most_significant_bits() == theirs.get_most_significant_bits()
+        assert mine.get_least_significant_bits() == theirs.get_least_significant_bits()
+        assert hash(mine) == hash(ours.Uuid(*halves))
+
+
+@pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])
+def test_keys_go_to_their_partitions(name: str) -> None:
+    rng, mine, theirs = Random(5), getattr(ours, name), getattr(confluent_kafka, name)
+    for size in (*range(20), 100):
+        key, count = rng.randbytes(size), rng.randrange(1, 100)
+        assert mine(key, count) == theirs(key, count)
+    for wrong in (("text", 3), (b"key", 0)):
+        for function in (mine, theirs):
+            with pytest.raises((TypeError, ValueError)):
+                function(*wrong)
+
+
+@pytest.mark.parametrize("module", ["error", "serialization"])
+def test_modules_have_their_names(module: str) -> None:
+    mine, theirs = import_module(f"{LIBRARY}.{module}"), import_module(f"confluent_kafka.{module}")
+    for name in mine.__all__:
+        their, my = getattr(theirs, name), getattr(mine, name)
+        names = [b.__name__ for b in their.__mro__ if not b.__name__.startswith("_")]
+        found = [b.__name__ for b in my.__mro__ if not b.__name__.startswith("_")]
+        assert [n for n in found if n not in ("ErrorCodes", "ReprEnum", "StrEnum")] == names, name
+
+
+def pairs_of(kind: str) -> tuple[Any, Any]:
+    module = import_module(f"{LIBRARY}.serialization")
+    return getattr(module, kind), getattr(import_module("confluent_kafka.serialization"), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("StringSerializer", "größe"), ("StringSerializer", None), ("StringDeserializer", b"\xff"),
+     ("IntegerSerializer", -7), ("IntegerSerializer", 1 << 40), ("IntegerDeserializer", b"abcd"),
+     ("IntegerDeserializer", b"ab"), ("DoubleSerializer", 2.5), ("DoubleSerializer", "x"),
+     ("DoubleDeserializer", b"12345678"), ("DoubleDeserializer", None)],
+)  # fmt: skip
+def test_serializers_do_the_same(kind: str, value: Any) -> None:
+    found: list[tuple[str | None, Any]] = []
+    for make in pairs_of(kind):
+        try:
+            found.append((None, make()(value)))
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["AIOProducer", "AIOConsumer", "AsyncSerializingProducer"])
+def test_asyncio_clients_have_their_methods(name: str) -> None:
+    mine, theirs = getattr(aio, name), getattr(confluent_kafka.aio, name)
+    assert public(mine) == public(theirs)
+    for method in sorted(public(theirs)):
+        my, their = getattr(mine, method), getattr(theirs, method)
+        assert inspect.iscoroutinefunction(my) == inspect.iscoroutinefunction(their), method
+
+
+def test_an_admin_client_says_what_it_cant() -> None:
+    client = admin.AdminClient({"bootstrap.servers": "localhost:9092"})
+    theirs = public(confluent_kafka.admin.AdminClient)
+    assert theirs - public(client) == set(MISSING)
+    for name in MISSING:
+        with pytest.raises(KafkaException, match=name) as raised:
+            getattr(client, name)("anything", at=3)
+        assert raised.value.args[0] == KafkaError._NOT_IMPLEMENTED
+    with pytest.raises(AttributeError):
+        _ = client.nothing
+    wanted = [admin.NewTopic("a", replica_assignment=[[1]])]
+    with pytest.raises(KafkaException, match="replica_assignment"):
+        client.create_topics(wanted)
+    with pytest.raises(KafkaException, match="include_authorized_operations"):
+        client.describe_cluster(include_authorized_operations=True)

@@ -1,0 +1,198 @@
+"""What confluent-kafka's settings become, and what is refused by name."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
+from odradek.compat.confluent_kafka import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.settings import FOREVER, Given, checked_seconds, given
+
+SERVER = {"bootstrap.servers": "localhost:9092"}
+
+
+def of(kind: str, **settings: Any) -> tuple[Given, Config]:
+    names = {name.replace("__", "."): value for name, value in settings.items()}
+    group = {"group.id": "g"} if kind == CONSUMER else {}
+    found = given(kind, {**SERVER, **group, **names})
+    return found, Config(kind, found.ours)
+
+
+def test_a_producer_has_their_defaults() -> None:
+    found, config = of(PRODUCER)
+    assert (found.most_messages, found.most_bytes) == (100_000, 1 << 30)
+    assert config["delivery.timeout.ms"] == config["max.block.ms"] == 300
+    assert config["max.request.size"] == 1_000_000
+    assert config["partitioner"] == "consistent_random"
+    assert config["buffer.memory"] > found.most_bytes
+    assert not found.only_errors
+    assert not found.transactional
+
+
+def test_a_consumer_has_their_defaults() -> None:
+    found, config = of(CONSUMER)
+    assert config["isolation.level"] == "read_committed"
+    assert config["auto.offset.reset"] == "latest"
+    assert list(config["partition.assignment.strategy"]) == ["range", "roundrobin"]
+    assert config["allow.auto.create.topics"] is False
+    assert config["enable.auto.commit"] is True
+    assert (found.store_offsets, found.commit_every, found.partition_eof) == (True, None, False)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("smallest", "earliest"), ("beginning", "earliest"), ("end", "latest"), ("error", "none")],
+)
+def test_places_to_begin_have_their_words(theirs: str, ours: str) -> None:
+    found, config = of(CONSUMER, auto__offset__reset=theirs)
+    assert config["auto.offset.reset"] == ours
+    assert found.resets == (ours != "none")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"enable__auto__offset__store": "false"}, {"on_commit": print}]
+)
+def test_some_commits_are_made_here(changed: dict[str, Any]) -> None:
+    found, config = of(CONSUMER, **changed, auto__commit__interval__ms="250")
+    assert (found.commit_every, config["enable.auto.commit"]) == (0.25, False)
+
+
+def test_without_auto_commit_nothing_is_committed_here() -> None:
+    found, config = of(CONSUMER, enable__auto__commit=False, enable__auto__offset__store=False)
+    assert (found.commit_every, config["enable.auto.commit"]) == (None, False)
+
+
+def test_other_names_mean_the_same() -> None:
+    _, config = of(
+        PRODUCER,
+        **{
+            "metadata.broker.list": "other:1",
+            "queue.buffering.max.ms": 7,
+            "request.required.acks": "1",
+            "message.send.max.retries": 3,
+            "compression.codec": "zstd",
+            "compression.level": 9,
+            "security.protocol": "plaintext",
+            "delivery.timeout.ms": 5000,
+            "bootstrap.servers": None,
+        },
+    )
+    assert config["linger.ms"] == 0.007
+    assert (config["acks"], config["retries"], config["enable.idempotence"]) == (1, 3, False)
+    assert (config["compression.type"], config["compression.zstd.level"]) == ("zstd", 9)
+    assert config["delivery.timeout.ms"] == config["max.block.ms"] == 5
+
+
+def test_topic_settings_stand_beside_the_others() -> None:
+    _, config = of(PRODUCER, **{"default.topic.config": {"message.timeout.ms": 1000, "acks": 1}})
+    assert (config["delivery.timeout.ms"], config["acks"]) == (1, 1)
+    with pytest.raises(TypeError):
+        of(PRODUCER, **{"default.topic.config": 3})
+
+
+def test_no_timeout_is_a_long_one() -> None:
+    assert of(PRODUCER, message__timeout__ms=0)[1]["delivery.timeout.ms"] > 1e6
+
+
+@pytest.mark.parametrize(("in_flight", "ordered"), [(5, True), ("6", False), (1000000, False)])
+def test_many_requests_in_flight_give_up_idempotence(in_flight: Any, ordered: bool) -> None:
+    assert of(PRODUCER, max__in__flight=in_flight)[1]["enable.idempotence"] is ordered
+
+
+def test_a_transactional_producer_is_noted() -> None:
+    assert of(PRODUCER, transactional__id="clerk")[0].transactional
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "word"),
+    [
+        (PRODUCER, {"no.such.setting": 1}, "no.such.setting"),
+        (PRODUCER, {"linger_ms": 1}, "linger_ms"),
+        (PRODUCER, {"dr_cb": print}, "on_delivery"),
+        (PRODUCER, {"throttle_cb": print}, "throttle_cb"),
+        (PRODUCER, {"stats_cb": print, "statistics.interval.ms": 1000}, "stats_cb"),
+        (PRODUCER, {"plugin.library.paths": "x"}, "plugin.library.paths"),
+        (PRODUCER, {"ssl.engine.location": "x"}, "ssl.engine.location"),
+        (PRODUCER, {"queue.buffering.max.messages": "many"}, "queue.buffering.max.messages"),
+        (PRODUCER, {"queue.buffering.max.kbytes": 0}, "queue.buffering.max.kbytes"),
+        (PRODUCER, {"on_commit": print}, "on_commit"),
+        (CONSUMER, {"on_delivery": print}, "on_delivery"),
+        (CONSUMER, {"group.id": "g", "auto.offset.reset": "nowhere"}, "nowhere"),
+        (CONSUMER, {"group.id": "g", "enable.partition.eof": "perhaps"}, "enable.partition.eof"),
+        (ADMIN, {"no.such.setting": 1}, "no.such.setting"),
+    ],
+)
+def test_what_cant_be_honoured_is_refused_by_name(
+    kind: str, settings: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(KafkaException, match=word) as raised:
+        given(kind, {**SERVER, **settings})
+    assert raised.value.args[0] == KafkaError._INVALID_ARG
+
+
+@pytest.mark.parametrize("wrong", [None, "localhost", 3])
+def test_a_configuration_is_a_dict(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="dict"):
+        given(PRODUCER, wrong)
+
+
+def test_a_consumer_needs_a_group() -> None:
+    with pytest.raises(ValueError, match="group.id"):
+        given(CONSUMER, SERVER)
+
+
+def test_callbacks_have_to_be_functions() -> None:
+    for name, kind in (("error_cb", TypeError), ("oauth_cb", TypeError), ("stats_cb", TypeError)):
+        with pytest.raises(kind, match=name):
+            given(PRODUCER, {**SERVER, name: 3})
+    with pytest.raises(ValueError, match="throttle_cb"):
+        given(PRODUCER, {**SERVER, "throttle_cb": 3})
+
+
+def test_what_others_have_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "odradek.compat"):
+        _, config = of(PRODUCER, **{"group.id": "g", "session.timeout.ms": 3, "acks": 1})
+        found, _ = of(CONSUMER, **{"linger.ms": 3, "queue.buffering.max.messages": 5})
+    said = " ".join(r.getMessage() for r in caplog.records if r.name == "odradek.compat")
+    for name in ("group.id", "session.timeout.ms", "linger.ms", "queue.buffering.max.messages"):
+        assert name in said
+    assert "acks" not in said
+    assert "linger.ms" not in found.ours
+    assert config["acks"] == 1
+
+
+def test_a_token_function_gets_its_settings() -> None:
+    asked: list[str] = []
+
+    def token(settings: str) -> tuple[str, float]:
+        asked.append(settings)
+        return "token", 1e12
+
+    found, _ = of(
+        PRODUCER,
+        **{
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.config": "scope=x",
+            "oauth_cb": token,
+        },
+    )
+    assert found.ours["sasl.oauthbearer.token.provider"]() == ("token", 1e12)
+    assert asked == ["scope=x"]
+
+
+def test_an_admin_client_beside_has_the_connections_settings() -> None:
+    found, _ = of(PRODUCER, **{"linger.ms": 3, "sasl.username": "ada", "client.id": "mine"})
+    assert found.admin == {**SERVER, "sasl.username": "ada", "client.id": "mine"}
+    Config(ADMIN, found.admin)
+
+
+def test_timeouts_are_seconds() -> None:
+    assert checked_seconds(2) == 2
+    assert checked_seconds(-1) == checked_seconds(-0.5) == FOREVER
+    for wrong in ("soon", None, True):
+        with pytest.raises(TypeError):
+            checked_seconds(wrong)  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""Our errors as confluent-kafka's codes, and what a transaction has to do next."""
+
+from __future__ import annotations
+
+import pytest
+
+import odradek
+from odradek.common.kafka_errors import ERRORS, error_for
+from odradek.compat.confluent_kafka import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.sent_messages import delivery_error
+from odradek.compat.confluent_kafka.translated_errors import code_of, translated, translating
+
+
+@pytest.mark.parametrize("number", sorted(ERRORS))
+def test_a_brokers_error_keeps_its_number(number: int) -> None:
+    error = error_for(number)
+    found = translated(error)
+    assert found.code() == number
+    assert found.str() == str(error)
+    assert not found.fatal()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (odradek.KafkaTimeoutError("x"), KafkaError._TIMED_OUT),
+        (odradek.NoBrokerAvailableError("x"), KafkaError._ALL_BROKERS_DOWN),
+        (odradek.ResponseTimeoutError("x"), KafkaError._TIMED_OUT),
+        (odradek.ConnectionRefusedByPeerError("x"), KafkaError._TRANSPORT),
+        (odradek.CredentialsRefusedError("x"), KafkaError._AUTHENTICATION),
+        (odradek.CertificateUntrustedError("x"), KafkaError._SSL),
+        (odradek.DnsError("x"), KafkaError._RESOLVE),
+        (odradek.NotKafkaError("x"), KafkaError._TRANSPORT),
+        (odradek.RecordTooLargeError("x"), KafkaError.MSG_SIZE_TOO_LARGE),
+        (odradek.BufferExhaustedError("x"), KafkaError._QUEUE_FULL),
+        (odradek.ConfigurationError("x"), KafkaError._INVALID_ARG),
+        (odradek.ArgumentError("x"), KafkaError._INVALID_ARG),
+        (odradek.IllegalStateError("x"), KafkaError._STATE),
+        (odradek.ClientClosedError("x"), KafkaError._DESTROY),
+        (odradek.UnsupportedFeatureError("x"), KafkaError._UNSUPPORTED_FEATURE),
+        (odradek.CorruptRecordError("x"), KafkaError._BAD_MSG),
+        (odradek.UnknownErrorCodeError(999), 999),
+        (odradek.KafkaError("x"), KafkaError._FAIL),
+    ],
+)
+def test_others_have_their_code(error: odradek.KafkaError, code: int) -> None:
+    assert translated(error) == code
+
+
+def test_an_error_without_a_code_has_that_of_its_cause() -> None:
+    error = odradek.CommitFailedError("x")
+    error.__cause__ = error_for(25)
+    assert translated(error) == KafkaError.UNKNOWN_MEMBER_ID
+
+
+def test_what_ends_a_client_is_fatal() -> None:
+    found = translated(odradek.ClusterIdMismatchError("mine", "another", None))
+    assert (found.name(), found.fatal()) == ("_FATAL", True)
+
+
+class FencedError(odradek.FatalTransactionError, odradek.ProducerFencedError):
+    """As the producer raises it."""
+
+
+class StaleMemberError(odradek.AbortableTransactionError, odradek.IllegalGenerationError):
+    """As the producer raises it."""
+
+
+def test_transactions_are_told_what_comes_next() -> None:
+    fenced, stale = translated(FencedError("x")), translated(StaleMemberError("x"))
+    assert (fenced.name(), fenced.fatal(), fenced.retriable()) == ("_FENCED", True, False)
+    assert (stale.name(), stale.txn_requires_abort()) == ("ILLEGAL_GENERATION", True)
+    again = translated(odradek.KafkaTimeoutError("x"), transactional=True)
+    assert (again.retriable(), again.txn_requires_abort(), again.fatal()) == (True, False, False)
+    assert not translated(odradek.KafkaTimeoutError("x")).retriable()
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (odradek.KafkaTimeoutError("x"), "_MSG_TIMED_OUT"),
+        (odradek.ClientClosedError("x"), "_PURGE_QUEUE"),
+        (odradek.TransactionAbortedError("x"), "_PURGE_QUEUE"),
+        (error_for(87), "INVALID_RECORD"),
+    ],
+)
+def test_messages_that_werent_delivered_say_why(error: BaseException, name: str) -> None:
+    assert delivery_error(error).name() == name
+
+
+def test_what_comes_out_is_theirs_and_caused_by_ours() -> None:
+    with pytest.raises(KafkaException) as raised, translating():
+        raise odradek.IllegalStateError("too early")
+    assert raised.value.args[0] == KafkaError._STATE
+    assert isinstance(raised.value.__cause__, odradek.IllegalStateError)
+    with pytest.raises(ZeroDivisionError), translating():
+        raise ZeroDivisionError
+    assert code_of(ValueError()) == KafkaError._FAIL
