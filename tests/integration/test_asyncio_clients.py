@@ -10,6 +10,8 @@ import gc
 import inspect
 import io
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -400,6 +402,28 @@ def test_an_unclosed_client_is_warned_of_once(fake: FakeCluster, run: Run[None])
             await asyncio.sleep(0.01)
 
     run(program())
+
+
+LEFT_OPEN = """
+import asyncio, sys
+from odradek import AsyncProducer
+
+async def main():
+    global producer
+    producer = AsyncProducer({"bootstrap.servers": sys.argv[1]}, linger_ms=60_000)
+    await producer.partitions_for("flights")
+    await producer.send("flights", b"1")
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
+    command = [sys.executable, "-W", "always", "-c", LEFT_OPEN, fake.bootstrap_servers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert "1 records of AsyncProducer 'odradek' (made at <string>:7) were lost" in done.stderr
+    assert "its event loop had ended" in done.stderr
+    assert "use it in a `async with` block" in done.stderr
 
 
 def test_a_forked_child_is_refused(fake: FakeCluster, run: Run[None]) -> None:

@@ -58,6 +58,10 @@ class Host(Protocol):
     def on_its_own(self) -> bool:
         """It goes on while nobody calls, and so does time: its callers may wait by other means."""
 
+    @property
+    def gone(self) -> bool:
+        """What it runs in, an event loop, was closed: nothing can come any more."""
+
     surfacing: bool
     """Whether calls raise what `surface` was given; not while the client closes."""
 
@@ -121,10 +125,6 @@ class LoopHost(Host, Protocol):
 
     waiters: set[Callable[[], object]]
     """Woken where a callback raised something for the program."""
-
-    @property
-    def gone(self) -> bool:
-        """The loop was closed: nothing can come any more."""
 
     def enter(self, *, closing: bool = False) -> float:
         """A call begins, in the loop that runs here; gives the time. `closing`: it ends the client,

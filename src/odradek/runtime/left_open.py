@@ -100,7 +100,8 @@ class Opened:
         if self.warned:
             return
         self.warned = True
-        text = f"unclosed {self}: close() it, or use it in a `with` block"
+        block = "async with" if self.kind.startswith("Async") else "with"
+        text = f"unclosed {self}: close() it, or use it in a `{block}` block"
         warnings.warn_explicit(text, ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
@@ -289,7 +290,9 @@ class _Ending:
         )
         hurried = any(not leaf.done.done for leaf in leaves)
         blame = (
-            f"close.timeout.ms ({what.timeout:g} s) was too short for them"
+            "its event loop had ended"
+            if what.host.gone
+            else f"close.timeout.ms ({what.timeout:g} s) was too short for them"
             if hurried
             else "nobody asked what became of them"
         )

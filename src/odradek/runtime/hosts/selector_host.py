@@ -129,6 +129,7 @@ class SelectorHost(HostSockets):
 
     on_its_own = False
     surfacing = True
+    gone = False
 
     @property
     def forked(self) -> bool:

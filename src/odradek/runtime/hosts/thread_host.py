@@ -104,6 +104,7 @@ class ThreadHost:
 
     on_its_own = True
     surfacing = True
+    gone = False
 
     def _raise(self) -> None:
         if not self.inside:
