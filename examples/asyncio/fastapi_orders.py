@@ -1,0 +1,78 @@
+"""A FastAPI service: orders come in by HTTP and go to Kafka; a task reads them back and counts.
+
+    pip install fastapi uvicorn odradek
+    KAFKA=localhost:9092 uvicorn fastapi_orders:app
+
+One producer and one consumer live as long as the service. `/health` says what the clients say of
+themselves, and asks no broker. A cluster that is away for a while makes `/health` answer 503, and
+requests wait for their acknowledgement; nothing has to be started again when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Response
+
+from odradek import AsyncConsumer, AsyncProducer, KafkaError
+
+SERVERS = os.environ.get("KAFKA", "localhost:9092")
+TOPIC = os.environ.get("TOPIC", "orders")
+counts: Counter[str] = Counter()
+
+
+async def count(consumer: AsyncConsumer) -> None:
+    """Read orders for as long as the service runs; what was counted is committed."""
+    await consumer.subscribe([TOPIC])
+    async for record in consumer:
+        counts[(record.key or b"").decode()] += 1
+
+
+@asynccontextmanager
+async def lifespan(service: FastAPI) -> AsyncIterator[None]:
+    """The clients' life is the service's."""
+    producer = AsyncProducer({"bootstrap.servers": SERVERS, "linger.ms": 2})
+    consumer = AsyncConsumer(
+        {"bootstrap.servers": SERVERS, "group.id": "board", "auto.offset.reset": "earliest"}
+    )
+    async with producer, consumer:
+        service.state.producer, service.state.consumer = producer, consumer
+        counting = asyncio.create_task(count(consumer))
+        yield
+        counting.cancel()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/orders/{customer}", status_code=201)
+async def order(customer: str, item: str) -> dict[str, Any]:
+    """Send an order; the answer comes once Kafka has it."""
+    producer: AsyncProducer = app.state.producer
+    try:
+        written = await producer.send_and_wait(TOPIC, item.encode(), customer.encode())
+    except KafkaError as error:
+        raise HTTPException(503, str(error)) from error
+    return {"partition": written.partition, "offset": written.offset}
+
+
+@app.get("/orders")
+async def orders() -> dict[str, int]:
+    """How many orders of each customer the consumer has seen."""
+    return dict(counts)
+
+
+@app.get("/health")
+async def health(response: Response) -> dict[str, str]:
+    """Whether both clients reach the cluster, in their own words."""
+    state = app.state
+    found = {"producer": state.producer.explain(), "consumer": state.consumer.explain()}
+    for it in found.values():
+        if it.ended is not None or (it.outage is not None and it.outage.total):
+            response.status_code = 503
+    return {name: it.diagnosis for name, it in found.items()}

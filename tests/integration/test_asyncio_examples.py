@@ -1,0 +1,106 @@
+"""The examples of examples/asyncio as they are: a real uvicorn, and a prompt that awaits."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from odradek.testing import FakeCluster
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/asyncio"
+PATIENCE = 30.0
+
+
+@contextmanager
+def served(fake: FakeCluster) -> Iterator[Callable[[str, str], tuple[int, Any]]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "--port", str(port)]
+
+    def ask(method: str, path: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    with subprocess.Popen(
+        [*command, "fastapi_orders:app"],
+        env={**os.environ, "KAFKA": fake.bootstrap_servers},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            until(lambda: ask("GET", "/health")[0] == 200)
+            yield ask
+            process.terminate()
+            _, said = process.communicate(timeout=PATIENCE)
+            assert process.returncode in (0, -15), said
+            assert "Traceback" not in said
+            assert "Application shutdown complete" in said
+        finally:
+            process.kill()
+
+
+def until(true: Callable[[], bool]) -> None:
+    patience = time.monotonic() + PATIENCE
+    while time.monotonic() < patience:
+        with suppress(OSError):
+            if true():
+                return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
+    with FakeCluster(brokers=3, topics={"orders": 3}) as fake, served(fake) as ask:
+        for n in range(5):
+            status, written = ask("POST", f"/orders/ann?item=tea{n}")
+            assert status == 201
+            assert written["offset"] >= 0
+        until(lambda: ask("GET", "/orders")[1] == {"ann": 5})
+        for broker in fake.broker_ids:
+            fake.move(broker)
+        for _ in range(5):
+            assert ask("POST", "/orders/bob?item=coffee")[0] == 201
+        until(lambda: ask("GET", "/orders")[1] == {"ann": 5, "bob": 5})
+        status, told = ask("GET", "/health")
+        assert status == 200
+        assert all("It works" in text for text in told.values()), told
+        for broker in fake.broker_ids:
+            fake.kill(broker)
+        until(lambda: ask("GET", "/health")[0] == 503)
+        for broker in fake.broker_ids:
+            fake.start(broker)
+        until(lambda: ask("GET", "/health")[0] == 200)
+
+
+def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
+    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text())
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert len(cells) == 5
+    with FakeCluster(topics={"orders": 1}) as fake:
+        done = subprocess.run(
+            [sys.executable, "-m", "asyncio"],
+            input="\n\n".join(cells) + "\n",
+            env={**os.environ, "KAFKA": fake.bootstrap_servers},
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE,
+            check=True,
+        )
+    assert "[(b'ann', b'tea')]" in done.stdout
+    assert "It works" in done.stdout
+    assert "Traceback" not in done.stderr
