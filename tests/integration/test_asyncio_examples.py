@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from odradek import Producer
 from odradek.testing import FakeCluster
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/asyncio"
@@ -104,3 +105,40 @@ def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
     assert "[(b'ann', b'tea')]" in done.stdout
     assert "It works" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_faststream_runs_on_the_compat_module_and_survives_a_move() -> None:
+    with FakeCluster(brokers=3, topics={"orders": 1, "bills": 1}) as fake:
+        command = [str(Path(sys.executable).parent / "faststream"), "run", "faststream_orders:app"]
+        with (
+            Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer,
+            subprocess.Popen(
+                command,
+                cwd=EXAMPLES,
+                env={**os.environ, "KAFKA": fake.bootstrap_servers, "PYTHONDONTWRITEBYTECODE": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as process,
+        ):
+            try:
+                assert process.stdout is not None
+                for n in range(6):
+                    if n == 3:
+                        for broker in fake.broker_ids:
+                            fake.move(broker)
+                    producer.send("orders", b"tea %d" % n).result(PATIENCE)
+                wanted = [f"one tea {n}, please pay\n" for n in range(6)]
+                said, found = [], []
+                for line in process.stdout:
+                    said.append(line)
+                    found += [line] if line.startswith("one ") else []
+                    if len(found) == len(wanted):
+                        break
+                assert found == wanted, "".join(said)
+                process.terminate()
+                rest, _ = process.communicate(timeout=PATIENCE)
+            finally:
+                process.kill()
+        assert "Traceback" not in "".join(said) + rest
+        assert process.returncode in (0, -15), rest

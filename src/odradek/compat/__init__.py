@@ -3,3 +3,7 @@
 In: names, arguments and callbacks as those clients have them. Out: their results and errors. One
 folder a library. Must not: decide anything that Kafka decides; the asyncio and sync facades do.
 """
+
+from odradek.compat.under_their_names import install
+
+__all__ = ["install"]

@@ -1,0 +1,33 @@
+"""A FastStream application on this package: the two lines at the top are all that is different.
+
+    pip install faststream odradek
+    KAFKA=localhost:9092 faststream run faststream_orders:app
+
+FastStream's Kafka broker imports aiokafka by itself; here it gets `odradek.compat.aiokafka`, and so
+clients that go on when all brokers are replaced. aiokafka needn't be installed.
+"""
+
+from odradek.compat import install
+
+install("aiokafka")
+
+import os  # noqa: E402
+
+from faststream import FastStream  # noqa: E402
+from faststream.kafka import KafkaBroker  # noqa: E402
+
+broker = KafkaBroker(os.environ.get("KAFKA", "localhost:9092"))
+app = FastStream(broker)
+
+
+@broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest")
+@broker.publisher("bills")
+async def bill(order: str) -> str:
+    """Each order becomes a bill."""
+    return f"one {order}, please pay"
+
+
+@broker.subscriber("bills", group_id="printing", auto_offset_reset="earliest")
+async def printed(text: str) -> None:
+    """Each bill is printed."""
+    print(text, flush=True)
