@@ -15,8 +15,8 @@ from odradek.clients.consumer.group.assignors import (
     Assignor, AssignorError, MemberSubscription, RebalanceProtocol,
 )
 from odradek.clients.consumer.records import (
-    ConsumerGroupMetadata, ConsumerRecord, LogTruncationError, NoSuchOffsetError, OffsetAndMetadata,
-    OffsetAndTimestamp,
+    ConsumerGroupMetadata, ConsumerRecord, LogTruncationError, NoOffsetForPartitionError,
+    NoSuchOffsetError, OffsetAndMetadata, OffsetAndTimestamp,
 )
 from odradek.clients.descriptions import BrokerDescription, PartitionDescription, TopicDescription
 from odradek.clients.explain.explain_group import GroupExplanation
@@ -150,15 +150,15 @@ __all__ = [
     "MalformedMessageError", "MechanismUnsupportedError", "MemberIdRequiredError",
     "MemberSubscription", "MessageTooLargeError", "MismatchedEndpointTypeError",
     "MissingExplanation", "MissingTopicError", "NetworkExceptionError", "NewLeaderElectedError",
-    "NewTopic", "NoBrokerAvailableError", "NoProgressError", "NoReassignmentInProgressError",
-    "NoSuchOffsetError", "NonEmptyGroupError", "NotAProxyError", "NotControllerError",
-    "NotCoordinatorError", "NotEnoughReplicasAfterAppendError", "NotEnoughReplicasError",
-    "NotKafkaError", "NotLeaderOrFollowerError", "OffsetAndMetadata", "OffsetAndTimestamp",
-    "OffsetMetadataTooLargeError", "OffsetMovedToTieredStorageError", "OffsetNotAvailableError",
-    "OffsetOutOfRangeError", "OffsetRange", "OperationNotAttemptedError", "OptionError",
-    "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation", "PartitionDescription",
-    "PartitionFunction", "PartitionerError", "PlaintextPortError", "PolicyViolationError",
-    "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
+    "NewTopic", "NoBrokerAvailableError", "NoOffsetForPartitionError", "NoProgressError",
+    "NoReassignmentInProgressError", "NoSuchOffsetError", "NonEmptyGroupError", "NotAProxyError",
+    "NotControllerError", "NotCoordinatorError", "NotEnoughReplicasAfterAppendError",
+    "NotEnoughReplicasError", "NotKafkaError", "NotLeaderOrFollowerError", "OffsetAndMetadata",
+    "OffsetAndTimestamp", "OffsetMetadataTooLargeError", "OffsetMovedToTieredStorageError",
+    "OffsetNotAvailableError", "OffsetOutOfRangeError", "OffsetRange", "OperationNotAttemptedError",
+    "OptionError", "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation",
+    "PartitionDescription", "PartitionFunction", "PartitionerError", "PlaintextPortError",
+    "PolicyViolationError", "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
     "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerOptions",
     "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "Reachability",
     "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",

@@ -20,7 +20,7 @@ INSIDE = {
     "PollOverdueError": "the reason that a member is told to leave for",
 }
 """Errors that no call of a user's raises, each with what it is for."""
-ROOMS_OF_THEIR_OWN = ("cli", "simulation", "testing")
+ROOMS_OF_THEIR_OWN = ("cli", "compat", "simulation", "testing")
 """Commands print their errors, and the others' are importable from their own rooms."""
 
 

@@ -33,8 +33,8 @@ MODULES: dict[str, str] = {
         Assignor AssignorError MemberSubscription RebalanceProtocol
     """,
     "odradek.clients.consumer.records": """
-        ConsumerGroupMetadata ConsumerRecord LogTruncationError NoSuchOffsetError
-        OffsetAndMetadata OffsetAndTimestamp
+        ConsumerGroupMetadata ConsumerRecord LogTruncationError NoOffsetForPartitionError
+        NoSuchOffsetError OffsetAndMetadata OffsetAndTimestamp
     """,
     "odradek.clients.descriptions": "BrokerDescription PartitionDescription TopicDescription",
     "odradek.clients.producer.batch": "RecordMetadata",

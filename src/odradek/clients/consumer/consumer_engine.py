@@ -24,7 +24,11 @@ from odradek.clients.consumer.fetching.offsets import (
 )
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.partition_arguments import Place
-from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
+from odradek.clients.consumer.records import (
+    NoOffsetForPartitionError,
+    NoSuchOffsetError,
+    OffsetAndTimestamp,
+)
 from odradek.clients.consumer.subscription_state import (
     COMMITTED,
     EARLIEST,
@@ -156,8 +160,7 @@ class ConsumerEngine(ClientEngine):
         for state in states:
             if state.reset == NONE:
                 where = "no position" if self.group is None else "no committed offset"
-                text = f"{state.partition} has {where} and auto.offset.reset is none: seek()"
-                self.fetcher.fail(state, IllegalStateError(text), now)
+                self.fetcher.fail(state, NoOffsetForPartitionError(state.partition, where), now)
                 continue
             state.look_up()
             wanted[state.partition] = self._reset_timestamp(state)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from odradek.common.errors import IllegalStateError
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
 from odradek.record.columns import Headers, RawHeaders
@@ -120,6 +121,17 @@ class NoSuchOffsetError(OffsetOutOfRangeError):
             "topic was made anew, or the log was cut. seek() to an offset that is there, or set "
             "auto.offset.reset."
         )
+
+
+class NoOffsetForPartitionError(IllegalStateError):
+    """A partition has no position and no committed offset, and `auto.offset.reset` is none."""
+
+    def __init__(self, partition: TopicPartition, where: str) -> None:
+        super().__init__(partition, where)  # as given, for copies and pickles
+        self.partition, self.where = partition, where
+
+    def __str__(self) -> str:
+        return f"{self.partition} has {self.where} and auto.offset.reset is none: seek()"
 
 
 class LogTruncationError(OffsetOutOfRangeError):

@@ -64,6 +64,9 @@ class PartitionState:
     seen_end: int | None = None
     """Where the log ended as the last answer to a fetch said (read_committed: its last stable
     offset)."""
+    answered: tuple[int, int, float] | None = None
+    """High watermark and last stable offset of the last answer to a fetch (-1: not told), and
+    when it came."""
     until: int = MAX_OFFSET
     """The first offset that isn't wanted."""
     paused: bool = False
@@ -144,6 +147,10 @@ class PartitionState:
         self.missing_since = None
         if log_end is not None and log_end >= 0:
             self.seen_end = log_end
+
+    def told_ends(self, high_watermark: int, last_stable_offset: int, now: float) -> None:
+        """An answer to a fetch said where the log ends."""
+        self.answered = (high_watermark, last_stable_offset, now)
 
     def missed(self, now: float) -> float:
         """It isn't there; since when."""

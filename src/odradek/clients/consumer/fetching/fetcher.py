@@ -366,6 +366,7 @@ class Fetcher:
             self._failed(state, offset, data, brokers, now)
             return
         state.there(data.last_stable_offset if self._isolation else data.high_watermark)
+        state.told_ends(data.high_watermark, data.last_stable_offset, now)
         node, address = data.preferred_read_replica, asked.address
         sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)

@@ -1,0 +1,545 @@
+"""`AIOKafkaConsumer` over `odradek.AsyncConsumer`.
+
+In: aiokafka's arguments. Out: aiokafka's records, offsets and errors. Must not: decide what is read
+next; the consumer beneath does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from odradek.clients.consumer.records import ConsumerRecord as Record
+from odradek.common.errors import IllegalStateError as WrongTime
+from odradek.common.errors import KafkaError as OurError
+from odradek.common.types import TopicPartition as Partition
+from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+from odradek.compat.aiokafka.consumer.attendant import Attendant
+from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.listeners import theirs
+from odradek.compat.aiokafka.consumer.pauses import Pauses
+from odradek.compat.aiokafka.consumer.records import Deserializer, Deserializers
+from odradek.compat.aiokafka.consumer.subscriptions import TURN, Subscriptions
+from odradek.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from odradek.compat.aiokafka.errors import (
+    ConsumerStoppedError,
+    IllegalOperation,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from odradek.compat.aiokafka.offsets import offsets_by_partition
+from odradek.compat.aiokafka.settings import INT_MAX, consumer_settings, running_loop
+from odradek.compat.aiokafka.structs import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
+from odradek.compat.aiokafka.translation import raising
+
+logger = logging.getLogger("odradek.compat")
+
+FOREVER = math.inf
+"""Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
+Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
+
+
+class AIOKafkaConsumer:
+    """aiokafka's consumer: `start()`, then `getone`, `getmany` or `async for`, then `stop()`.
+
+    Its keywords, their defaults and its errors are aiokafka's; `docs/switching.md` lists what
+    differs. It keeps working when its brokers are replaced (KIP-899). Any number of tasks may ask
+    for records; they get them one after another.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | Sequence[str] = "localhost",
+        client_id: str = "aiokafka-0.14.0",
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        fetch_max_wait_ms: int = 500,
+        fetch_max_bytes: int = 52428800,
+        fetch_min_bytes: int = 1,
+        max_partition_fetch_bytes: int = 1048576,
+        request_timeout_ms: int = 40000,
+        retry_backoff_ms: int = 100,
+        auto_offset_reset: str = "latest",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5000,
+        check_crcs: bool = True,
+        metadata_max_age_ms: int = 300000,
+        partition_assignment_strategy: Sequence[Any] = (RoundRobinPartitionAssignor,),
+        max_poll_interval_ms: int = 300000,
+        rebalance_timeout_ms: int | None = None,
+        session_timeout_ms: int = 10000,
+        heartbeat_interval_ms: int = 3000,
+        consumer_timeout_ms: int = 200,
+        max_poll_records: int | None = None,
+        ssl_context: Any = None,
+        security_protocol: str = "PLAINTEXT",
+        api_version: str | None = None,
+        exclude_internal_topics: bool = True,
+        connections_max_idle_ms: int = 540000,
+        isolation_level: str = "read_uncommitted",
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+        client_rack: str | None = None,
+    ) -> None:
+        """Check the settings, and note the topics; nothing is opened yet. Called in a coroutine.
+
+        Raises `ValueError`, and `RefusedSettingError` (one of those) for what isn't taken here.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._loop = running_loop(given)
+        settings = consumer_settings(given, self._loop)
+        with raising():
+            self._consumer = KnowingConsumer(settings)
+        self._closed, self._started = False, False
+        self._group_id = group_id
+        self._timeout = request_timeout_ms / 1000
+        self._max_poll_records = max_poll_records
+        self._deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._reading = asyncio.Lock()
+        self._pauses = Pauses(self._consumer)
+        patience = rebalance_timeout_ms or session_timeout_ms
+        self._attendant = Attendant(
+            self._consumer,
+            self._pauses,
+            self._reading,
+            patience / 1000 if enable_auto_commit else 0.0,
+        )
+        self._subscriptions = Subscriptions(
+            self._consumer,
+            self._pauses,
+            self._attendant,
+            grouped=group_id is not None,
+            refresh=metadata_max_age_ms / 1000,
+        )
+        if topics:
+            self.subscribe(topics)
+
+    # Beginning and end
+
+    async def start(self) -> None:
+        """Find the cluster and the topics; with a `group_id`, join it and wait for partitions.
+
+        Raises `KafkaConnectionError` and `UnknownTopicOrPartitionError` after
+        `request_timeout_ms`, `GroupAuthorizationFailedError`.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise AssertionError("a consumer is started in the loop that it was made in")
+        if self._started:
+            raise AssertionError("start() was called twice")
+        try:
+            await self._consumer.cluster_id(self._timeout)
+        except OurError as error:
+            raise KafkaConnectionError(f"no broker could be reached: {error}") from error
+        self._started = True
+        for topic in sorted(self._subscriptions.topics()):
+            with raising():
+                if not await self._consumer.await_topic(topic, self._timeout):
+                    raise UnknownTopicOrPartitionError(topic)
+        self._subscriptions.start()
+        await self._subscriptions.settled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await self._subscriptions.located()
+
+    async def stop(self) -> None:
+        """Commit (`enable_auto_commit`), leave the group, close; may be called twice.
+
+        Calls that wait for records raise `ConsumerStoppedError`; a loop over records ends.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._subscriptions.there.set()
+        await self._subscriptions.end()
+        with raising():
+            await self._consumer.close()
+
+    # Subscriptions
+
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Read topics, or those whose names begin as the regular expression `pattern` says.
+
+        Without a `group_id` all their partitions are read. `listener`: what is called in calls
+        that ask for records, when the group gives and takes partitions. Raises `TypeError`,
+        `ValueError` for a pattern that is none, `IllegalStateError` after `assign`.
+        """
+        if not (topics or pattern):
+            raise TypeError("give topics or a pattern")
+        if topics and pattern:
+            raise TypeError("give topics or a pattern, not both")
+        if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
+            raise TypeError("listener must be a ConsumerRebalanceListener")
+        if pattern is None and not isinstance(topics, tuple | set | list):
+            raise TypeError(f"topics must be a list of names, not {type(topics).__name__}")
+        compiled = None
+        if pattern is not None:
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        self._subscriptions.subscribe(topics, compiled, listener)
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group."""
+        self._subscriptions.unsubscribe()
+
+    def subscription(self) -> frozenset[str] | set[str]:
+        """The topics that are read."""
+        return self._subscriptions.topics() or set()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions and no others. Raises `IllegalStateError` after `subscribe`."""
+        with raising():
+            self._subscriptions.assign([Partition(*partition) for partition in partitions])
+
+    def assignment(self) -> frozenset[TopicPartition] | set[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(theirs(self._subscriptions.assignment())) or set()
+
+    def _assigned(self, partition: TopicPartition) -> Partition:
+        """Raises `IllegalStateError` for what isn't assigned."""
+        wanted = Partition(*partition)
+        if wanted not in self._subscriptions.assignment():
+            raise IllegalStateError(f"{wanted} isn't assigned")
+        return wanted
+
+    def _some(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
+        """Those that are given, None for all; each must be assigned."""
+        if not all(isinstance(partition, TopicPartition) for partition in partitions):
+            raise TypeError("partitions must be TopicPartition tuples")
+        if partitions:
+            return [self._assigned(partition) for partition in partitions]
+        if not (found := self._subscriptions.assignment()):
+            raise AssertionError("no partitions are assigned")
+        return found
+
+    # Records
+
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[Any, Any]:
+        """The next record, of these partitions or of all; waits as long as it takes.
+
+        Raises `ConsumerStoppedError`, `OffsetOutOfRangeError`, `NoOffsetForPartitionError`
+        (`auto_offset_reset="none"`), `TopicAuthorizationFailedError`, `CorruptRecordException`,
+        `RecordTooLargeError`, and what a deserializer raises.
+        """
+        self._check_reading(partitions)
+        while True:
+            await self._settled()
+            async with self._reading:
+                found = await self._polled(partitions, self._subscriptions.patience(), 1)
+                if found:
+                    return self._record(found[0])
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        """What has come, by partition; waits up to `timeout_ms` where nothing has.
+
+        At most `max_records` (default: `max_poll_records`). Raises what `getone` raises.
+        """
+        self._check_reading(partitions)
+        if max_records is not None and (not isinstance(max_records, int) or max_records < 1):
+            raise ValueError("max_records must be a positive int or None")
+        deadline = time.monotonic() + timeout_ms / 1000
+        try:
+            async with asyncio.timeout(max(timeout_ms / 1000, 0.001)):
+                await self._settled()
+                await self._reading.acquire()
+        except TimeoutError:  # another task reads, or the group has given nothing yet
+            return {}
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            most = max_records or self._max_poll_records or INT_MAX
+            found = await self._polled(partitions, left, most)
+        finally:
+            self._reading.release()
+        by_partition: dict[TopicPartition, list[Record]] = {}
+        for record in found:
+            place = TopicPartition(record.topic, record.partition)
+            by_partition.setdefault(place, []).append(record)
+        return {tp: self._records(records) for tp, records in by_partition.items()}
+
+    def _check_reading(self, partitions: Sequence[TopicPartition]) -> None:
+        if not all(isinstance(partition, TopicPartition) for partition in partitions):
+            raise AssertionError("partitions must be TopicPartition tuples")
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+
+    async def _settled(self) -> None:
+        """Something is subscribed or assigned, and that is done."""
+        await self._subscriptions.there.wait()
+        if self._subscriptions.patience() <= 0:
+            self._subscriptions.begin()
+        await self._subscriptions.settled()
+
+    async def _polled(
+        self, partitions: Sequence[TopicPartition], timeout: float, most: int
+    ) -> list[Record]:
+        """Ask for records; partitions that aren't wanted are held back meanwhile."""
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        if self._subscriptions.idle():
+            await asyncio.sleep(min(timeout, TURN))
+            return []
+        self._attendant.raise_trouble()
+        wanted = {Partition(*partition) for partition in partitions}
+        found: list[Record] = []
+        try:
+            with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
+                found = await self._consumer.poll(timeout, most)
+        finally:
+            self._attendant.handed_out(some=bool(found))
+        return found
+
+    def _records(self, records: list[Record]) -> list[ConsumerRecord[Any, Any]]:
+        return [self._record(record) for record in records]
+
+    def _record(self, record: Record) -> ConsumerRecord[Any, Any]:
+        """One record; where a deserializer raises, the next call finds it again."""
+        try:
+            return self._deserializers.record(record)
+        except Exception:
+            with suppress(WrongTime):  # it was taken away meanwhile
+                self._consumer.seek(record.topic_partition, record.offset)
+            raise
+
+    def __aiter__(self) -> Self:
+        if self._closed:
+            raise ConsumerStoppedError("the consumer was stopped")
+        return self
+
+    async def __anext__(self) -> ConsumerRecord[Any, Any]:
+        while True:
+            try:
+                return await self.getone()
+            except ConsumerStoppedError:
+                raise StopAsyncIteration from None
+            except RecordTooLargeError as error:
+                logger.error("a loop over records goes on: %s", error)
+
+    # Commits
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit offsets, each that of the next record to read; None: all that was handed out.
+
+        Waits as long as it takes. Raises `IllegalOperation` without a `group_id`,
+        `IllegalStateError` for what isn't assigned, `ValueError`, `TypeError`,
+        `CommitFailedError`, `GroupAuthorizationFailedError`, `OffsetMetadataTooLargeError`.
+        """
+        self._check_group()
+        if not self._subscriptions.assignment():
+            raise IllegalStateError("no partitions are assigned")
+        checked = None if offsets is None else offsets_by_partition(offsets)
+        for partition in checked or ():
+            self._assigned(TopicPartition(*partition))
+        with raising():
+            await self._consumer.commit(checked, FOREVER)
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        """What the group has committed of a partition; None where it hasn't.
+
+        Raises `IllegalOperation` without a `group_id`.
+        """
+        self._check_group()
+        wanted = Partition(*partition)
+        with raising():
+            found = (await self._consumer.committed([wanted], FOREVER))[wanted]
+        return None if found is None else found.offset
+
+    def _check_group(self) -> None:
+        if self._group_id is None:
+            raise IllegalOperation("this needs group_id")
+
+    # Positions
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record. Raises `IllegalStateError` for what isn't assigned."""
+        wanted = self._assigned(partition)
+        with raising():
+            return await self._consumer.position(wanted, FOREVER)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset. Raises `ValueError`, `IllegalStateError` for what isn't assigned."""
+        if not isinstance(offset, int) or offset < 0:
+            raise ValueError(f"an offset must be an int of 0 or more, not {offset!r}")
+        with raising():
+            self._subscriptions.seek(self._assigned(partition), offset)
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Go to the first offset there is (no partitions: all), once it is known.
+
+        False where that isn't so after `request_timeout_ms`. Raises `TypeError`,
+        `IllegalStateError` for what isn't assigned.
+        """
+        wanted = self._some(partitions)
+        with raising():
+            self._consumer.seek_to_beginning(wanted)
+        return await self._found(wanted)
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Go behind the last record, as `seek_to_beginning`."""
+        wanted = self._some(partitions)
+        with raising():
+            self._consumer.seek_to_end(wanted)
+        return await self._found(wanted)
+
+    async def _found(self, partitions: Sequence[Partition]) -> bool:
+        deadline = time.monotonic() + self._timeout
+        try:
+            with raising():
+                for partition in partitions:
+                    left = max(0.0, deadline - time.monotonic())
+                    await self._consumer.position(partition, left)
+        except KafkaTimeoutError:
+            return False
+        return True
+
+    async def seek_to_committed(
+        self, *partitions: TopicPartition
+    ) -> dict[TopicPartition, int | None]:
+        """Go to what the group has committed (no partitions: all); gives that.
+
+        A partition without a commit stays where it is. Raises `IllegalOperation` without a
+        `group_id`, and what `seek_to_beginning` raises.
+        """
+        found: dict[TopicPartition, int | None] = {}
+        for partition in self._some(partitions):
+            place = TopicPartition(*partition)
+            offset = found[place] = await self.committed(place)
+            if offset:
+                self.seek(place, offset)
+        return found
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The high watermark, as the last answer to a fetch told; None before one came.
+
+        Raises `AssertionError` for what isn't assigned.
+        """
+        return self._told(partition, 0)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """The last stable offset, told as `highwater` is."""
+        return self._told(partition, 1)
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """When those two were told, in milliseconds since the epoch."""
+        return self._told(partition, 2)
+
+    def _told(self, partition: TopicPartition, which: int) -> int | None:
+        wanted = Partition(*partition)
+        if wanted not in self._subscriptions.assignment():
+            raise AssertionError(f"{wanted} isn't assigned")
+        found = self._consumer.ends(wanted)
+        return None if found is None else found[which]
+
+    # Pauses
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these. Raises `TypeError`, `IllegalStateError`."""
+        with raising():
+            self._pauses.pause(self._each(partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records of these again. Raises `TypeError`, `IllegalStateError`."""
+        with raising():
+            self._pauses.resume(self._each(partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """What `pause` holds back."""
+        return theirs(self._pauses.paused())
+
+    def _each(self, partitions: Sequence[TopicPartition]) -> list[Partition]:
+        if not all(isinstance(partition, TopicPartition) for partition in partitions):
+            raise TypeError("partitions must be TopicPartition tuples")
+        return [self._assigned(partition) for partition in partitions]
+
+    # Offsets and topics
+
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset that is there, by partition.
+
+        Raises `KafkaTimeoutError` after `request_timeout_ms`.
+        """
+        with raising():
+            found = await self._consumer.beginning_offsets([Partition(*p) for p in partitions])
+        return {TopicPartition(*partition): offset for partition, offset in found.items()}
+
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offset that the next record will get, by partition; as `beginning_offsets`."""
+        with raising():
+            found = await self._consumer.end_offsets([Partition(*p) for p in partitions])
+        return {TopicPartition(*partition): offset for partition, offset in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time in ms since the epoch, by partition; else None.
+
+        Raises `ValueError` for a time before 1970, `KafkaTimeoutError`.
+        """
+        wanted: dict[Partition, int] = {}
+        for partition, at in timestamps.items():
+            if at < 0:
+                raise ValueError(f"the time of {partition} is before 1970: {at}")
+            wanted[Partition(*partition)] = int(at)
+        with raising():
+            found = await self._consumer.offsets_for_times(wanted)
+        return {
+            TopicPartition(*partition): None
+            if one is None
+            else OffsetAndTimestamp(one.offset, one.timestamp_ms)
+            for partition, one in found.items()
+        }
+
+    async def topics(self) -> set[str]:
+        """The names of all topics that the user may see."""
+        with raising():
+            return set(await self._consumer.list_topics())
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The numbers of a topic's partitions; None where nothing is known of it yet."""
+        return self._consumer.known_partitions(topic)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

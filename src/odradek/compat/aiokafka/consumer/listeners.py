@@ -1,0 +1,73 @@
+"""What a group gives and takes, told as aiokafka tells it.
+
+In: the callbacks of `odradek.AsyncConsumer`. Out: calls of a `ConsumerRebalanceListener`, each
+with a set; before each assignment one of `on_partitions_revoked`, as aiokafka has it. What a
+listener raises is logged and goes no further. Must not: decide what is assigned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from inspect import isawaitable
+
+from odradek.common.types import TopicPartition
+from odradek.compat.aiokafka import structs
+from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+from odradek.compat.aiokafka.consumer.pauses import Pauses
+
+logger = logging.getLogger("odradek.compat")
+
+
+def theirs(partitions: Iterable[TopicPartition]) -> set[structs.TopicPartition]:
+    """The same partitions, as aiokafka's tuples."""
+    return {structs.TopicPartition(*partition) for partition in partitions}
+
+
+class Rebalances:
+    """The rebalances of one subscription."""
+
+    def __init__(
+        self,
+        listener: ConsumerRebalanceListener | None,
+        pauses: Pauses,
+        locate: Callable[[], None],
+    ) -> None:
+        """`locate` has positions of what is assigned looked up."""
+        self._listener = listener
+        self._pauses = pauses
+        self._locate = locate
+        self._said_revoked = False
+        self._silent = False
+        self.assigned_once = asyncio.Event()
+
+    async def on_assigned(self, _: object, partitions: list[TopicPartition]) -> None:
+        """All that is assigned."""
+        self._pauses.assigned(partitions)
+        if not self._said_revoked:
+            await self._tell("on_partitions_revoked", ())
+        self._said_revoked = False
+        await self._tell("on_partitions_assigned", partitions)
+        self._locate()
+        self.assigned_once.set()
+
+    async def on_revoked(self, _: object, partitions: list[TopicPartition]) -> None:
+        """All that was assigned."""
+        self._said_revoked = True
+        await self._tell("on_partitions_revoked", partitions)
+
+    def hush(self) -> None:
+        """The consumer stops: nobody is told any more."""
+        self._silent = True
+
+    async def _tell(self, method: str, partitions: Iterable[TopicPartition]) -> None:
+        if self._listener is None or self._silent:
+            return
+        call: Callable[[set[structs.TopicPartition]], object] = getattr(self._listener, method)
+        try:
+            found = call(theirs(partitions))
+            if isawaitable(found):
+                await found
+        except Exception:
+            logger.exception("%s of %r failed", method, self._listener)

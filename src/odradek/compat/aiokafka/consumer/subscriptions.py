@@ -1,0 +1,297 @@
+"""What an aiokafka consumer reads: topics of a group, topics without one, or assigned partitions.
+
+In: `subscribe`, `assign` and `unsubscribe`, which aiokafka's programs don't await. Out: calls of
+`odradek.AsyncConsumer`, one after another, in a task. Must not: hand out records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Coroutine
+from enum import Enum
+from typing import Any
+
+from odradek.common.types import TopicPartition
+from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+from odradek.compat.aiokafka.consumer.attendant import Attendant
+from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.listeners import Rebalances
+from odradek.compat.aiokafka.consumer.pauses import Pauses
+from odradek.compat.aiokafka.errors import IllegalStateError
+from odradek.compat.aiokafka.translation import raising
+
+TURN = 0.1
+"""Seconds of one look at whether the group has given partitions."""
+
+
+class Kind(Enum):
+    """How partitions come."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    ASSIGNED = "assigned"
+
+
+class Subscriptions:
+    """The subscription of one consumer."""
+
+    def __init__(
+        self,
+        consumer: KnowingConsumer,
+        pauses: Pauses,
+        attendant: Attendant,
+        *,
+        grouped: bool,
+        refresh: float,
+    ) -> None:
+        """`refresh`: seconds after which topics without a group are looked at again, for new
+        partitions.
+        """
+        self.kind = Kind.NONE
+        self._running = False
+        """What is wanted is done at once, and not by `start()`."""
+        self.there = asyncio.Event()
+        """Something is subscribed or assigned."""
+        self._consumer = consumer
+        self._pauses = pauses
+        self._attendant = attendant
+        self._grouped = grouped
+        self._refresh = refresh
+        self._look_again = math.inf
+        self._topics: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self._wanted: dict[TopicPartition, int | None] = {}
+        """What `assign` gave, with the offsets of later `seek`s, until it is done."""
+        self._afresh = True
+        """Positions are those of an earlier subscription."""
+        self._rebalances = Rebalances(None, pauses, self._locate)
+        self._changing: asyncio.Task[None] | None = None
+        self._locating: asyncio.Task[None] | None = None
+        self._superseded = False
+        """What is under way is of no use once another call comes."""
+
+    # What the program calls, without awaiting it
+
+    def subscribe(
+        self,
+        topics: Collection[str],
+        pattern: re.Pattern[str] | None,
+        listener: ConsumerRebalanceListener | None,
+    ) -> None:
+        """Read these from now on. Raises `IllegalStateError` after another kind of these calls."""
+        self._become(Kind.TOPICS if pattern is None else Kind.PATTERN)
+        self._topics, self._pattern = frozenset(topics), pattern
+        self._rebalances = Rebalances(listener, self._pauses, self._locate)
+        self._afresh = True
+        if self._running:
+            self.begin()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these from now on, and no others."""
+        self._become(Kind.ASSIGNED)
+        self._wanted = dict.fromkeys(partitions)
+        if self.changing:
+            self._then(self._assign_wanted)
+        else:
+            self._assign(partitions)
+
+    def unsubscribe(self) -> None:
+        """Read nothing, and leave the group."""
+        self.kind, self._topics, self._pattern = Kind.NONE, frozenset(), None
+        self.there.clear()
+        if self._running:
+            self._then(self._unsubscribe)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset; of what `assign` will do it is the start."""
+        if self.kind is Kind.ASSIGNED and self.changing and partition in self._wanted:
+            self._wanted[partition] = offset
+        else:
+            self._consumer.seek(partition, offset)
+
+    # What it finds
+
+    @property
+    def changing(self) -> bool:
+        """A call of those is still under way."""
+        return self._changing is not None and not self._changing.done()
+
+    def assignment(self) -> list[TopicPartition]:
+        """What is assigned."""
+        if self.kind is Kind.NONE:
+            return []
+        if self.kind is Kind.ASSIGNED and self.changing:
+            return list(self._wanted)
+        return self._consumer.assignment()
+
+    def topics(self) -> frozenset[str]:
+        """The topics of all that is read."""
+        if self.kind is Kind.ASSIGNED:
+            return frozenset(partition.topic for partition in self.assignment())
+        if self.kind is Kind.PATTERN and self._grouped:
+            return frozenset(self._consumer.subscription())
+        return self._topics
+
+    def patience(self) -> float:
+        """Seconds until topics without a group have to be looked at again: `begin()` does it."""
+        wanted = self.kind in (Kind.TOPICS, Kind.PATTERN) and not self._grouped
+        return max(0.0, self._look_again - time.monotonic()) if wanted else math.inf
+
+    def idle(self) -> bool:
+        """There is nothing to read: no partition is assigned, and no group assigns any."""
+        by_group = self._grouped and self.kind in (Kind.TOPICS, Kind.PATTERN)
+        return not (by_group or self._consumer.assignment())
+
+    # Carrying it out
+
+    def start(self) -> None:
+        """Carry out what was called, and from here on what is called, at once."""
+        self._running = True
+        if self._grouped:
+            self._attendant.start()
+        self.begin()
+        if self.kind is Kind.ASSIGNED:
+            self._locate()
+
+    def begin(self) -> None:
+        """Carry out the newest `subscribe`."""
+        if self.kind in (Kind.TOPICS, Kind.PATTERN):
+            self._then(self._join if self._grouped else self.assign_all)
+
+    async def settled(self) -> None:
+        """Wait until all that was called is done; raises what it raised, once."""
+        changing = self._changing
+        if changing is None:
+            return
+        try:
+            await asyncio.shield(changing)
+        finally:
+            if changing.done() and self._changing is changing:
+                self._changing = None
+
+    async def end(self) -> None:
+        """The consumer stops: nothing goes on, and the listener hears no more."""
+        self._rebalances.hush()
+        await self._attendant.end()
+        for task in (self._changing, self._locating):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    def _then(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        before = self._changing
+        if before is not None and self._superseded:
+            before.cancel()
+        self._superseded = change in (self._join, self.assign_all)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await change()
+
+        self._changing = asyncio.create_task(run())
+        self._changing.add_done_callback(_looked_at)
+
+    async def _join(self) -> None:
+        """Subscribe, and wait until the group has given partitions, or none.
+
+        A pattern that no topic's name fits isn't waited for.
+        """
+        told, pattern = self._rebalances, self._pattern
+        with raising():
+            await self._consumer.subscribe(
+                list(self._topics),
+                None if pattern is None else _whole(pattern),
+                on_assigned=told.on_assigned,
+                on_revoked=told.on_revoked,
+                on_lost=told.on_revoked,
+            )
+            if pattern is not None:
+                names = await self._consumer.list_topics()
+                if not any(map(pattern.match, names)):
+                    return
+        while not (told.assigned_once.is_set() or self._attendant.troubled):
+            await _soon(told.assigned_once)
+        if not told.assigned_once.is_set():
+            self._attendant.raise_trouble()
+        self._locate()
+
+    async def assign_all(self) -> None:
+        """Without a group: all partitions of the topics; those that stay keep their positions."""
+        with raising():
+            if self._pattern is not None:
+                names = await self._consumer.list_topics()
+                self._topics = frozenset(filter(self._pattern.match, names))
+            found: list[TopicPartition] = []
+            for topic in sorted(self._topics):
+                await self._consumer.await_topic(topic, math.inf)
+                found += await self._consumer.partitions_for(topic)
+            if self._afresh:
+                self._assign(found)
+            elif set(found) != set(self._consumer.assignment()):
+                self._consumer.assign(found)
+                self._locate()
+        self._afresh = False
+        self._look_again = time.monotonic() + self._refresh
+
+    async def _unsubscribe(self) -> None:
+        with raising():
+            await self._consumer.unsubscribe()
+
+    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Positions begin again, as an aiokafka program expects it."""
+        self._consumer.assign([])
+        self._consumer.assign(list(partitions))
+        self._locate()
+
+    def _locate(self) -> None:
+        """Have positions of what is assigned looked up, once the program has begun."""
+        if self._locating is not None:
+            self._locating.cancel()
+        if self._running:
+            partitions = self._consumer.assignment()
+            self._locating = asyncio.create_task(self._consumer.locate(partitions))
+
+    async def located(self) -> None:
+        """Wait until that is done, as long as it takes."""
+        if self._locating is not None:
+            await asyncio.wait([self._locating])
+
+    async def _assign_wanted(self) -> None:
+        with raising():
+            self._assign(self._wanted)
+            for partition, offset in self._wanted.items():
+                if offset is not None:
+                    self._consumer.seek(partition, offset)
+
+    def _become(self, kind: Kind) -> None:
+        if self.kind not in (Kind.NONE, kind):
+            raise IllegalStateError(
+                f"the consumer reads {self.kind.value}, and can't read {kind.value} as well: "
+                "unsubscribe() first"
+            )
+        self.kind = kind
+        self.there.set()
+
+
+def _whole(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    """From one that has to match a name's beginning, as aiokafka's, to one for the whole name."""
+    text = re.sub(r"\A\(\?[aiLmsux]+\)", "", pattern.pattern)
+    return re.compile(f"(?:{text}).*", pattern.flags)
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Its error comes out of the next call that asks for records, if there is one."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _soon(event: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), TURN)
+    except TimeoutError:
+        return

@@ -1,0 +1,1 @@
+"""What programs of aiokafka's import of its coordinator: the assignors' names."""

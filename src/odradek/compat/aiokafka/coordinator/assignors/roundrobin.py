@@ -1,0 +1,15 @@
+"""The assignor `roundrobin`, by aiokafka's class.
+
+In: nothing. Out: a class to give as `partition_assignment_strategy`. Must not: assign;
+this package's assignor of that name does.
+"""
+
+from __future__ import annotations
+
+from odradek.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+
+class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
+    """Partitions are divided one partition to each member in turn."""
+
+    name = "roundrobin"

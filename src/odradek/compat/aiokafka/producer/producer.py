@@ -1,0 +1,375 @@
+"""`AIOKafkaProducer` over `odradek.AsyncProducer`.
+
+In: aiokafka's arguments. Out: `asyncio` futures with aiokafka's metadata and errors. Must not:
+decide what becomes of a record; the producer beneath does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from odradek.api.asyncio_producer import AsyncProducer
+from odradek.common.errors import AbortableTransactionError
+from odradek.common.errors import IllegalStateError as WrongTime
+from odradek.common.errors import KafkaError as OurError
+from odradek.common.errors import KafkaTimeoutError as TooLate
+from odradek.compat.aiokafka.errors import (
+    IllegalOperation,
+    KafkaConnectionError,
+    MessageSizeTooLargeError,
+    ProducerClosed,
+    UnknownTopicOrPartitionError,
+)
+from odradek.compat.aiokafka.offsets import offsets_by_partition
+from odradek.compat.aiokafka.partitioner import DefaultPartitioner
+from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
+from odradek.compat.aiokafka.producer.outcomes import batch_outcome, record_outcome
+from odradek.compat.aiokafka.settings import MISSING, producer_settings, running_loop
+from odradek.compat.aiokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
+from odradek.compat.aiokafka.translation import raising
+
+_missing = MISSING
+_DEFAULT_PARTITIONER = DefaultPartitioner()
+FOREVER = math.inf
+"""Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
+_in_words = partial(raising, ProducerClosed, MessageSizeTooLargeError)
+
+Headers = Iterable[tuple[str, bytes | None]]
+Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
+
+
+class _Producer(AsyncProducer):
+    """The one beneath."""
+
+
+_Producer.__name__ = "AIOKafkaProducer"  # as texts and warnings call it
+
+
+@contextmanager
+def _in_order() -> Iterator[None]:
+    """A transaction's call at the wrong time is an `AssertionError`, as in aiokafka."""
+    try:
+        yield
+    except WrongTime as error:
+        raise AssertionError(str(error)) from error
+
+
+class AIOKafkaProducer:
+    """aiokafka's producer: `start()`, then `send` or `send_and_wait`, then `stop()`.
+
+    Its keywords, their defaults and its errors are aiokafka's; `docs/switching.md` lists what
+    differs. It keeps working when its brokers are replaced (KIP-899).
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        bootstrap_servers: str | Sequence[str] = "localhost",
+        client_id: str | None = None,
+        metadata_max_age_ms: int = 300000,
+        request_timeout_ms: int = 40000,
+        api_version: str | None = None,
+        acks: Any = _missing,
+        key_serializer: Callable[[Any], bytes | None] | None = None,
+        value_serializer: Callable[[Any], bytes | None] | None = None,
+        compression_type: str | None = None,
+        max_batch_size: int = 16384,
+        partitioner: Partitioner = _DEFAULT_PARTITIONER,
+        max_request_size: int = 1048576,
+        linger_ms: int = 0,
+        retry_backoff_ms: int = 100,
+        security_protocol: str = "PLAINTEXT",
+        ssl_context: Any = None,
+        connections_max_idle_ms: int = 540000,
+        enable_idempotence: bool = False,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60000,
+        sasl_mechanism: str = "PLAIN",
+        sasl_plain_password: str | None = None,
+        sasl_plain_username: str | None = None,
+        sasl_kerberos_service_name: str = "kafka",
+        sasl_kerberos_domain_name: str | None = None,
+        sasl_oauth_token_provider: Any = None,
+    ) -> None:
+        """Check the settings; nothing is opened yet. Called inside a coroutine.
+
+        Raises `ValueError`, and `RefusedSettingError` (one of those) for what isn't taken here.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._loop = running_loop(given)
+        settings = producer_settings(given, self._loop)
+        with _in_words():
+            self._producer = _Producer(settings)
+        self._closed = False
+        self._acks = settings["acks"]
+        self._transactional = transactional_id is not None
+        self._timeout = request_timeout_ms / 1000
+        self._close_timeout = (request_timeout_ms + linger_ms) / 1000
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
+        # One that hashes keys as the producer beneath does needn't be asked.
+        self._partitioner = None if type(partitioner) is DefaultPartitioner else partitioner
+        self._max_batch_size, self._max_request_size = max_batch_size, max_request_size
+        self._partitions: dict[str, list[int]] = {}
+        self._initialised: asyncio.Task[None] | None = None
+        self._begun = False
+
+    async def start(self) -> None:
+        """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise AssertionError("a producer is started in the loop that it was made in")
+        try:
+            await self._producer.cluster_id(self._timeout)
+        except OurError as error:
+            raise KafkaConnectionError(f"no broker could be reached: {error}") from error
+        if self._transactional:
+            self._initialised = self._initialise()
+
+    async def stop(self) -> None:
+        """Wait for what was sent, at most `request_timeout_ms`, and close; may be called twice.
+
+        A transaction that is open is aborted.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if self._initialised is not None:
+            self._initialised.cancel()
+            await asyncio.wait([self._initialised])
+        with _in_words():
+            await self._producer.close(self._close_timeout)
+
+    async def flush(self) -> None:
+        """Wait until all that was sent before has an outcome."""
+        with _in_words():
+            await self._producer.flush(FOREVER)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions.
+
+        Raises `UnknownTopicOrPartitionError` after `request_timeout_ms`.
+        """
+        return set(await self._known(topic))
+
+    async def _known(self, topic: str) -> list[int]:
+        if self._closed:
+            raise ProducerClosed("the producer was stopped")
+        try:
+            with _in_words():
+                found = await self._producer.partitions_for(topic, self._timeout)
+        except Exception as error:
+            if isinstance(error.__cause__, TooLate):
+                raise UnknownTopicOrPartitionError(str(error.__cause__)) from error.__cause__
+            raise
+        numbers = self._partitions[topic] = [tp.partition for tp in found]
+        return numbers
+
+    # Records
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Give a record to the producer, and get a future of where it was written.
+
+        Waits for the topic's metadata and for room, `request_timeout_ms` at most. With `acks=0`
+        the future gives None. Raises `AssertionError` without key and value and for a partition
+        that isn't there, `TypeError` for what isn't bytes after its serializer, `IllegalOperation`
+        outside a transaction, `MessageSizeTooLargeError`, `UnknownTopicOrPartitionError`,
+        `KafkaTimeoutError`, `ProducerClosed`; all else comes out of the future.
+        """
+        if value is None and key is None:
+            raise AssertionError("a record needs a key or a value")
+        await self._check_partition(topic, partition)
+        if self._key_serializer is not None:
+            key = self._key_serializer(key)
+        if self._value_serializer is not None:
+            value = self._value_serializer(value)
+        if partition is None and self._partitioner is not None:
+            everywhere = await self._known(topic)
+            partition = self._partitioner(key, everywhere, everywhere)
+        at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        return await self._sent(topic, value, key, tuple(headers or ()), partition, at)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata | None:
+        """Send a record and wait until it is acknowledged; raises what ended it."""
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
+    async def _check_partition(self, topic: str, partition: int | None) -> None:
+        """The topic is there, and so is the partition, if one is given."""
+        known = self._partitions.get(topic) if not self._closed else None
+        if known is None or (partition is not None and partition not in known):
+            known = await self._known(topic)
+        if partition is not None and partition not in known:
+            raise AssertionError(f"{topic} has no partition {partition}")
+
+    async def _sent(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+        partition: int | None,
+        at: int,
+    ) -> asyncio.Future[RecordMetadata | None]:
+        try:
+            with _in_words():
+                delivery = await self._producer.send(topic, value, key, headers, partition, at)
+        except Exception as error:
+            cause = error.__cause__
+            if isinstance(cause, WrongTime | AbortableTransactionError) and not self._closed:
+                raise IllegalOperation(f"not in a transaction: {cause}") from cause
+            raise
+        return record_outcome(self._loop, delivery, at, answered=self._acks != 0)
+
+    # Batches
+
+    def create_batch(self) -> BatchBuilder:
+        """An empty batch of `max_batch_size`, for `send_batch`."""
+        return BatchBuilder(
+            self._max_batch_size,
+            key_serializer=self._key_serializer,
+            value_serializer=self._value_serializer,
+        )
+
+    async def send_batch(
+        self, batch: BatchBuilder, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata | None]:
+        """Send a batch's records in their order; the future says where the first of them is.
+
+        It fails as soon as one of them does. Raises what `send` raises.
+        """
+        await self._check_partition(topic, partition)
+        batch.close()
+        sent = [
+            await self._sent(topic, one.value, one.key, one.headers, partition, one.timestamp_ms)
+            for one in batch.records
+        ]
+        return batch_outcome(self._loop, sent)
+
+    # Transactions
+
+    def _ensure_transactional(self) -> None:
+        if not self._transactional:
+            raise IllegalOperation("transactions need transactional_id")
+
+    async def begin_transaction(self) -> None:
+        """Begin: all records sent from here on belong to the transaction.
+
+        Waits for the producer's id, which `start()` has asked for. Raises `AssertionError` where
+        one has begun, `ProducerFenced`, `IllegalOperation` without `transactional_id`.
+        """
+        self._ensure_transactional()
+        if self._initialised is None:
+            self._initialised = self._initialise()
+        with _in_words(), _in_order():
+            await asyncio.shield(self._initialised)
+            await self._producer.begin_transaction()
+        self._begun = True
+
+    def _check_begun(self) -> None:
+        if not self._begun:
+            raise AssertionError("no transaction has begun")
+
+    def _initialise(self) -> asyncio.Task[None]:
+        """Get the producer's id for its transactions, however long that takes."""
+        return asyncio.create_task(self._producer.init_transactions(FOREVER))
+
+    async def commit_transaction(self) -> None:
+        """Wait until all records are written, and commit.
+
+        Raises `AssertionError` where none has begun, `ProducerFenced`, and what had a record fail:
+        then `abort_transaction` is what is left.
+        """
+        self._ensure_transactional()
+        self._check_begun()
+        with _in_words(), _in_order():
+            await self._producer.commit_transaction(FOREVER)
+        self._begun = False
+
+    async def abort_transaction(self) -> None:
+        """Abort: readers with isolation_level="read_committed" see nothing of it."""
+        self._ensure_transactional()
+        self._check_begun()
+        with _in_words(), _in_order():
+            await self._producer.abort_transaction(FOREVER)
+        self._begun = False
+
+    def transaction(self) -> TransactionContext:
+        """Begin at the start of an `async with` block, commit at its end, abort if it raises."""
+        return TransactionContext(self)
+
+    async def send_offsets_to_transaction(self, offsets: Offsets, group_id: str) -> None:
+        """Commit a group's offsets with the transaction: both, or neither.
+
+        Raises `ValueError`, `TypeError` for what is no offsets or no group, `IllegalOperation`
+        outside a transaction.
+        """
+        self._ensure_transactional()
+        if not self._begun:
+            raise IllegalOperation("no transaction has begun")
+        if not group_id or not isinstance(group_id, str):
+            raise ValueError(f"group_id can't be {group_id!r}")
+        checked = offsets_by_partition(offsets)
+        with _in_words():
+            await self._producer.send_offsets_to_transaction(checked, group_id, FOREVER)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more, as after another producer took the id."""
+        return self._producer.ended is not None
+
+
+class TransactionContext:
+    """What `AIOKafkaProducer.transaction()` gives."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def __aenter__(self) -> Self:
+        await self._producer.begin_transaction()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self._producer.commit_transaction()
+        elif not self._producer.ended:
+            await self._producer.abort_transaction()

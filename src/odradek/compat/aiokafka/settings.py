@@ -1,0 +1,207 @@
+"""What aiokafka's keyword arguments mean here.
+
+In: the keywords of a constructor, with aiokafka's defaults in them. Out: options of this package's
+clients. What can't be honoured is refused by name, as `RefusedSettingError`; what means nothing
+here is logged once. Must not: check what the options' own readers check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from odradek.compat.aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from odradek.compat.aiokafka.errors import KafkaConfigurationError
+
+logger = logging.getLogger("odradek.compat")
+
+INT_MAX = 2**31 - 1
+DEFAULT_PORT = 9092
+TOKEN_TIMEOUT = 30.0
+"""Seconds that a token's coroutine has; a login that waits for it has a deadline of its own."""
+MISSING: Final = object()
+"""`acks` that wasn't given."""
+MECHANISMS = ("PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+SAME = ("client_id", "connections_max_idle_ms", "metadata_max_age_ms", "security_protocol")
+SAME_OF_CONSUMERS = (
+    *("auto_commit_interval_ms", "client_rack", "exclude_internal_topics", "fetch_max_bytes"),
+    *("fetch_max_wait_ms", "fetch_min_bytes", "group_id", "group_instance_id"),
+    *("heartbeat_interval_ms", "isolation_level", "max_partition_fetch_bytes"),
+    *("max_poll_interval_ms", "session_timeout_ms"),
+)
+IDLE: Mapping[str, tuple[object, str]] = {
+    "check_crcs": (True, "checksums are always looked at"),
+    "consumer_timeout_ms": (200, "nothing polls in the background"),
+}
+"""What changes nothing: its default, and why it does so."""
+_told: set[str] = set()
+_numbers = itertools.count(1)
+"""Of producers without a `client_id`."""
+
+
+class RefusedSettingError(KafkaConfigurationError, ValueError):
+    """A setting that aiokafka takes and that can't be honoured here; the text names it."""
+
+
+def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
+    """The loop to work in; `loop` and `api_version` are taken with a warning, as in aiokafka.
+
+    Raises `RuntimeError` outside a coroutine.
+    """
+    for name in ("loop", "api_version"):
+        if given[name] is not None:
+            text = f"{name} is deprecated and changes nothing"
+            warnings.warn(text, DeprecationWarning, stacklevel=4)
+    loop: asyncio.AbstractEventLoop | None = given["loop"]
+    return loop or asyncio.get_running_loop()
+
+
+def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """What all clients have."""
+    for name, (usual, why) in IDLE.items():
+        if name in given and given[name] != usual and name not in _told:
+            _told.add(name)
+            logger.info("%s changes nothing: %s", name, why)
+    found = {name: given[name] for name in SAME}
+    timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
+    found |= {
+        "bootstrap_servers": servers(given["bootstrap_servers"]),
+        "request_timeout_ms": timeout,
+        "default_api_timeout_ms": timeout,
+        "retry_backoff_ms": backoff,
+        "retry_backoff_max_ms": max(backoff, 1000),
+    }
+    return found | _security(given, loop)
+
+
+def servers(given: str | Iterable[str]) -> list[str]:
+    """Addresses with a port each; aiokafka's is 9092 where none is given."""
+    parts = given.split(",") if isinstance(given, str) else list(given)
+    return [_with_port(part.strip()) for part in parts if part.strip()]
+
+
+def _with_port(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if address.endswith("]") or not (host and port.isdigit()):
+        return f"{address}:{DEFAULT_PORT}"
+    bare = ":" in host and not host.startswith("[") and "://" not in host
+    return f"[{address}]:{DEFAULT_PORT}" if bare else address  # an IPv6 address without brackets
+
+
+def _security(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    protocol, mechanism = given["security_protocol"], given["sasl_mechanism"]
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ValueError("security_protocol must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+    if given["sasl_kerberos_domain_name"] is not None:
+        raise RefusedSettingError(
+            "sasl_kerberos_domain_name isn't taken: the brokers' own host names are used"
+        )
+    found: dict[str, Any] = {}
+    if protocol.endswith("SSL"):
+        if given["ssl_context"] is None:
+            raise ValueError(f"security_protocol={protocol} needs ssl_context")
+        found["ssl_context"] = given["ssl_context"]
+    if not protocol.startswith("SASL"):
+        return found
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"sasl_mechanism must be one of {', '.join(MECHANISMS)}")
+    found["sasl_mechanism"] = mechanism
+    if mechanism == "OAUTHBEARER":
+        return found | {"sasl_oauthbearer_token_provider": _tokens(given, loop)}
+    if mechanism == "GSSAPI":
+        return found | {"sasl_kerberos_service_name": given["sasl_kerberos_service_name"]}
+    name, password = given["sasl_plain_username"], given["sasl_plain_password"]
+    if name is None or password is None:
+        raise ValueError(f"{mechanism} needs sasl_plain_username and sasl_plain_password")
+    return found | {"sasl_username": name, "sasl_password": password}
+
+
+def _tokens(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
+    """A function for the thread of a login: `token()` runs in the program's loop."""
+    provider = given["sasl_oauth_token_provider"]
+    if not callable(getattr(provider, "token", None)):
+        raise ValueError("OAUTHBEARER needs sasl_oauth_token_provider, an AbstractTokenProvider")
+
+    def tokens() -> object:
+        found = provider.token()
+        if inspect.iscoroutine(found):
+            found = asyncio.run_coroutine_threadsafe(found, loop).result(TOKEN_TIMEOUT)
+        extensions = getattr(provider, "extensions", dict)
+        return found, None, "", dict(extensions())
+
+    return tokens
+
+
+def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """Those of a producer; without `enable_idempotence` it acknowledges by the leader alone.
+
+    Records stay in order then as well: one request at a time is under way to each broker.
+    """
+    if given["acks"] not in (0, 1, -1, "all", MISSING):
+        raise ValueError("acks must be 0, 1, -1 or 'all'")
+    if given["compression_type"] not in ("gzip", "snappy", "lz4", "zstd", None):
+        raise ValueError("compression_type must be gzip, snappy, lz4, zstd or None")
+    transactional = given["transactional_id"] is not None
+    idempotent = transactional or given["enable_idempotence"]
+    if idempotent and given["acks"] not in ("all", -1, MISSING):
+        raise ValueError(f"acks={given['acks']} isn't possible with enable_idempotence")
+    found = client_settings(given, loop)
+    timeout, linger = given["request_timeout_ms"], given["linger_ms"]
+    if found["client_id"] is None:
+        found["client_id"] = f"aiokafka-producer-{next(_numbers)}"
+    found |= {
+        "max_block_ms": timeout,
+        "linger_ms": linger,
+        "batch_size": given["max_batch_size"],
+        "max_request_size": given["max_request_size"],
+        "buffer_memory": max(32 << 20, 2 * given["max_request_size"]),
+        "compression_type": given["compression_type"] or "none",
+        "enable_idempotence": idempotent,
+    }
+    if idempotent:  # what may be sent again without harm is, for as long as it takes
+        found |= {"acks": "all", "delivery_timeout_ms": INT_MAX}
+    else:
+        acks = 1 if given["acks"] is MISSING else given["acks"]
+        found |= {"acks": acks, "delivery_timeout_ms": timeout + linger}
+        found["max_in_flight_requests_per_connection"] = 1
+    if transactional:
+        found["transactional_id"] = given["transactional_id"]
+        found["transaction_timeout_ms"] = given["transaction_timeout_ms"]
+    return found
+
+
+def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """Those of a consumer."""
+    most = given["max_poll_records"]
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise ValueError("max_poll_records must be a positive int or None")
+    if given["isolation_level"] not in ("read_uncommitted", "read_committed"):
+        raise ValueError(f"isolation_level can't be {given['isolation_level']!r}")
+    found = client_settings(given, loop)
+    found |= {name: given[name] for name in SAME_OF_CONSUMERS}
+    reset = given["auto_offset_reset"]
+    found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"
+    # An answer to a fetch takes fetch_max_wait_ms where nothing is there.
+    least = given["fetch_max_wait_ms"] + 1
+    found["request_timeout_ms"] = max(found["request_timeout_ms"], least)
+    if given["group_id"] is not None:
+        found["enable_auto_commit"] = given["enable_auto_commit"]
+        found["partition_assignment_strategy"] = assignors(given["partition_assignment_strategy"])
+    return found
+
+
+def assignors(given: Iterable[type[AbstractPartitionAssignor]]) -> list[str]:
+    """The names of assignor classes."""
+    names = [str(getattr(kind, "name", kind)) for kind in given]
+    if unknown := [name for name in names if name not in ASSIGNORS]:
+        raise RefusedSettingError(
+            f"partition_assignment_strategy has {unknown[0]!r}, and this package's assignors are "
+            f"{', '.join(ASSIGNORS)}; one of your own can be given to odradek.AsyncConsumer"
+        )
+    return names

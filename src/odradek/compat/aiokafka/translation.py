@@ -1,0 +1,100 @@
+"""From this package's errors to aiokafka's.
+
+In: an error that a facade raised. Out: the one that aiokafka raises for the same reason, with ours
+as its `__cause__`. Must not: raise by itself; `raising` does, around a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.clients.consumer.records import NoOffsetForPartitionError, NoSuchOffsetError
+from odradek.common import errors as ours
+from odradek.common import kafka_errors
+from odradek.compat.aiokafka import errors as theirs
+
+FIRST: tuple[tuple[type[Exception], type[Exception]], ...] = (
+    (kafka_errors.ProducerFencedError, theirs.ProducerFenced),
+    (kafka_errors.InvalidProducerEpochError, theirs.ProducerFenced),
+    (ours.CommitFailedError, theirs.CommitFailedError),
+)
+"""What counts before the number of a broker's error."""
+OTHERS: tuple[tuple[type[Exception], type[Exception]], ...] = (
+    (ours.ArgumentError, TypeError),
+    (ours.ConfigurationError, ValueError),
+    (ours.UnsupportedFeatureError, theirs.IncompatibleBrokerVersion),
+    (ours.IllegalStateError, theirs.IllegalStateError),
+    (ours.MechanismUnsupportedError, theirs.UnsupportedSaslMechanismError),
+    (ours.SaslNotExpectedError, theirs.AuthenticationMethodNotSupported),
+    (ours.AuthenticationError, theirs.AuthenticationFailedError),
+    (ours.CorruptRecordError, theirs.CorruptRecordException),
+    (ours.NoBrokerAvailableError, theirs.KafkaConnectionError),
+    (ours.KafkaTimeoutError, theirs.KafkaTimeoutError),
+    (ours.BufferExhaustedError, theirs.KafkaTimeoutError),
+    (ours.DisconnectedError, theirs.KafkaConnectionError),
+    (ours.ConnectionFailedError, theirs.KafkaConnectionError),
+    (ours.NotKafkaError, theirs.KafkaConnectionError),
+    (ours.MalformedMessageError, theirs.KafkaProtocolError),
+)
+"""From the narrow to the wide: the first that fits counts."""
+
+
+def translated(
+    error: BaseException,
+    closed: type[Exception] = theirs.ConsumerStoppedError,
+    too_large: type[Exception] = theirs.RecordTooLargeError,
+) -> BaseException:
+    """What aiokafka raises instead; an error that isn't this package's stays as it is.
+
+    `closed`: for a call of a closed client; `too_large`: for a record beyond a limit.
+    """
+    if not isinstance(error, ours.KafkaError):
+        return error
+    made = _made(error, closed, too_large)
+    made.__cause__ = error
+    return made
+
+
+def _made(error: ours.KafkaError, closed: type[Exception], too_large: type[Exception]) -> Exception:
+    if isinstance(error, NoSuchOffsetError):
+        return theirs.OffsetOutOfRangeError({tuple(error.partition): error.position})
+    if isinstance(error, NoOffsetForPartitionError):
+        return theirs.NoOffsetForPartitionError(tuple(error.partition))
+    for kind, made in FIRST:
+        if isinstance(error, kind):
+            return made(str(error))
+    if isinstance(error, ours.BrokerError) and error.code is not None:
+        return theirs.for_code(error.code)(str(error))
+    if isinstance(error, ours.ClientClosedError):
+        return closed(str(error))
+    if isinstance(error, ours.RecordTooLargeError):
+        return too_large(str(error))
+    if isinstance(error, ours.TransactionAbortedError | ours.AbortableTransactionError):
+        return _reason(error, closed, too_large)
+    for kind, made in OTHERS:
+        if isinstance(error, kind):
+            return made(str(error))
+    return theirs.KafkaError(str(error))
+
+
+def _reason(
+    error: ours.KafkaError, closed: type[Exception], too_large: type[Exception]
+) -> Exception:
+    """What had the transaction end, where that is known."""
+    cause = error.__cause__
+    if isinstance(cause, ours.KafkaError):
+        return _made(cause, closed, too_large)
+    return theirs.KafkaError(str(error))
+
+
+@contextmanager
+def raising(
+    closed: type[Exception] = theirs.ConsumerStoppedError,
+    too_large: type[Exception] = theirs.RecordTooLargeError,
+) -> Iterator[None]:
+    """Around a call of a facade: its errors come out as aiokafka's."""
+    try:
+        yield
+    except ours.KafkaError as error:
+        raise translated(error, closed, too_large) from error

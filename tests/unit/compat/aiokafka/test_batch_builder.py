@@ -1,0 +1,53 @@
+"""A batch of a program's own takes as many records as aiokafka's, and counts them alike."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder as Theirs
+
+from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
+
+
+def filled(kind: Any, seed: int, limit: int) -> list[object]:
+    rng, batch, said = Random(seed), kind(limit, 0), list[object]()
+    for _ in range(200):
+        key = None if rng.random() < 0.3 else rng.randbytes(rng.choice((0, 5, 70)))
+        value = None if rng.random() < 0.2 else rng.randbytes(rng.choice((0, 30, 9000)))
+        headers = [("name", b"x"), ("größe", None)] if rng.random() < 0.3 else []
+        at = 1_700_000_000_000 + rng.randrange(-(1 << 20), 1 << 20)
+        made = batch.append(timestamp=at, key=key, value=value, headers=headers)
+        said.append(None if made is None else (made.offset, made.size, made.timestamp))
+        said.append((batch.size(), batch.record_count(), batch.closed()))
+    return said
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("limit", [1, 1000, 16384, 1 << 20])
+def test_the_same_records_fit(seed: int, limit: int) -> None:
+    assert filled(BatchBuilder, seed, limit) == filled(Theirs, seed, limit)
+
+
+def test_serializers_are_called() -> None:
+    batch = BatchBuilder(1000, key_serializer=str.encode, value_serializer=lambda v: v * 2)
+    assert batch.append(timestamp=None, key="k", value=b"v") is not None
+    [record] = batch.records
+    assert (record.key, record.value) == (b"k", b"vv")
+
+
+@pytest.mark.parametrize("wrong", [{"key": "k"}, {"value": 1}, {"timestamp": "now"}])
+@pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
+def test_a_wrong_type_is_refused(kind: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        kind(1000, 0).append(**{"timestamp": 1, "key": b"k", "value": b"v", **wrong})
+
+
+@pytest.mark.parametrize("kind", [BatchBuilder, Theirs])
+def test_nothing_comes_after_the_end(kind: Any) -> None:
+    batch = kind(1000, 0)
+    batch.close()
+    batch.close()
+    assert batch.append(timestamp=1, key=None, value=b"v", headers=None) is None
+    assert batch.closed()

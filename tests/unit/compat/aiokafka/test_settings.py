@@ -1,0 +1,236 @@
+"""What aiokafka's keyword arguments become, and what is refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.helpers import create_ssl_context as their_context
+
+from odradek.common.config import CONSUMER, PRODUCER, Config
+from odradek.compat.aiokafka import settings
+from odradek.compat.aiokafka.abc import AbstractTokenProvider
+from odradek.compat.aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from odradek.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from odradek.compat.aiokafka.coordinator.assignors.sticky.sticky_assignor import (
+    StickyPartitionAssignor,
+)
+from odradek.compat.aiokafka.helpers import create_ssl_context
+from odradek.compat.aiokafka.settings import MISSING, RefusedSettingError, servers
+from odradek.network.sasl.oauthbearer import read_token
+
+LOOP: Any = None
+
+
+def usual(kind: Any, **changed: Any) -> dict[str, Any]:
+    """All keywords of one of their clients, with their defaults."""
+    found = dict(kind.__init__.__kwdefaults__)
+    if "acks" in found:
+        found["acks"] = MISSING
+    else:
+        found["partition_assignment_strategy"] = (RoundRobinPartitionAssignor,)
+    return found | changed
+
+
+def of_producer(**changed: Any) -> Config:
+    return Config(PRODUCER, settings.producer_settings(usual(AIOKafkaProducer, **changed), LOOP))
+
+
+def of_consumer(**changed: Any) -> Config:
+    return Config(CONSUMER, settings.consumer_settings(usual(AIOKafkaConsumer, **changed), LOOP))
+
+
+def test_a_producer_has_their_defaults() -> None:
+    config = of_producer()
+    assert str(config["bootstrap.servers"][0]) == "localhost:9092"
+    assert (config["acks"], config["enable.idempotence"]) == (1, False)
+    assert config["max.in.flight.requests.per.connection"] == 1
+    assert (config["batch.size"], config["linger.ms"]) == (16384, 0)
+    assert (config["request.timeout.ms"], config["delivery.timeout.ms"]) == (40, 40)
+    assert (config["max.block.ms"], config["default.api.timeout.ms"]) == (40, 40)
+    assert config["max.request.size"] == 1 << 20
+    assert config["compression.type"] == "none"
+    assert config["transactional.id"] is None
+
+
+def test_a_consumer_has_their_defaults() -> None:
+    config = of_consumer(group_id="board")
+    assert config["auto.offset.reset"] == "latest"
+    assert config["client.id"] == "aiokafka-0.14.0"
+    assert (config["session.timeout.ms"], config["heartbeat.interval.ms"]) == (10, 3)
+    assert config["max.poll.interval.ms"] == 300
+    assert config["enable.auto.commit"] is True
+    assert config["isolation.level"] == "read_uncommitted"
+    assert list(config["partition.assignment.strategy"]) == ["roundrobin"]
+
+
+def test_idempotence_is_acknowledged_by_all_and_tried_for_as_long_as_it_takes() -> None:
+    config = of_producer(enable_idempotence=True, request_timeout_ms=1000)
+    assert (config["acks"], config["enable.idempotence"]) == (-1, True)
+    assert config["delivery.timeout.ms"] > 1e6
+    assert config["max.in.flight.requests.per.connection"] == 5
+
+
+def test_transactions_bring_idempotence() -> None:
+    config = of_producer(transactional_id="t", transaction_timeout_ms=7000)
+    assert config["enable.idempotence"] is True
+    assert (config["transactional.id"], config["transaction.timeout.ms"]) == ("t", 7)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"acks": 2},
+        {"acks": 1, "enable_idempotence": True},
+        {"acks": 0, "transactional_id": "t"},
+        {"compression_type": "brotli"},
+        {"security_protocol": "TLS"},
+        {"security_protocol": "SSL"},
+        {"security_protocol": "SASL_PLAINTEXT"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAINER"},
+    ],
+)
+def test_what_is_no_value_there_is_none_here(wrong: dict[str, Any]) -> None:
+    async def theirs() -> None:
+        AIOKafkaProducer(**wrong)
+
+    with pytest.raises(ValueError):
+        asyncio.run(theirs())
+    with pytest.raises(ValueError):
+        of_producer(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"max_poll_records": 0}, {"max_poll_records": "many"}])
+def test_so_it_is_for_consumers(wrong: dict[str, Any]) -> None:
+    async def theirs() -> None:
+        AIOKafkaConsumer(**wrong)
+
+    with pytest.raises(ValueError):
+        asyncio.run(theirs())
+    with pytest.raises(ValueError):
+        of_consumer(**wrong)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_name_and_a_password_go_along(mechanism: str) -> None:
+    config = of_producer(
+        security_protocol="SASL_SSL",
+        ssl_context=ssl.create_default_context(),
+        sasl_mechanism=mechanism,
+        sasl_plain_username="ada",
+        sasl_plain_password="pencil",  # noqa: S106
+    )
+    assert (config["sasl.mechanism"], config["sasl.username"]) == (mechanism, "ada")
+    assert config["sasl.password"].reveal() == "pencil"
+    assert "pencil" not in repr(config)
+
+
+def test_kerberos_keeps_its_service() -> None:
+    config = of_producer(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="GSSAPI",
+        sasl_kerberos_service_name="broker",
+    )
+    assert config["sasl.kerberos.service.name"] == "broker"
+
+
+class Tokens(AbstractTokenProvider):
+    async def token(self) -> str:
+        await asyncio.sleep(0)
+        return f"token-in-{id(asyncio.get_running_loop())}"
+
+    def extensions(self) -> dict[str, str]:
+        return {"traceId": "7"}
+
+
+def test_a_tokens_coroutine_runs_in_the_programs_loop() -> None:
+    async def program() -> tuple[Any, int]:
+        loop = asyncio.get_running_loop()
+        given = usual(
+            AIOKafkaProducer,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Tokens(),
+        )
+        found = settings.producer_settings(given, loop)
+        Config(PRODUCER, found)
+        function: Callable[[], object] = found["sasl_oauthbearer_token_provider"]
+        return read_token(await asyncio.to_thread(function)), id(loop)
+
+    token, loop = asyncio.run(program())
+    assert token.value.reveal() == f"token-in-{loop}"
+    assert token.extensions == {"traceId": "7"}
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (of_producer, {"sasl_kerberos_domain_name": "example.org"}),
+        (of_consumer, {"group_id": "g", "partition_assignment_strategy": (dict,)}),
+    ],
+)
+def test_what_cant_be_honoured_is_refused_by_name(make: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(RefusedSettingError, match=list(wrong)[-1]):
+        make(**wrong)
+
+
+def test_assignors_are_named() -> None:
+    classes = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)
+    config = of_consumer(group_id="g", partition_assignment_strategy=classes)
+    names = list(config["partition.assignment.strategy"])
+    assert names == ["range", "roundrobin", "sticky"]
+
+
+def test_what_changes_nothing_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "_told", set())
+    with caplog.at_level(logging.INFO, "odradek.compat"):
+        for _ in range(2):
+            of_consumer(check_crcs=False, consumer_timeout_ms=100, metadata_max_age_ms=1)
+    said = [r.getMessage() for r in caplog.records if r.name == "odradek.compat"]
+    assert [text.split()[0] for text in said] == ["check_crcs", "consumer_timeout_ms"]
+
+
+def test_an_answers_wait_fits_into_a_requests_time() -> None:
+    config = of_consumer(request_timeout_ms=300)
+    assert config["request.timeout.ms"] > config["fetch.max.wait.ms"]
+    assert config["default.api.timeout.ms"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("localhost", ["localhost:9092"]),
+        ("a:1, b", ["a:1", "b:9092"]),
+        (["a", "b:2"], ["a:9092", "b:2"]),
+        ("[::1]:5", ["[::1]:5"]),
+        ("[::1]", ["[::1]:9092"]),
+    ],
+)
+def test_addresses_have_their_port(given: Any, found: list[str]) -> None:
+    assert servers(given) == found
+
+
+@pytest.mark.parametrize("name", ["loop", "api_version"])
+def test_old_arguments_are_taken_with_a_warning(name: str) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        value: Any = loop if name == "loop" else "2.0"
+        with pytest.warns(DeprecationWarning, match=name):
+            found = settings.running_loop({"loop": None, "api_version": None, name: value})
+        assert found is loop
+
+    asyncio.run(program())
+
+
+def test_a_tls_context_checks_names_as_theirs() -> None:
+    ours, theirs = create_ssl_context(), their_context()
+    assert (ours.verify_mode, ours.check_hostname) == (theirs.verify_mode, theirs.check_hostname)
+    with pytest.raises(FileNotFoundError):
+        create_ssl_context(certfile="there-is-no-such-file.pem")

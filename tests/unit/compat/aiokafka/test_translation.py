@@ -1,0 +1,78 @@
+"""Errors of this package come out as aiokafka's for the same reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.clients.consumer.records import NoSuchOffsetError
+from odradek.common import errors as ours
+from odradek.common.kafka_errors import ERRORS, error_for
+from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.types import TopicPartition
+from odradek.compat.aiokafka import errors
+from odradek.compat.aiokafka.translation import raising, translated
+
+
+@pytest.mark.parametrize("number", [n for n in ERRORS if n not in (47, 90)])
+def test_a_brokers_error_keeps_its_number(number: int) -> None:
+    error = error_for(number)
+    found = translated(error)
+    assert type(found) is errors.for_code(number)
+    assert str(error) in str(found)
+    assert found.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (error_for(47), errors.ProducerFenced),
+        (error_for(90), errors.ProducerFenced),
+        (ours.CommitFailedError("x"), errors.CommitFailedError),
+        (ours.KafkaTimeoutError("x"), errors.KafkaTimeoutError),
+        (ours.NoBrokerAvailableError("x"), errors.KafkaConnectionError),
+        (ours.ConnectionRefusedByPeerError("x"), errors.KafkaConnectionError),
+        (ours.ResponseTimeoutError("x"), errors.KafkaConnectionError),
+        (ours.NotKafkaError("x"), errors.KafkaConnectionError),
+        (ours.CredentialsRefusedError("x"), errors.AuthenticationFailedError),
+        (ours.MechanismUnsupportedError("x"), errors.UnsupportedSaslMechanismError),
+        (ours.CorruptRecordError("x"), errors.CorruptRecordException),
+        (ours.IllegalStateError("x"), errors.IllegalStateError),
+        (ours.ClientClosedError("x"), errors.ConsumerStoppedError),
+        (ours.RecordTooLargeError("x"), errors.RecordTooLargeError),
+        (FetchTooLargeError(TopicPartition("t", 0), 1, 2, 1), errors.RecordTooLargeError),
+        (ours.ConfigurationError("x"), ValueError),
+        (ours.ArgumentError("x"), TypeError),
+        (ours.ClientBrokenError("x"), errors.KafkaError),
+        (ours.UnknownErrorCodeError(999), errors.KafkaError),
+    ],
+)
+def test_others_have_their_kind(error: ours.KafkaError, kind: type[Exception]) -> None:
+    assert type(translated(error)) is kind
+
+
+def test_a_producers_words_differ() -> None:
+    closed, large = ours.ClientClosedError("x"), ours.RecordTooLargeError("x")
+    of = (errors.ProducerClosed, errors.MessageSizeTooLargeError)
+    assert isinstance(translated(closed, *of), errors.ProducerClosed)
+    assert isinstance(translated(large, *of), errors.MessageSizeTooLargeError)
+
+
+def test_a_transactions_end_is_its_reason() -> None:
+    aborted = ours.AbortableTransactionError("x")
+    assert type(translated(aborted)) is errors.KafkaError
+    aborted.__cause__ = error_for(29)
+    assert isinstance(translated(aborted), errors.TopicAuthorizationFailedError)
+
+
+def test_a_position_outside_the_log_names_it() -> None:
+    found = translated(NoSuchOffsetError(TopicPartition("t", 1), 7, 0, 5))
+    assert isinstance(found, errors.OffsetOutOfRangeError)
+    assert found.args == ({("t", 1): 7},)
+
+
+def test_what_isnt_ours_stays() -> None:
+    with pytest.raises(ZeroDivisionError), raising():
+        raise ZeroDivisionError
+    with pytest.raises(errors.KafkaTimeoutError) as raised, raising():
+        raise ours.KafkaTimeoutError("no records in time")
+    assert isinstance(raised.value.__cause__, ours.KafkaTimeoutError)
