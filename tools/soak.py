@@ -55,6 +55,11 @@ def main() -> None:
     parser.add_argument("--troubles", nargs="+", default=list(TROUBLES), choices=set(TROUBLES))
     parser.add_argument("--members", type=int, default=2, help="of each chain")
     parser.add_argument("--readers", type=int, default=4, help="of each group that only reads")
+    parser.add_argument(
+        "--asyncio", type=int, default=1, metavar="N",
+        help="so many more of each are tasks of one event loop, and half of the records come from "
+        "a producer there; 0: none",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "soak.json")
     chosen = parser.parse_args()
     plan = Plan(
@@ -65,6 +70,7 @@ def main() -> None:
         troubles=tuple(chosen.troubles),
         members=chosen.members,
         readers=chosen.readers,
+        asyncio=chosen.asyncio,
         kafka=chosen.kafka,
     )
     chosen.json.parent.mkdir(parents=True, exist_ok=True)

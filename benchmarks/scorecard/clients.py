@@ -34,6 +34,11 @@ class Client:
     """Makes what is needed and returns the driver's command. Raises `NotRunError`."""
 
 
+def _this_python() -> list[str]:
+    """The Python that runs here, which has Odradek."""
+    return [sys.executable]
+
+
 def _peers_python() -> list[str]:
     """The Python of the venv with the Python peers; made when it isn't there."""
     return _command(building.python_with(build.GROUP, LOCK))
@@ -54,7 +59,8 @@ def _built(make: Callable[[], building.Built]) -> Callable[[], list[str]]:
 
 
 _ALL = (
-    Client("odradek", "Odradek", _python_driver("odradek", lambda: [sys.executable])),
+    Client("odradek", "Odradek", _python_driver("odradek", _this_python)),
+    Client("odradek-asyncio", "Odradek, asyncio", _python_driver("odradek_asyncio", _this_python)),
     Client("java", "Java", _built(build.java_command)),
     Client("confluent", "confluent-kafka", _python_driver("confluent", _peers_python)),
     Client("aiokafka", "aiokafka", _python_driver("aiokafka", _peers_python)),

@@ -12,7 +12,8 @@ from benchmarks.scorecard.rows import ROWS, Figure
 from rich.console import Console
 from rich.table import Table
 
-OURS = "odradek"
+OURS = {"odradek": "Odradek", "odradek-asyncio": "Odradek in an event loop"}
+"""Our columns, and what they are called where it is said in which rows they aren't first."""
 FIRST = "●"
 NEVER = "never"
 NOT_COUNTED = "not counted"
@@ -45,11 +46,13 @@ def rank(figure: Figure, cells: dict[str, dict[str, Any]]) -> set[str]:
     return {client for client, median in medians.items() if median <= limit}
 
 
-def lost(report: dict[str, Any]) -> list[str]:
-    """The rows and figures in which Odradek isn't first or tied first, or has no figure at all."""
+def lost(report: dict[str, Any], ours: str = "odradek") -> list[str]:
+    """The rows and figures in which one of our columns isn't first or tied first, or has no figure
+    at all.
+    """
     found = []
     for key, row in report["rows"].items():
-        cell = row["cells"].get(OURS)
+        cell = row["cells"].get(ours)
         if cell is None:
             continue
         if cell["not_run"]:
@@ -57,7 +60,7 @@ def lost(report: dict[str, Any]) -> list[str]:
             continue
         for figure in ROWS[key].figures:
             counted = cell["figures"][figure.name]["counted"]
-            if figure.ranked and counted and OURS not in row["first"][figure.name]:
+            if figure.ranked and counted and ours not in row["first"][figure.name]:
                 found.append(f"{key} ({row['title']}): {figure.title}")
     return found
 
@@ -155,13 +158,14 @@ def remarks(report: dict[str, Any]) -> list[str]:
                     for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
     if len(dates) > 1:
         found.append(f"Not all cells were measured in one go: {', '.join(dates)}.")
-    losses = lost(report)
-    if OURS in report["clients"]:
-        found.append(
-            "Odradek isn't first or tied first in: " + "; ".join(losses)
-            if losses
-            else "Odradek is first or tied first in every row above."
-        )
+    for ours, name in OURS.items():
+        if ours in report["clients"]:
+            losses = lost(report, ours)
+            found.append(
+                f"{name} isn't first or tied first in: " + "; ".join(losses)
+                if losses
+                else f"{name} is first or tied first in every row above."
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""The scorecard's brokers and a cell, with Odradek's own driver."""
+"""The scorecard's brokers and a cell, with Odradek's own drivers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from benchmarks.scorecard.clients import CLIENTS
+from benchmarks.scorecard.table import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.integration
@@ -24,8 +25,9 @@ def cell(row: str, *command: str) -> dict[str, Any]:
     return found
 
 
-def test_a_replaced_broker_is_found_through_the_bootstrap_address() -> None:
-    found = cell("A", *CLIENTS["odradek"].command())
+@pytest.mark.parametrize("client", OURS)
+def test_a_replaced_broker_is_found_through_the_bootstrap_address(client: str) -> None:
+    found = cell("A", *CLIENTS[client].command())
     assert found["error"] is None
     assert found["library"] == "odradek"
     assert found["notes"]["metadata_version"] == 13
@@ -33,8 +35,9 @@ def test_a_replaced_broker_is_found_through_the_bootstrap_address() -> None:
     assert 0.0 < found["figures"]["contact"] <= found["figures"]["record"] < 5.0
 
 
-def test_a_thousand_callers_are_answered() -> None:
-    found = cell("I", *CLIENTS["odradek"].command())
+@pytest.mark.parametrize("client", OURS)
+def test_a_thousand_callers_are_answered(client: str) -> None:
+    found = cell("I", *CLIENTS[client].command())
     assert found["error"] is None
     assert found["notes"]["answered"] == 1000
     assert found["figures"]["requests"] >= 1

@@ -44,15 +44,18 @@ def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -> None:
     """An idempotent producer, a transactional read-process-write chain in each group protocol whose
-    members come and go, and a group of four in each. Killed and frozen are the brokers that they
-    need just then, and sessions end every 10 s meanwhile (KIP-368).
+    members come and go, and a group of four in each; one of each of these is in an event loop.
+    Killed and frozen are the brokers that they need just then, and sessions end every 10 s
+    meanwhile (KIP-368).
     """
     plan = Plan(
         seconds=540.0,  # a bound: it ends after the round, which takes longer on slow machines
         seed=7,
         rate=80.0,
         partitions=8,
-        readers=4,
+        members=1,
+        readers=3,
+        asyncio=1,
         pause=12.0,  # longer than the session of any member
         quiet=(0.5, 1.0),
         disorder=10.0,

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from odradek.cli.demo import demo, picture
 from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
+from odradek.cli.demo.simulated_loop import SimulatedLoop
 from odradek.record import BatchHeader
 from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
 
@@ -23,16 +24,20 @@ MOVED = 10.0
 """The middle of 20 seconds; the clients' first metadata takes some milliseconds more."""
 
 
-def story(seed: int = 1, rows: int = ROWS) -> Story:
-    return Simulated(FlightSample(rows), lambda *_: None, seconds=2 * MOVED, seed=seed).run()
+MADE = pytest.mark.parametrize("made", [Simulated, SimulatedLoop])
+
+
+def story(made: type[Simulated] = Simulated, seed: int = 1) -> Story:
+    return made(FlightSample(ROWS), lambda *_: None, seconds=2 * MOVED, seed=seed).run()
 
 
 def first(told: Story, words: str) -> float:
     return next(at for at, text in told.timeline if words in text)
 
 
-def test_the_cluster_moves_and_every_row_is_read_once() -> None:
-    told = story()
+@MADE
+def test_the_cluster_moves_and_every_row_is_read_once(made: type[Simulated]) -> None:
+    told = story(made)
     result = told.result
     assert told.ok
     assert (result.rows_sent, result.rows_landed) == (ROWS, ROWS)
@@ -44,8 +49,9 @@ def test_the_cluster_moves_and_every_row_is_read_once() -> None:
     assert 2 * MOVED <= told.virtual_s < 3 * MOVED
 
 
-def test_the_timeline_tells_the_story_in_order() -> None:
-    told = story()
+@MADE
+def test_the_timeline_tells_the_story_in_order(made: type[Simulated]) -> None:
+    told = story(made)
     assert [at for at, _ in told.timeline] == sorted(at for at, _ in told.timeline)
     gone = first(told, "the whole cluster goes away")
     assert gone == pytest.approx(MOVED, abs=0.1)
@@ -58,8 +64,9 @@ def test_the_timeline_tells_the_story_in_order() -> None:
     assert any(at > back and f"{CONSUMER} reads its first" in text for at, text in told.timeline)
 
 
-def test_dials_are_counted_as_the_network_saw_them() -> None:
-    told = story()
+@MADE
+def test_dials_are_counted_as_the_network_saw_them(made: type[Simulated]) -> None:
+    told = story(made)
     assert [one.client for one in told.dialling] == [PRODUCER, CONSUMER]
     for one in told.dialling:
         assert 5 < one.dials < 30
@@ -68,14 +75,18 @@ def test_dials_are_counted_as_the_network_saw_them() -> None:
         assert one.metadata_requests >= 1
 
 
-def test_one_seed_is_one_story() -> None:
-    one, again, other = story(seed=3), story(seed=3), story(seed=4)
+@MADE
+def test_one_seed_is_one_story(made: type[Simulated]) -> None:
+    one, again, other = story(made, seed=3), story(made, seed=3), story(made, seed=4)
     assert one.timeline == again.timeline
     assert one.timeline != other.timeline
     assert other.ok
 
 
-def test_a_row_that_a_broker_loses_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@MADE
+def test_a_row_that_a_broker_loses_is_noticed(
+    made: type[Simulated], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Acknowledged, and gone before anybody could read it."""
     commit = PartitionLog.commit
     lost: list[int] = []
@@ -92,7 +103,7 @@ def test_a_row_that_a_broker_loses_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         self.on_commit = readers
 
     monkeypatch.setattr(PartitionLog, "commit", losing)
-    told = story()
+    told = story(made)
     assert lost
     assert not told.ok
     assert (told.result.lost, told.result.duplicated) == (lost[0], 0)
@@ -142,6 +153,30 @@ def test_a_row_that_comes_twice_makes_the_command_fail(
     assert result["matches_reference"] is False
     assert len(result["doubled_rows"]) == doubled[0]
     assert "rows that came more than once: " in done.stderr
+
+
+class UnreadableError(Exception):
+    """Of a reader that breaks down."""
+
+
+def test_a_reader_in_the_event_loop_that_breaks_down_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(self: Simulated, records: object) -> None:
+        raise UnreadableError
+
+    monkeypatch.setattr(Simulated, "_take", broken)
+    with pytest.raises(UnreadableError):
+        story(SimulatedLoop)
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_the_command_runs_it_in_an_event_loop(tmp_path: Path) -> None:
+    done = run(tmp_path, *SMALL, "--asyncio")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert (result["rows_landed"], result["lost"], result["duplicated"]) == (ROWS, 0, 0)
+    assert f"{PRODUCER} and {CONSUMER} are in one event loop" in done.stderr
 
 
 @pytest.mark.usefixtures("no_matplotlib")

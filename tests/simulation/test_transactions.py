@@ -10,15 +10,18 @@ history of it is judged as Elle does: nothing lost, nothing twice, each transact
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from tests.soak.chain import Chain, Tally
+from tests.soak.ways import AnyConsumer, AnyProducer, HastyConsumer, finished
 
+from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
@@ -31,6 +34,7 @@ from odradek.simulation.brokers.partition_log import PartitionLog
 from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
 from odradek.simulation.checkers.history_check import Kind, check
 from odradek.simulation.world.link import Mode
+from odradek.testing import VirtualLoop
 
 PARTITIONS = 3
 SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "120"))
@@ -45,6 +49,9 @@ WORKED_OFF = 400.0
 
 class Scene:
     """One seed: a cluster, a source, some members, and what happens to them."""
+
+    thinned = 1
+    """Of so many seeds one is played: each takes its time."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -98,12 +105,24 @@ class Scene:
             name,
             "g",
             self.history,
-            lambda: on_host(self.host(f"{name}/consumer"), Consumer, reads),
-            lambda: on_host(self.host(f"{name}/producer"), Producer, writes),
+            lambda: on_host(self.host(f"{name}/consumer"), self.consumer, reads),
+            lambda: on_host(self.host(f"{name}/producer"), self.producer, writes),
             source="in",
             target="out",
             tally=self.tally,
         )
+
+    def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
+        """Make a member's consumer."""
+        return Consumer(settings)
+
+    def producer(self, settings: dict[str, Any]) -> AnyProducer:
+        """Make a member's producer."""
+        return Producer(settings)
+
+    def carry_out(self, step: Coroutine[Any, Any, Any]) -> None:
+        """Let a member do something to its end."""
+        finished(step)
 
     def host(self, name: str) -> SimulatedHost:
         """Where a client runs; messages as objects are twice as fast, bytes are the real thing."""
@@ -177,13 +196,13 @@ class Scene:
             self.send()
             member = rng.choice(self.members)
             if member.zombie is not None and rng.random() < 0.4:
-                member.wake_zombie()
+                self.carry_out(member.wake_zombie())
             elif rng.random() < 0.03:
-                member.leave_group()
+                self.carry_out(member.leave_group())
             else:
                 leave = member.zombie is None and rng.random() < 0.04
                 regret = not leave and rng.random() < 0.05
-                member.step(rng.choice([0.0, 0.1, 1.0]), leave=leave, regret=regret)
+                self.carry_out(member.step(rng.choice([0.0, 0.1, 1.0]), leave=leave, regret=regret))
             world.advance(rng.uniform(0.0, 0.5))
         self.cluster.heal()
         self.work_off()
@@ -201,11 +220,11 @@ class Scene:
         while self.left():
             assert self.world.now < end, f"not worked off: {self.left()}, {self.tally}"
             for member in self.members:
-                member.wake_zombie()
-                member.step(0.2)
+                self.carry_out(member.wake_zombie())
+                self.carry_out(member.step(0.2))
             self.world.advance(0.1)
         for member in self.members:
-            member.close()
+            self.carry_out(member.close())
         self.source.close()
         self.world.advance(self.cluster.transactions.longest)  # open transactions time out
 
@@ -247,20 +266,51 @@ class Scene:
         assert not self.world.hot_loops
 
 
+class LoopScene(Scene):
+    """The members' clients are asyncio's, in an event loop in virtual time; some of their polls are
+    cancelled.
+    """
+
+    thinned = 2
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.hasty = random.Random(-seed)
+        self._loop = asyncio.Runner(loop_factory=lambda: VirtualLoop(self.world))
+
+    def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
+        """Make one of asyncio's."""
+        return HastyConsumer(settings).hurried(self.hasty, self.tally.counts)
+
+    def producer(self, settings: dict[str, Any]) -> AnyProducer:
+        """Make one of asyncio's."""
+        return AsyncProducer(settings)
+
+    def carry_out(self, step: Coroutine[Any, Any, Any]) -> None:
+        """Run the loop until it is done."""
+        self._loop.run(step)
+
+    def play(self) -> None:
+        """The same, in the loop."""
+        with self._loop:
+            super().play()
+
+
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_chains_are_exact_through_whatever_happens(group: int) -> None:
+@pytest.mark.parametrize("made", [Scene, LoopScene])
+def test_chains_are_exact_through_whatever_happens(made: type[Scene], group: int) -> None:
     together: Counter[str] = Counter()
-    for seed in range(FIRST + group, FIRST + SEEDS, GROUPS):
-        scene = Scene(seed)
+    for seed in range(FIRST + group, FIRST + SEEDS, GROUPS * made.thinned):
+        scene = made(seed)
         try:
             scene.play()
         except Exception as error:
             error.add_note(f"seed {seed}, {scene.protocol}, {scene.cluster.transactions.version}")
             raise
         together.update(scene.tally.counts)
-    assert min(together[what] for what in ("committed", "aborted", "zombies", "fenced")) > 0, (
-        together
-    )
+    seen = ["committed", "aborted", "zombies", "fenced"]
+    seen += ["polls cancelled"] if made is LoopScene else []
+    assert min(together[what] for what in seen) > 0, together
 
 
 def test_who_reads_what_was_aborted_is_found_out() -> None:

@@ -3,7 +3,8 @@
 In: ways to make a consumer of a group and a transactional producer. Out: each `step` makes what one
 poll brought into one transaction: an output record for each input, the offsets, a commit. All is
 noted in a history: what was read, written, and how each transaction ended as far as the member was
-told. Runs on real brokers (in a thread of its own) and in virtual time (step by step).
+told. Runs on real brokers (in a thread of its own, or as a task of an event loop) and in virtual
+time (step by step); clients may be sync ones or asyncio's (`ways`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
+from tests.soak.ways import AnyConsumer, AnyProducer, Delivery, of, sent
+
 from odradek.common.errors import (
     AbortableTransactionError,
     ClientBrokenError,
@@ -23,7 +24,6 @@ from odradek.common.errors import (
     KafkaTimeoutError,
 )
 from odradek.common.types import TopicPartition
-from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.checkers.history import (
     History,
     Observation,
@@ -41,7 +41,7 @@ COMMITS = 4
 class Zombie:
     """A producer that was given up in the middle of a transaction, and doesn't know."""
 
-    producer: Producer
+    producer: AnyProducer
     transaction: Transaction
 
 
@@ -61,8 +61,8 @@ class Chain:
         name: str,
         group: str,
         history: History,
-        make_consumer: Callable[[], Consumer],
-        make_producer: Callable[[], Producer],
+        make_consumer: Callable[[], AnyConsumer],
+        make_producer: Callable[[], AnyProducer],
         *,
         source: str,
         target: str,
@@ -74,48 +74,48 @@ class Chain:
         self.incarnation = 0
         self.zombie: Zombie | None = None
         self._make_consumer, self._make_producer = make_consumer, make_producer
-        self._consumer: Consumer | None = None
-        self._producer: Producer | None = None
+        self._consumer: AnyConsumer | None = None
+        self._producer: AnyProducer | None = None
         self._readings: dict[TopicPartition, Observation] = {}
         self._rewind = False
         self._serial = 0
 
     # Clients
 
-    @property
-    def consumer(self) -> Consumer:
+    async def consumer(self) -> AnyConsumer:
         """The member of the group; it joins when it is first needed."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
-            self._consumer.subscribe(
+            subscribed = self._consumer.subscribe(
                 [self.source],
                 on_assigned=self._begin_anew,
                 on_revoked=self._begin_anew,
                 on_lost=self._begin_anew,
             )
+            await of(subscribed)
             self._readings.clear()
         return self._consumer
 
     @property
-    def producer(self) -> Producer | None:
+    def producer(self) -> AnyProducer | None:
         """The producer that it works with now, if there is one."""
         return self._producer
 
-    def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _begin_anew(self, _: object, partitions: list[TopicPartition]) -> None:
         """What is read of these from here on is another reading."""
         for partition in partitions:
             self._readings.pop(partition, None)
         self.tally.counts["rebalances"] += 1
 
-    def _ready(self) -> Producer | None:
+    async def _ready(self) -> AnyProducer | None:
         """The producer, once it has its epoch."""
         if self._producer is None:
             made = self._make_producer()
             try:
-                made.init_transactions()
+                await of(made.init_transactions())
             except KafkaError as error:
                 self._note(error)
-                self._close(made)
+                await self._close(made)
                 return None
             self._producer = made
             self.incarnation += 1
@@ -127,13 +127,13 @@ class Chain:
             raise error  # a bug of ours
 
     @staticmethod
-    def _close(client: Consumer | Producer) -> None:
+    async def _close(client: AnyConsumer | AnyProducer) -> None:
         with suppress(KafkaError):
-            client.close(0.0)
+            await of(client.close(0.0))
 
     # Work
 
-    def step(self, timeout: float, *, leave: bool = False, regret: bool = False) -> int:
+    async def step(self, timeout: float, *, leave: bool = False, regret: bool = False) -> int:
         """Poll, and make what came into a transaction; give how many records that were.
 
         With `regret` the transaction is aborted in the end, as by an application that changes its
@@ -142,11 +142,12 @@ class Chain:
         With `leave` the producer is left alone with its open transaction, as by a process that
         hangs: the next step goes on with another one, and `wake_zombie` lets the first go on.
         """
-        producer = self._ready()
-        if producer is None or not self._rewound():
+        producer = await self._ready()
+        if producer is None or not await self._rewound():
             return 0
         try:
-            records = self.consumer.poll(timeout, max_records=MAX_RECORDS)
+            consumer = await self.consumer()
+            records = await of(consumer.poll(timeout, max_records=MAX_RECORDS))
         except KafkaError as error:
             self._note(error)
             return 0
@@ -161,31 +162,32 @@ class Chain:
             reading.saw(record.offset, bytes(record.value or b"").decode())
         made = self.history.begin(self.name, self.incarnation, group=self.group)
         places = [(TopicPartition(r.topic, r.partition), r.offset) for r in records]
-        self._transact(producer, made, places, leave=leave, regret=regret)
+        await self._transact(producer, made, places, leave=leave, regret=regret)
         return len(records)
 
-    def _transact(
+    async def _transact(
         self,
-        producer: Producer,
+        producer: AnyProducer,
         made: Transaction,
         places: list[tuple[TopicPartition, int]],
         *,
         leave: bool,
         regret: bool,
     ) -> None:
-        sent: list[tuple[Write, RecordFuture]] = []
+        pending: list[tuple[Write, Delivery]] = []
         try:
-            producer.begin_transaction()
+            await of(producer.begin_transaction())
             for partition, offset in places:
                 self._serial += 1
                 value = f"{self.group}/{partition.partition}/{offset}/{self.name}/{self._serial}"
                 made.consumed(partition, offset)
                 target = TopicPartition(self.target, partition.partition)
                 write = made.wrote(target, value)
-                future = producer.send(self.target, value.encode(), partition=partition.partition)
-                sent.append((write, future))
+                future = await sent(producer, self.target, value, partition.partition)
+                pending.append((write, future))
             ends = {partition: offset + 1 for partition, offset in places}
-            producer.send_offsets_to_transaction(ends, self.consumer.group_metadata())
+            group = (await self.consumer()).group_metadata()
+            await of(producer.send_offsets_to_transaction(ends, group))
             if leave:
                 self.zombie = Zombie(producer, made)
                 self._producer, self._rewind = None, True
@@ -193,38 +195,38 @@ class Chain:
                 return
             if regret:
                 self._rewind = True
-                self._give_up(producer, made, KafkaError("the application changed its mind"))
+                await self._give_up(producer, made, KafkaError("the application changed its mind"))
                 return
-            self._commit(producer)
+            await self._commit(producer)
         except KafkaError as error:
             self._note(error)
             self._rewind = True
-            self._give_up(producer, made, error)
+            await self._give_up(producer, made, error)
             return
         made.outcome = TransactionOutcome.COMMITTED
         self.tally.counts["committed"] += 1
-        for write, future in sent:
-            offset = future.result(0).offset
+        for write, future in pending:
+            offset = future.result().offset
             write.offset = offset if offset >= 0 else None
 
     @staticmethod
-    def _commit(producer: Producer) -> None:
+    async def _commit(producer: AnyProducer) -> None:
         """Commit; what runs out of time goes on, and is asked for again."""
         for left in reversed(range(COMMITS)):
             try:
-                producer.commit_transaction()
+                await of(producer.commit_transaction())
             except KafkaTimeoutError:
                 if not left:
                     raise
             else:
                 return
 
-    def _give_up(self, producer: Producer, made: Transaction, error: KafkaError) -> None:
+    async def _give_up(self, producer: AnyProducer, made: Transaction, error: KafkaError) -> None:
         """Abort where that is possible, else go on with another producer."""
         if not isinstance(error, FatalTransactionError | KafkaTimeoutError):
             for _ in range(COMMITS):
                 try:
-                    producer.abort_transaction()
+                    await of(producer.abort_transaction())
                 except KafkaTimeoutError as late:
                     self._note(late)
                     continue
@@ -237,22 +239,22 @@ class Chain:
         elif isinstance(error, KafkaTimeoutError):
             # Of a commit that goes on nobody knows the end; what was before it can be aborted.
             with suppress(KafkaError):
-                producer.abort_transaction()
+                await of(producer.abort_transaction())
                 made.outcome = TransactionOutcome.ABORTED
                 self.tally.counts["aborted"] += 1
                 return
         self.tally.counts["replaced"] += 1
-        self._close(producer)
+        await self._close(producer)
         self._producer = None
 
-    def _rewound(self) -> bool:
+    async def _rewound(self) -> bool:
         """After an abort: read on where the group's offsets are."""
         if not self._rewind:
             return True
         try:
-            consumer = self.consumer
+            consumer = await self.consumer()
             assigned = consumer.assignment()
-            offsets = consumer.committed(assigned) if assigned else {}
+            offsets = await of(consumer.committed(assigned)) if assigned else {}
             for partition, found in offsets.items():
                 self._readings.pop(partition, None)
                 if found is None:
@@ -267,34 +269,34 @@ class Chain:
 
     # Disorder
 
-    def wake_zombie(self, timeout: float = 5.0) -> None:
+    async def wake_zombie(self, timeout: float = 5.0) -> None:
         """Let the producer that was left alone commit: it must be told that it is fenced."""
         zombie, self.zombie = self.zombie, None
         if zombie is None:
             return
         try:
-            zombie.producer.commit_transaction(timeout)
+            await of(zombie.producer.commit_transaction(timeout))
             zombie.transaction.outcome = TransactionOutcome.COMMITTED
             self.tally.counts["zombie commits"] += 1
         except (AbortableTransactionError, FatalTransactionError):
             self.tally.counts["fenced"] += 1
         except KafkaError as error:
             self._note(error)
-        self._close(zombie.producer)
+        await self._close(zombie.producer)
 
-    def leave_group(self, timeout: float = 10.0) -> None:
+    async def leave_group(self, timeout: float = 10.0) -> None:
         """Leave the group; the next step joins it again."""
         consumer, self._consumer = self._consumer, None
         self._rewind = False
         if consumer is not None:
             with suppress(KafkaError):
-                consumer.close(timeout)
+                await of(consumer.close(timeout))
 
-    def close(self, timeout: float = 10.0) -> None:
+    async def close(self, timeout: float = 10.0) -> None:
         """Close whatever is open."""
-        self.leave_group(timeout)
-        self.wake_zombie()
+        await self.leave_group(timeout)
+        await self.wake_zombie()
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaError):
-                producer.close(timeout)
+                await of(producer.close(timeout))

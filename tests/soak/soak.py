@@ -3,6 +3,8 @@
 In: a cluster of three, a plan. Out: a `Report`: what was done and whether anything was lost,
 doubled or out of order. Beside each other run an idempotent producer, for each group protocol a
 read-process-write chain with transactions and a group of readers that come and go, and the trouble.
+Some of all these may be tasks of one event loop, with asyncio's clients, some of whose polls are
+cancelled.
 At the end another client reads everything with read_committed, ours too, and the history of all
 is judged (`judgement`).
 """
@@ -21,6 +23,7 @@ from typing import Any
 
 from tests.soak.chain import Tally
 from tests.soak.judgement import Judge
+from tests.soak.ways import InLoop, InThreads, Way
 from tests.soak.witness import ClusterWitness
 from tests.soak.workers import GroupReader, Member, Source, Worker
 
@@ -54,6 +57,9 @@ class Plan:
     members: int = 2
     readers: int = 2
     """Of each group that only reads."""
+    asyncio: int = 0
+    """So many more of each of them are tasks of an event loop; half of the records come from a
+    producer there, if there are any."""
     pause: float = 20.0
     """Seconds of a SIGSTOP."""
     quiet: tuple[float, float] = (6.0, 15.0)
@@ -91,6 +97,8 @@ class Report:
     transactions: dict[str, int] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)
     """How many records each group of readers read again: those of members that were lost."""
+    asyncio: dict[str, int] = field(default_factory=dict)
+    """What the clients in the event loop did; failed if they did nothing of a kind."""
     longest_silence: float = 0.0
     """Seconds without an acknowledgement of the source."""
     rss_mb: int = 0
@@ -119,12 +127,19 @@ class Soak:
         self._troubles: Counter[str] = Counter()
         self._victims: list[Worker] = []
         config = cluster.client_config()
-        self.source = Source(config, self.history, SOURCE, plan.partitions, plan.rate)
+        self.loop = InLoop()
+        threads = InThreads()
+        ways: list[Way] = [threads, self.loop] if plan.asyncio else [threads]
+        rate = plan.rate / len(ways)
+        self.sources = [
+            Source(config, self.history, way, SOURCE, plan.partitions, rate) for way in ways
+        ]
         self.tallies = {protocol: Tally() for protocol in plan.protocols}
         self.members = [
             Member(
                 config,
                 self.history,
+                way,
                 protocol,
                 number,
                 self.tallies[protocol],
@@ -132,19 +147,22 @@ class Soak:
                 disorder=plan.disorder,
             )
             for protocol in plan.protocols
-            for number in range(plan.members)
+            for way, count in ((threads, plan.members), (self.loop, plan.asyncio))
+            for number in range(count)
         ]
         self.readers = [
             GroupReader(
                 config,
                 self.history,
+                way,
                 protocol,
                 number,
                 topic=f"out-{protocol}",
                 disorder=plan.reader_disorder,
             )
             for protocol in plan.protocols
-            for number in range(plan.readers)
+            for way, count in ((threads, plan.readers), (self.loop, plan.asyncio))
+            for number in range(count)
         ]
         self.topics = [SOURCE, *(f"out-{protocol}" for protocol in plan.protocols)]
         self._chains = [f"chain-{protocol}" for protocol in plan.protocols]
@@ -153,8 +171,8 @@ class Soak:
 
     @property
     def workers(self) -> list[Worker]:
-        """All threads."""
-        return [self.source, *self.members, *self.readers]
+        """All programs."""
+        return [*self.sources, *self.members, *self.readers]
 
     def run(self) -> Report:
         """From the first topic to the judgement."""
@@ -164,21 +182,22 @@ class Soak:
         over = threading.Event()
         progress = threading.Thread(target=self._progress, args=(over,), name="progress")
         progress.start()
-        try:
-            for worker in self.workers:
-                worker.start()
-            self._trouble()
-            self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
-            self._wind_down()
-        except Exception as error:  # what was seen until then is worth a judgement
-            self.report.failures.append(f"the soak itself: {error!r}")
-        finally:
-            over.set()
-            for worker in self.workers:
-                worker.stopping.set()
-            for worker in self.workers:
-                worker.join()
-            progress.join()
+        with self.loop:
+            try:
+                for worker in self.workers:
+                    worker.start()
+                self._trouble()
+                self.report.trouble_seconds = round(time.monotonic() - self._begun, 1)
+                self._wind_down()
+            except Exception as error:  # what was seen until then is worth a judgement
+                self.report.failures.append(f"the soak itself: {error!r}")
+            finally:
+                over.set()
+                for worker in self.workers:
+                    worker.stopping.set()
+                for worker in self.workers:
+                    worker.join()
+                progress.join()
         self._conclude()
         return self.report
 
@@ -254,7 +273,8 @@ class Soak:
             for protocol, t in self.tallies.items()
         )
         elapsed = time.monotonic() - self._begun
-        return f"{elapsed:6.0f} s  {self.source.sent} sent; {chains}  {trouble}".rstrip()
+        sent = sum(source.sent for source in self.sources)
+        return f"{elapsed:6.0f} s  {sent} sent; {chains}  {trouble}".rstrip()
 
     # The end
 
@@ -267,8 +287,10 @@ class Soak:
         """No trouble any more: the source ends, the chains work off what is left."""
         for worker in (*self.members, *self.readers):
             worker.calm.set()
-        self.source.stopping.set()
-        self.source.join()
+        for source in self.sources:
+            source.stopping.set()
+        for source in self.sources:
+            source.join()
         end = time.monotonic() + self.plan.drain
         while (left := self._left()) and self._may_go_on(end):
             time.sleep(0.2)
@@ -294,7 +316,7 @@ class Soak:
 
     def group(self, protocol: str) -> list[GroupReader]:
         """The members of a group that only reads."""
-        return [r for r in self.readers if r.name.startswith(f"reader-{protocol}-")]
+        return [reader for reader in self.readers if reader.protocol == protocol]
 
     def _unread(self) -> list[str]:
         """What no member of a group of readers has read."""
@@ -322,7 +344,8 @@ class Soak:
         report.troubles = dict(self._troubles)
         report.chains = {p: dict(t.counts) for p, t in self.tallies.items()}
         report.errors = {f"chain-{p}": dict(t.errors) for p, t in self.tallies.items()}
-        report.errors["source"] = dict(self.source.errors)
+        for source in self.sources:
+            report.errors[source.name] = dict(source.errors)
         for reader in self.readers:
             report.errors[reader.name] = dict(reader.errors)
         for protocol in self.plan.protocols:
@@ -332,8 +355,31 @@ class Soak:
             report.chains[protocol]["readers lost partitions"] = sum(r.lost for r in group)
         outcomes = Counter(t.outcome for t in self.history.transactions if t.group)
         report.transactions = {outcome.value: outcomes[outcome] for outcome in TransactionOutcome}
-        report.longest_silence = round(self.source.longest_silence, 2)
+        report.longest_silence = round(max(s.longest_silence for s in self.sources), 2)
+        if self.plan.asyncio:
+            self._conclude_loop()
         report.rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+    def _conclude_loop(self) -> None:
+        """What the clients in the event loop did; of what they didn't do nothing is known."""
+        prefix, committed = self.loop.prefix, TransactionOutcome.COMMITTED
+        mine = [
+            t
+            for t in self.history.transactions
+            if t.producer.startswith(prefix) and t.outcome is committed
+        ]
+        readers = [reader for reader in self.readers if reader.way is self.loop]
+        self.report.asyncio = {
+            "records acknowledged": sum(t.group is None for t in mine),
+            "transactions committed": sum(t.group is not None for t in mine),
+            "records read by groups": sum(reader.count for reader in readers),
+            "polls cancelled": self.loop.cancelled["polls cancelled"],
+        }
+        self.report.failures += [
+            f"the event loop shows nothing: no {what}"
+            for what, count in self.report.asyncio.items()
+            if not count
+        ]
 
 
 def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Report:

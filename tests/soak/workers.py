@@ -1,7 +1,8 @@
-"""The threads of a soak: a source, members of chains, readers of a group. Each notes what it does.
+"""The programs of a soak: sources, members of chains, readers of a group. Each notes what it does.
 
-In: a client's settings, names, a history. Out: notes; `failure` when one broke down. Every worker
-has a thread of its own and ends when it is told to, after having settled what it had begun.
+In: a client's settings, names, a history, a way of waiting. Out: notes; `failure` when one broke
+down. Every worker has a thread of its own, or is a task of an event loop (`ways`), and ends when it
+is told to, after having settled what it had begun.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 from tests.soak.chain import Chain, Tally
+from tests.soak.ways import AnyConsumer, AnyProducer, Delivery, Way, of, sent
 
-from odradek.api.consumer import Consumer
-from odradek.api.producer import Producer
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
-from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.checkers.history import (
     History,
     Observation,
@@ -31,7 +31,7 @@ from odradek.simulation.checkers.history import (
 Config = Mapping[str, Any]
 TICK = 0.02
 PATIENCE = 300.0
-"""Seconds after which a thread counts as hanging: some of its calls may come to their deadlines,
+"""Seconds after which a worker counts as hanging: some of its calls may come to their deadlines,
 one after the other."""
 
 
@@ -48,33 +48,36 @@ def in_group(config: Config, group: str, protocol: str) -> dict[str, Any]:
 
 
 class Worker:
-    """One thread."""
+    """One program, run in one way or the other."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, way: Way) -> None:
+        self.name = way.prefix + name
+        self.way = way
         self.failure: BaseException | None = None
         self.stopping = threading.Event()
         self.calm = threading.Event()
         """No disorder of its own from now on: what is left shall be worked off."""
-        self._thread = threading.Thread(target=self._run, name=name)
+        self._end: Future[None] | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._end = self.way.start(self.name, self._run)
 
     def join(self, timeout: float = PATIENCE) -> None:
         """Wait for the end."""
-        self._thread.join(timeout)
-        if self._thread.is_alive() and self.failure is None:
-            self.failure = TimeoutError(f"{self.name} doesn't end")
-
-    def _run(self) -> None:
         try:
-            self.work()
+            if self._end is not None:
+                self._end.result(timeout)
+        except TimeoutError:
+            self.failure = self.failure or TimeoutError(f"{self.name} doesn't end")
+
+    async def _run(self) -> None:
+        try:
+            await self.work()
         except BaseException as error:  # told in the report
             self.failure = error
 
-    def work(self) -> None:
-        """What the thread does."""
+    async def work(self) -> None:
+        """What it does."""
         raise NotImplementedError
 
     def needs(self) -> int | None:
@@ -86,32 +89,32 @@ class Source(Worker):
     """An idempotent producer that writes numbered records at an even pace."""
 
     def __init__(
-        self, config: Config, history: History, topic: str, partitions: int, rate: float
+        self, config: Config, history: History, way: Way, topic: str, partitions: int, rate: float
     ) -> None:
-        super().__init__("source")
+        super().__init__("source", way)
         self.sent = 0
         self.longest_silence = 0.0
         """Seconds between two acknowledgements."""
         self.errors: Counter[str] = Counter()
         self._config, self._history, self._rate = config, history, rate
         self._topic, self._partitions = topic, partitions
-        self._open: list[tuple[Transaction, RecordFuture]] = []
+        self._open: list[tuple[Transaction, Delivery]] = []
         self._settled_at = 0.0
-        self._producer: Producer | None = None
+        self._producer: AnyProducer | None = None
 
-    def work(self) -> None:
-        producer = self._producer = Producer(
-            self._config, linger_ms=5, delivery_timeout_ms=int(PATIENCE * 1000)
+    async def work(self) -> None:
+        producer = self._producer = self.way.producer(
+            {**self._config, "linger.ms": 5, "delivery.timeout.ms": int(PATIENCE * 1000)}
         )
         begun = self._settled_at = time.monotonic()
-        while not self.stopping.wait(TICK):
+        while not await self.way.pause(TICK, self.stopping):
             while self.sent < (time.monotonic() - begun) * self._rate and not self._behind():
-                self._send(producer)
+                await self._send(producer)
             self._settle()
         with suppress(KafkaError):
-            producer.flush(PATIENCE)
+            await of(producer.flush(PATIENCE))
         self._settle()
-        producer.close()
+        await of(producer.close())
         if self._open:
             raise TimeoutError(f"{len(self._open)} records have no outcome")
 
@@ -124,13 +127,13 @@ class Source(Worker):
         """So that an outage isn't followed by minutes of catching up."""
         return len(self._open) > self._rate * 10
 
-    def _send(self, producer: Producer) -> None:
+    async def _send(self, producer: AnyProducer) -> None:
         partition = TopicPartition(self._topic, self.sent % self._partitions)
-        value = f"s/{self.sent}"
+        value = f"{self.name}/{self.sent}"
         self.sent += 1
-        made = self._history.sent("source", partition, value)
+        made = self._history.sent(self.name, partition, value)
         try:
-            future = producer.send(self._topic, value.encode(), partition=partition.partition)
+            future = await sent(producer, self._topic, value, partition.partition)
         except KafkaError as error:
             self.errors[type(error).__name__] += 1
             return
@@ -143,7 +146,7 @@ class Source(Worker):
                 left.append((made, future))
                 continue
             try:
-                offset = future.result(0).offset
+                offset = future.result().offset
             except KafkaError as error:  # perhaps it was written
                 self.errors[type(error).__name__] += 1
                 continue
@@ -162,6 +165,7 @@ class Member(Worker):
         self,
         config: Config,
         history: History,
+        way: Way,
         protocol: str,
         number: int,
         tally: Tally,
@@ -169,26 +173,24 @@ class Member(Worker):
         source: str,
         disorder: float,
     ) -> None:
-        super().__init__(f"chain-{protocol}-{number}")
+        super().__init__(f"chain-{protocol}-{number}", way)
         group = f"chain-{protocol}"
         settings = {**in_group(config, group, protocol), "enable.auto.commit": False}
         if protocol == "classic":
             settings["session.timeout.ms"] = 10_000
 
-        def producer() -> Producer:
-            return Producer(
-                config,
-                transactional_id=self.name,
-                transaction_timeout_ms=20_000,
-                max_block_ms=30_000,
-            )
-
+        writes = {
+            **config,
+            "transactional.id": self.name,
+            "transaction.timeout.ms": 20_000,
+            "max.block.ms": 30_000,
+        }
         self.chain = Chain(
             self.name,
             group,
             history,
-            lambda: Consumer(settings),
-            producer,
+            lambda: way.consumer(self.name, settings),
+            lambda: way.producer(writes),
             source=source,
             target=f"out-{protocol}",
             tally=tally,
@@ -196,22 +198,22 @@ class Member(Worker):
         self._disorder = disorder
         self._rng = random.Random(self.name)
 
-    def work(self) -> None:
+    async def work(self) -> None:
         change = time.monotonic() + self._pause()
         while not self.stopping.is_set():
             due = time.monotonic() > change and not self.calm.is_set()
             leave = due and self._rng.random() < 0.5
             had_zombie = self.chain.zombie is not None
             regret = not leave and self._rng.random() < 0.02
-            self.chain.step(0.3, leave=leave and not had_zombie, regret=regret)
+            await self.chain.step(0.3, leave=leave and not had_zombie, regret=regret)
             if had_zombie:
-                self.chain.wake_zombie()
+                await self.chain.wake_zombie()
             if due:
                 change = time.monotonic() + self._pause()
                 if not leave:
-                    self.chain.leave_group()
-                    self.stopping.wait(self._rng.uniform(0.0, 3.0))
-        self.chain.close()
+                    await self.chain.leave_group()
+                    await self.way.pause(self._rng.uniform(0.0, 3.0), self.stopping)
+        await self.chain.close()
 
     def needs(self) -> int | None:
         producer = self.chain.producer
@@ -229,13 +231,15 @@ class GroupReader(Worker):
         self,
         config: Config,
         history: History,
+        way: Way,
         protocol: str,
         number: int,
         *,
         topic: str,
         disorder: float,
     ) -> None:
-        super().__init__(f"reader-{protocol}-{number}")
+        super().__init__(f"reader-{protocol}-{number}", way)
+        self.protocol = protocol
         self.seen: dict[TopicPartition, set[int]] = {}
         self.count = 0
         """Records, with those that it had read before."""
@@ -252,34 +256,35 @@ class GroupReader(Worker):
         self._history, self._topic, self._disorder = history, topic, disorder
         self._readings: dict[TopicPartition, Observation] = {}
         self._rng = random.Random(self.name)
-        self._consumer: Consumer | None = None
+        self._consumer: AnyConsumer | None = None
 
     def needs(self) -> int | None:
         group = None if self._consumer is None else self._consumer._engine.group
         return None if group is None else group.coordinator.broker
 
-    def work(self) -> None:
+    async def work(self) -> None:
         while not self.stopping.is_set():
             end = time.monotonic() + self._rng.expovariate(1 / self._disorder)
-            consumer = self._consumer = Consumer(self._settings)
+            consumer = self._consumer = self.way.consumer(self.name, self._settings)
             self.joined += 1
             self._readings.clear()
-            consumer.subscribe(
+            subscribed = consumer.subscribe(
                 [self._topic],
                 on_assigned=self._begin_anew,
                 on_revoked=self._begin_anew,
                 on_lost=self._lost,
             )
+            await of(subscribed)
             while not self.stopping.is_set() and (time.monotonic() < end or self.calm.is_set()):
-                self._poll(consumer)
+                await self._poll(consumer)
             self.had = consumer.assignment()
             with suppress(KafkaError):
-                consumer.close(10.0)
-            self.stopping.wait(self._rng.uniform(0.0, 3.0))
+                await of(consumer.close(10.0))
+            await self.way.pause(self._rng.uniform(0.0, 3.0), self.stopping)
 
-    def _poll(self, consumer: Consumer) -> None:
+    async def _poll(self, consumer: AnyConsumer) -> None:
         try:
-            records = consumer.poll(0.3)
+            records = await of(consumer.poll(0.3))
         except KafkaError as error:
             self.errors[type(error).__name__] += 1
             return
@@ -292,10 +297,10 @@ class GroupReader(Worker):
             self.count += 1
             self.seen.setdefault(partition, set()).add(record.offset)
 
-    def _begin_anew(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _begin_anew(self, _: object, partitions: list[TopicPartition]) -> None:
         for partition in partitions:
             self._readings.pop(partition, None)
 
-    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, consumer: object, partitions: list[TopicPartition]) -> None:
         self.lost += 1
         self._begin_anew(consumer, partitions)

@@ -1,6 +1,7 @@
 """`odradek demo` itself, with a small part of the data: it mustn't rot between releases.
 
-With TLS and a password: without them the steps are the same, but for the cluster's start.
+With TLS and a password: without them the steps are the same, but for the cluster's start. And with
+asyncio's clients, whose consumer has to read all rows beside Spark.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ ROWS = 6000
 
 
 @pytest.mark.timeout(600)
-def test_a_small_demo_ends_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--secure", "they speak SASL_SSL"),
+        ("--asyncio", "demo-producer and demo-consumer are in one event loop"),
+    ],
+)
+def test_a_small_demo_ends_well(option: str, said: str, tmp_path: Path) -> None:
     output = tmp_path / "demo"
     command = [str(Path(sys.executable).with_name("odradek")), "demo", "--json"]
-    command += ["--secure", "--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
+    command += [option, "--rows", str(ROWS), "--seconds", "14", "--output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=220)
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
@@ -30,7 +38,7 @@ def test_a_small_demo_ends_well(tmp_path: Path) -> None:
     assert (result["lost"], result["duplicated"]) == (0, 0)
     assert result["matches_reference"] is True
     assert result["rebootstraps"] >= 1
-    assert "they speak SASL_SSL" in done.stderr
+    assert said in done.stderr
     for name in ("outage_s", "producer_recovery_s", "source_recovery_s"):
         assert result[name] >= 0, name
     assert (output / "demo.png").stat().st_size > 10_000

@@ -9,11 +9,12 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odradek.cli.demo import picture, report, svg
-from odradek.cli.demo.data import Flights
+from odradek.cli.demo.data import Aggregate, Flights
 from odradek.cli.demo.picture import Band, Lane, Line, Mark, Panel, PanelPicture, labels
 from odradek.cli.demo.sample import FlightSample, NoSuchRowsError, Table
 from odradek.cli.demo.timeline import EventReader, Noticed, Recovery, Teller, recovery
@@ -91,6 +92,19 @@ def test_only_every_row_once_in_both_outputs_is_well(flights: Flights) -> None:
     assert (twice.duplicated, twice.ok) == (1, False)
     missing = build(flights, written=336_775, distinct=336_775)
     assert (missing.lost, missing.rows_landed, missing.ok) == (1, 336_775, False)
+
+
+def test_a_reader_beside_spark_is_an_output_like_the_others() -> None:
+    table = [Aggregate("AA", 1, 9, 0, None)]
+    rest: dict[str, Any] = {
+        "sent": 9, "table": table, "reference": table, "written": 9, "distinct": 9,
+        "recovery": Recovery(None, None, None), "events": [],
+    }  # fmt: skip
+    assert report.build(**rest, more=[(9, 9)]).ok
+    missing = report.build(**rest, more=[(8, 8)])
+    assert (missing.lost, missing.duplicated, missing.rows_landed, missing.ok) == (1, 0, 8, False)
+    twice = report.build(**rest, more=[(11, 9)])
+    assert (twice.lost, twice.duplicated, twice.rows_landed, twice.ok) == (0, 2, 9, False)
 
 
 def noticed(time: float, client: str, kind: str, **fields: object) -> Noticed:

@@ -133,6 +133,21 @@ def test_a_row_in_which_odradek_failed_is_lost() -> None:
     assert table.lost(report) == [f"A ({ROWS['A'].title}): not run"]
 
 
+def test_both_columns_of_odradek_are_held_to_being_first() -> None:
+    card = Scorecard(["A"], ["odradek", "odradek-asyncio", "java"], runs=1, side_by_side=2)
+    for client, seconds in (("odradek", 0.1), ("odradek-asyncio", 3.0), ("java", 0.2)):
+        card.results["A"][client] = good(record=seconds, contact=seconds)
+    report = card.report(1.0)
+    assert "|  | Odradek 9 | Odradek, asyncio 9 | Java 9 |" in table.markdown(report)
+    first, second = table.remarks(report)[-2:]
+    assert first == "Odradek is first or tied first in every row above."
+    assert second.startswith("Odradek in an event loop isn't first or tied first in: A (")
+    assert table.lost(report) == []
+    assert table.lost(report, "odradek-asyncio") == [
+        f"A ({ROWS['A'].title}): {ROWS['A'].figures[0].title}"
+    ]
+
+
 def test_a_figure_that_was_not_counted_is_no_loss() -> None:
     card = Scorecard(["H"], ["odradek"], runs=1, side_by_side=1)
     card.results["H"]["odradek"] = good(back=0.5, asked=2, dials_after=3)

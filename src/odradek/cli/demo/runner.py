@@ -16,65 +16,28 @@ from pathlib import Path
 from typing import Any
 
 from odradek.api.admin import Admin
-from odradek.api.producer import Producer
 from odradek.cli.demo import picture, report
 from odradek.cli.demo.data import PARTITIONS, TOPIC, Flights
 from odradek.cli.demo.display import DemoDisplay
 from odradek.cli.demo.pipeline import DemoPipeline
+from odradek.cli.demo.sending import CONSUMER, PRODUCER, LoopSending, Sending
 from odradek.cli.demo.timeline import EventReader, Teller, recovery
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
-from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.testing import LocalCluster, ensure_java_environment
 
-PRODUCER = "demo-producer"
 SHOWN = {
     "acknowledged": "acknowledged to the producer",
     "aggregated": "in Spark's aggregate",
     "written": "in Parquet",
 }
-CHUNK = 500
+SHOWN_OF_LOOP = {**SHOWN, "read": "read in the event loop"}
 LANDING_TIMEOUT = 150.0
 POLL = 0.5
 
 
 class DemoError(KafkaError):
     """The demo couldn't be brought to its end."""
-
-
-class Sending(threading.Thread):
-    """Publishes the rows, spread over `seconds`, and counts what is acknowledged."""
-
-    def __init__(self, producer: Producer, flights: Flights, seconds: float) -> None:
-        super().__init__(name="demo-producer", daemon=True)
-        self._producer = producer
-        self._flights = flights
-        self._seconds = seconds
-        self.sent = 0
-        self.acknowledged = 0
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Send in even steps; then wait for all acknowledgements."""
-        try:
-            self._send()
-            self._producer.flush(timeout=120)
-        except BaseException as error:  # told to the main thread
-            self.error = error
-
-    def _send(self) -> None:
-        begin, rows = time.monotonic(), self._flights.rows
-        for start in range(0, rows, CHUNK):
-            due = begin + self._seconds * start / rows
-            time.sleep(max(0.0, due - time.monotonic()))
-            for key, value in self._flights.records(start, start + CHUNK):
-                future = self._producer.send(TOPIC, value=value, key=key)
-                future.add_done_callback(self._count)
-                self.sent += 1
-
-    def _count(self, future: RecordFuture) -> None:
-        if future.exception() is None:
-            self.acknowledged += 1
 
 
 class Demo:
@@ -89,14 +52,18 @@ class Demo:
         brokers: int,
         json: bool,
         secure: bool = False,
+        in_loop: bool = False,
     ) -> None:
+        """With `in_loop` the producer is asyncio's, and a consumer reads beside it in its loop."""
         self._output = output
         self._events = output / "events"
         self._flights = Flights(rows)
         self._seconds = seconds
         self._brokers = brokers
         self._security = _security() if secure else {}
-        self._display = DemoDisplay(SHOWN, to_stderr=json)
+        self._in_loop = in_loop
+        self._shown = SHOWN_OF_LOOP if in_loop else SHOWN
+        self._display = DemoDisplay(self._shown, to_stderr=json)
         self._reader = EventReader(self._events)
         self._samples: list[report.Moment] = []
         self._begin = time.time()
@@ -134,29 +101,30 @@ class Demo:
 
     def _publish(self, cluster: LocalCluster, pipeline: DemoPipeline) -> report.DemoResult:
         total = self._flights.rows
-        config = {**cluster.client_config(), "client.id": PRODUCER}
-        with Producer(config) as producer:
-            sending = Sending(producer, self._flights, self._seconds)
+        made = LoopSending if self._in_loop else Sending
+        with made(cluster.client_config(), self._flights, self._seconds) as sending:
+            if self._in_loop:
+                self._say(f"{PRODUCER} and {CONSUMER} are in one event loop")
             self._display.begin(total)
             start = time.monotonic()
             sending.start()
             mover = threading.Thread(target=self._move, args=(cluster,), daemon=True)
             moved = False
-            while sending.is_alive() or self._behind(sending):
+            while not sending.over or self._behind(sending):
                 self._watch(sending, pipeline, start)
                 if not moved and self._time_to_move(time.monotonic() - start):
                     moved = True
                     mover.start()
-                if not sending.is_alive() and sending.error is None:
+                if sending.over and sending.error is None:
                     sending_ended = self._ended(start)
                     if time.monotonic() - sending_ended > LANDING_TIMEOUT:
                         raise DemoError(f"rows still missing after {LANDING_TIMEOUT:.0f} s")
                 time.sleep(POLL)
             mover.join(60)
             if sending.error is not None:
-                raise DemoError(f"the producer failed: {sending.error}") from sending.error
+                raise DemoError(f"{sending.who} failed: {sending.error}") from sending.error
             self._watch(sending, pipeline, start)
-            return self._finish(cluster, pipeline, sending.acknowledged, start)
+            return self._finish(cluster, pipeline, sending, start)
 
     def _time_to_move(self, at: float) -> bool:
         """In the middle, once Spark has landed something; a slow start of Spark can put it off."""
@@ -185,14 +153,14 @@ class Demo:
     def _watch(self, sending: Sending, pipeline: DemoPipeline, start: float) -> None:
         aggregated, written = pipeline.landed()
         at = time.monotonic() - start
-        rows = {"acknowledged": sending.acknowledged, "aggregated": aggregated, "written": written}
+        rows = {**sending.rows(), "aggregated": aggregated, "written": written}
         self._samples.append(report.Moment(at, rows))
         self._display.progress(time.time() - self._begin, rows)
         for at, line in self._teller.lines(self._reader.poll()):
             self._display.tell(at - self._begin, line)
 
     def _finish(
-        self, cluster: LocalCluster, pipeline: DemoPipeline, sent: int, start: float
+        self, cluster: LocalCluster, pipeline: DemoPipeline, sending: Sending, start: float
     ) -> report.DemoResult:
         self._say("comparing with the data set itself")
         written, distinct = pipeline.parquet_rows()
@@ -201,13 +169,15 @@ class Demo:
         events = self._reader.events
         exits = [e.wall for e in cluster.timeline if e.name == "broker_exited"]
         exited = min(exits, default=None)
-        times = recovery(events, exited, PARTITIONS, PRODUCER)
+        others = [event for event in events if event.client != CONSUMER]  # the source is Spark's
+        times = recovery(others, exited, PARTITIONS, PRODUCER)
         result = report.build(
-            sent=sent,
+            sent=sending.acknowledged,
             table=table,
             reference=self._flights.reference(),
             written=written,
             distinct=distinct,
+            more=sending.readings(),
             recovery=times,
             events=events,
         )
@@ -218,7 +188,7 @@ class Demo:
         marks = [
             (e.time - began, e.kind) for e in events if e.kind in report.MARKS and e.time > began
         ]
-        drawing = report.picture(self._samples, SHOWN, outage, marks, result)
+        drawing = report.picture(self._samples, self._shown, outage, marks, result)
         picture.draw(drawing, self._output / "demo")
         return result
 

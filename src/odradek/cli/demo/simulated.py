@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from json import loads
 from typing import Any
@@ -23,6 +23,7 @@ from odradek.cli.demo.data import PARTITIONS, TOPIC
 from odradek.cli.demo.picture import GREY, PURPLE, Line, Panel, PanelPicture
 from odradek.cli.demo.sample import FlightSample, Table
 from odradek.cli.demo.timeline import Teller, TraceReader, recovery
+from odradek.runtime.hosts.delivery_future import DeliveryFuture
 from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
@@ -140,57 +141,75 @@ class Simulated:
         self._read: Counter[int] = Counter()
         self._landed = 0
         self._sent = 0
+        self._begin = 0.0
+        self._last_news = 0.0
         self._done = 0
         self._acknowledged = 0
         self._exited: float | None = None
 
     def run(self) -> Story:
         """Let the story happen."""
-        cluster, world = self.cluster, self.world
+        cluster = self.cluster
         cluster.create_topic(TOPIC, PARTITIONS)
         self._say(f"{len(cluster.brokers)} simulated brokers are up at {self._addresses()}")
-        servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        self._live()
+        self._listen()
+        return self._story()
+
+    def _live(self) -> None:
+        """Clients that wait in turn: the producer sends a little, the consumer polls."""
+        world = self.world
         with (
-            on_host(world.host(PRODUCER), Producer, {**servers, "client.id": PRODUCER}) as producer,
-            on_host(world.host(CONSUMER), Consumer, {**servers, "client.id": CONSUMER}) as consumer,
+            on_host(world.host(PRODUCER), Producer, self._told(PRODUCER)) as producer,
+            on_host(world.host(CONSUMER), Consumer, self._told(CONSUMER)) as consumer,
         ):
             partitions = consumer.partitions_for(TOPIC)
             consumer.assign(partitions)
             consumer.seek_to_beginning(partitions)
-            self._say(f"{self._sample.rows:,} flights are published over {self._seconds:g} s")
-            begin = world.now
-            world.at(begin + self._seconds / 2, self._move)
-            self._publish(producer, consumer, begin)
-        self._listen()
-        return self._story()
+            self._starts()
+            for end in self._steps():
+                for key, value in self._due(end):
+                    producer.send(TOPIC, value=value, key=key).add_done_callback(self._count)
+                while world.now < end:
+                    self._take(consumer.poll(timeout=end - world.now))
 
-    def _publish(self, producer: Producer, consumer: Consumer, begin: float) -> None:
-        """Send and read in small steps until all rows are there, or nothing comes any more."""
-        rows, world, last_news = self._sample.rows, self.world, begin
-        end = begin
-        while self._landed < rows or self._done < rows or world.now < begin + self._seconds:
+    def _told(self, client: str) -> dict[str, Any]:
+        """All that a client is told."""
+        return {"bootstrap.servers": self.cluster.bootstrap_servers, "client.id": client}
+
+    def _starts(self) -> None:
+        """From now on rows are published; in the middle the cluster moves."""
+        self._say(f"{self._sample.rows:,} flights are published over {self._seconds:g} s")
+        self._begin = self._last_news = self.world.now
+        self.world.at(self._begin + self._seconds / 2, self._move)
+
+    def _steps(self) -> Iterator[float]:
+        """The ends of small steps, until all rows are there, or nothing comes any more."""
+        rows, world = self._sample.rows, self.world
+        end = self._begin
+        over = self._begin + self._seconds
+        while self._landed < rows or self._done < rows or world.now < over:
             end = max(end + TICK, world.now)
             landed = self._landed
-            self._send(producer, int(rows * min(1.0, (end - begin) / self._seconds)))
-            while world.now < end:
-                self._take(consumer.poll(timeout=end - world.now))
+            yield end
             self._listen()
             counts = (self._sent, self._acknowledged, self._landed)
             rows_by_fate = dict(zip(SHOWN, counts, strict=True))
             self._samples.append(report.Moment(world.now, rows_by_fate))
             if self._landed > landed or self._sent < rows:
-                last_news = world.now
-            elif world.now - last_news > PATIENCE:
+                self._last_news = world.now
+            elif world.now - self._last_news > PATIENCE:
                 self._say(f"nothing new for {PATIENCE:g} s")
                 return
 
-    def _send(self, producer: Producer, up_to: int) -> None:
-        for row in range(self._sent, up_to):
-            key, value = self._sample.record(row)
-            producer.send(TOPIC, value=value, key=key).add_done_callback(self._count)
-        self._sent = max(self._sent, up_to)
+    def _due(self, end: float) -> Iterator[tuple[bytes | None, bytes]]:
+        """The rows to be sent now, so that it is even until `end`."""
+        share = min(1.0, (end - self._begin) / self._seconds)
+        for row in range(self._sent, int(self._sample.rows * share)):
+            self._sent = row + 1
+            yield self._sample.record(row)
 
-    def _count(self, future: RecordFuture) -> None:
+    def _count(self, future: RecordFuture | DeliveryFuture) -> None:
         self._done += 1
         self._acknowledged += future.exception() is None
 

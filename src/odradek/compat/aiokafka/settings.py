@@ -38,7 +38,6 @@ SAME_OF_CONSUMERS = (
 IDLE: Mapping[str, tuple[object, str]] = {
     "check_crcs": (True, "checksums are always looked at"),
     "consumer_timeout_ms": (200, "nothing polls in the background"),
-    "rebalance_timeout_ms": (None, "max_poll_interval_ms is the time for a rebalance, too"),
 }
 """What changes nothing: its default, and why it does so."""
 _told: set[str] = set()

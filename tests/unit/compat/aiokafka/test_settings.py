@@ -192,9 +192,9 @@ def test_what_changes_nothing_is_said_once(
     monkeypatch.setattr(settings, "_told", set())
     with caplog.at_level(logging.INFO, "odradek.compat"):
         for _ in range(2):
-            of_consumer(check_crcs=False, rebalance_timeout_ms=5000, consumer_timeout_ms=200)
+            of_consumer(check_crcs=False, consumer_timeout_ms=100, metadata_max_age_ms=1)
     said = [r.getMessage() for r in caplog.records if r.name == "odradek.compat"]
-    assert [text.split()[0] for text in said] == ["check_crcs", "rebalance_timeout_ms"]
+    assert [text.split()[0] for text in said] == ["check_crcs", "consumer_timeout_ms"]
 
 
 def test_an_answers_wait_fits_into_a_requests_time() -> None:

@@ -6,7 +6,7 @@ only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
@@ -38,6 +38,7 @@ class PeerLibrary:
 
 
 OURS = PeerLibrary("odradek", "odradek", "odradek.cli.demo.versus.odradek_reader", "#1f77b4")
+OURS_IN_LOOP = replace(OURS, reader="odradek.cli.demo.versus.odradek_asyncio_reader")
 OTHERS = (
     PeerLibrary(
         "confluent-kafka", "confluent_kafka", "odradek.cli.demo.versus.confluent_reader", "#e67e00"

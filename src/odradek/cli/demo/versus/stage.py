@@ -7,6 +7,7 @@ anything but the front door's address.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -14,15 +15,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from odradek.api.admin import Admin
+from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.producer import Producer
 from odradek.cli.demo.data import PARTITIONS, TOPIC
+from odradek.cli.demo.loop_thread import LoopThread
 from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.timeline import EventReader, Teller
 from odradek.cli.demo.versus.child import ReaderProcess
 from odradek.cli.demo.versus.outcome import Course, VersusOutcome, judge, picture
-from odradek.cli.demo.versus.peers import OTHERS, OURS, PeerLibrary, how_to_install
+from odradek.cli.demo.versus.peers import OTHERS, OURS, OURS_IN_LOOP, PeerLibrary, how_to_install
 from odradek.clients.admin.admin_engine import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster
@@ -39,6 +44,7 @@ STEADY_ROWS = 100
 DRAIN_S = 15.0
 """Seconds that our reader gets for what is still under way at the end."""
 REMIND_S = 10.0
+FLUSH_S = 60.0
 
 
 class VersusError(KafkaError):
@@ -48,27 +54,48 @@ class VersusError(KafkaError):
 class Publishing(threading.Thread):
     """Publishes rows at a steady rate until it is told to stop."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, settings: dict[str, str]) -> None:
         super().__init__(name="demo-publisher", daemon=True)
-        self._producer = producer
+        self._settings = settings
         self._sample = FlightSample()
         self._stopped = threading.Event()
         self.published: list[float] = []
         self.error: BaseException | None = None
 
+    def __enter__(self) -> Self:
+        self._producer = Producer(self._settings)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._producer.__exit__(kind, error, trace)
+
     def run(self) -> None:
         """Publish in even steps, however late the producer lets go."""
-        begin = time.monotonic()
         try:
-            while not self._stopped.is_set():
-                row = len(self.published)
-                self._stopped.wait(max(0.0, begin + row / RATE - time.monotonic()))
-                key, value = self._sample.record(row)
-                self.published.append(time.time())
+            for wait in self._steps():
+                self._stopped.wait(wait)
+                key, value = self._next()
                 self._producer.send(TOPIC, value=value, key=key)
-            self._producer.flush(timeout=60)
+            self._producer.flush(timeout=FLUSH_S)
         except BaseException as error:  # told to the main thread
             self.error = error
+
+    def _steps(self) -> Iterator[float]:
+        """How long to wait each time, until it is stopped."""
+        begin = time.monotonic()
+        while not self._stopped.is_set():
+            yield max(0.0, begin + len(self.published) / RATE - time.monotonic())
+
+    def _next(self) -> tuple[bytes | None, bytes]:
+        """The row that is published now."""
+        row = len(self.published)
+        self.published.append(time.time())
+        return self._sample.record(row)
 
     def stop(self) -> None:
         """Publish nothing more; return when everything has an outcome."""
@@ -78,18 +105,40 @@ class Publishing(threading.Thread):
             raise VersusError(f"the producer failed: {self.error}") from self.error
 
 
+class LoopPublishing(LoopThread, Publishing):
+    """The same with asyncio's producer, in an event loop."""
+
+    async def main(self) -> None:
+        """Publish in even steps, however late the producer lets go."""
+        async with AsyncProducer(self._settings) as producer:
+            for wait in self._steps():
+                await asyncio.sleep(wait)
+                key, value = self._next()
+                await producer.send(TOPIC, value=value, key=key)
+            await producer.flush(timeout=FLUSH_S)
+
+
 class Versus:
     """One run."""
 
     def __init__(
-        self, folder: Path, say: Callable[[float, str], None], *, brokers: int, patience: float
+        self,
+        folder: Path,
+        say: Callable[[float, str], None],
+        *,
+        brokers: int,
+        patience: float,
+        in_loop: bool = False,
     ) -> None:
+        """With `in_loop` our publisher and our reader are asyncio's clients."""
         self._folder = folder
         self._events = folder / "events"
         self._reader = EventReader(self._events)
         self._teller = Teller()
         self._say_to = say
         self._brokers = brokers
+        self._ours = OURS_IN_LOOP if in_loop else OURS
+        self._publishing = LoopPublishing if in_loop else Publishing
         self._patience = patience
         self._begin = time.time()
         self._timeline: list[tuple[float, str]] = []
@@ -109,17 +158,18 @@ class Versus:
                 admin.create_topics([topic], timeout=60)
             with (
                 self._children(cluster.bootstrap_servers) as children,
-                Producer({**servers, "client.id": "demo-producer"}) as producer,
+                self._publishing({**servers, "client.id": "demo-producer"}) as publishing,
             ):
-                return self._play(cluster, Publishing(producer), children)
+                return self._play(cluster, publishing, children)
 
     @contextmanager
     def _children(self, bootstrap: str) -> Iterator[list[ReaderProcess]]:
         children: list[ReaderProcess] = []
         try:
-            for peer in (OURS, *(p for p in OTHERS if p.installed)):
+            for peer in (self._ours, *(p for p in OTHERS if p.installed)):
                 children.append(self._child(peer, bootstrap))
-                self._say(f"{peer.title} reads, in a process of its own")
+                how = ", in an event loop" if peer is OURS_IN_LOOP else ""
+                self._say(f"{peer.title} reads, in a process of its own{how}")
             yield children
         finally:
             for child in children:

@@ -28,6 +28,13 @@ ELSEWHERE = (
 """aiokafka's methods that this package's admin client has no call for."""
 
 
+class _Admin(AsyncAdmin):
+    """The one beneath."""
+
+
+_Admin.__name__ = "AIOKafkaAdminClient"  # as texts and warnings call it
+
+
 class AIOKafkaAdminClient:
     """aiokafka's admin client: `start()`, calls about topics and the cluster, `close()`."""
 
@@ -56,7 +63,7 @@ class AIOKafkaAdminClient:
         self._loop = running_loop(given)
         self._timeout = request_timeout_ms / 1000
         with raising():
-            self._admin = AsyncAdmin(client_settings(given, self._loop))
+            self._admin = _Admin(client_settings(given, self._loop))
 
     async def start(self) -> None:
         """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""

@@ -22,6 +22,7 @@ from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
 from odradek.common.types import TopicPartition as Partition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+from odradek.compat.aiokafka.consumer.attendant import Attendant
 from odradek.compat.aiokafka.consumer.known import KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import theirs
 from odradek.compat.aiokafka.consumer.pauses import Pauses
@@ -120,10 +121,17 @@ class AIOKafkaConsumer:
         self._deserializers = Deserializers(key_deserializer, value_deserializer)
         self._reading = asyncio.Lock()
         self._pauses = Pauses(self._consumer)
-        self._subscriptions = Subscriptions(
+        patience = rebalance_timeout_ms or session_timeout_ms
+        self._attendant = Attendant(
             self._consumer,
             self._pauses,
             self._reading,
+            patience / 1000 if enable_auto_commit else 0.0,
+        )
+        self._subscriptions = Subscriptions(
+            self._consumer,
+            self._pauses,
+            self._attendant,
             grouped=group_id is not None,
             refresh=metadata_max_age_ms / 1000,
         )
@@ -153,14 +161,14 @@ class AIOKafkaConsumer:
             raise KafkaConnectionError(f"no broker could be reached: {error}") from error
         self._started = True
         for topic in sorted(self._subscriptions.topics()):
-            try:
-                with raising():
-                    await self._consumer.partitions_for(topic, self._timeout)
-            except KafkaTimeoutError as error:
-                raise UnknownTopicOrPartitionError(str(error)) from error.__cause__
+            with raising():
+                if not await self._consumer.await_topic(topic, self._timeout):
+                    raise UnknownTopicOrPartitionError(topic)
         self._subscriptions.start()
-        if not (self._subscriptions.matching() and self._group_id is not None):
-            await self._subscriptions.settled()
+        await self._subscriptions.settled()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await self._subscriptions.located()
 
     async def stop(self) -> None:
         """Commit (`enable_auto_commit`), leave the group, close; may be called twice.
@@ -307,9 +315,15 @@ class AIOKafkaConsumer:
         if self._subscriptions.idle():
             await asyncio.sleep(min(timeout, TURN))
             return []
+        self._attendant.raise_trouble()
         wanted = {Partition(*partition) for partition in partitions}
-        with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
-            return await self._consumer.poll(timeout, most)
+        found: list[Record] = []
+        try:
+            with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
+                found = await self._consumer.poll(timeout, most)
+        finally:
+            self._attendant.handed_out(some=bool(found))
+        return found
 
     def _records(self, records: list[Record]) -> list[ConsumerRecord[Any, Any]]:
         return [self._record(record) for record in records]

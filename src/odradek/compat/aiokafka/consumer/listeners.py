@@ -28,9 +28,16 @@ def theirs(partitions: Iterable[TopicPartition]) -> set[structs.TopicPartition]:
 class Rebalances:
     """The rebalances of one subscription."""
 
-    def __init__(self, listener: ConsumerRebalanceListener | None, pauses: Pauses) -> None:
+    def __init__(
+        self,
+        listener: ConsumerRebalanceListener | None,
+        pauses: Pauses,
+        locate: Callable[[], None],
+    ) -> None:
+        """`locate` has positions of what is assigned looked up."""
         self._listener = listener
         self._pauses = pauses
+        self._locate = locate
         self._said_revoked = False
         self._silent = False
         self.assigned_once = asyncio.Event()
@@ -42,6 +49,7 @@ class Rebalances:
             await self._tell("on_partitions_revoked", ())
         self._said_revoked = False
         await self._tell("on_partitions_assigned", partitions)
+        self._locate()
         self.assigned_once.set()
 
     async def on_revoked(self, _: object, partitions: list[TopicPartition]) -> None:

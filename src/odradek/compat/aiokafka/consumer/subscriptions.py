@@ -16,6 +16,7 @@ from typing import Any
 
 from odradek.common.types import TopicPartition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
+from odradek.compat.aiokafka.consumer.attendant import Attendant
 from odradek.compat.aiokafka.consumer.known import KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import Rebalances
 from odradek.compat.aiokafka.consumer.pauses import Pauses
@@ -42,13 +43,13 @@ class Subscriptions:
         self,
         consumer: KnowingConsumer,
         pauses: Pauses,
-        reading: asyncio.Lock,
+        attendant: Attendant,
         *,
         grouped: bool,
         refresh: float,
     ) -> None:
-        """`reading`: held by whoever asks the consumer for records. `refresh`: seconds after which
-        topics without a group are looked at again, for new partitions.
+        """`refresh`: seconds after which topics without a group are looked at again, for new
+        partitions.
         """
         self.kind = Kind.NONE
         self._running = False
@@ -57,7 +58,7 @@ class Subscriptions:
         """Something is subscribed or assigned."""
         self._consumer = consumer
         self._pauses = pauses
-        self._reading = reading
+        self._attendant = attendant
         self._grouped = grouped
         self._refresh = refresh
         self._look_again = math.inf
@@ -67,8 +68,9 @@ class Subscriptions:
         """What `assign` gave, with the offsets of later `seek`s, until it is done."""
         self._afresh = True
         """Positions are those of an earlier subscription."""
-        self._rebalances = Rebalances(None, pauses)
+        self._rebalances = Rebalances(None, pauses, self._locate)
         self._changing: asyncio.Task[None] | None = None
+        self._locating: asyncio.Task[None] | None = None
         self._superseded = False
         """What is under way is of no use once another call comes."""
 
@@ -83,7 +85,7 @@ class Subscriptions:
         """Read these from now on. Raises `IllegalStateError` after another kind of these calls."""
         self._become(Kind.TOPICS if pattern is None else Kind.PATTERN)
         self._topics, self._pattern = frozenset(topics), pattern
-        self._rebalances = Rebalances(listener, self._pauses)
+        self._rebalances = Rebalances(listener, self._pauses, self._locate)
         self._afresh = True
         if self._running:
             self.begin()
@@ -144,16 +146,16 @@ class Subscriptions:
         by_group = self._grouped and self.kind in (Kind.TOPICS, Kind.PATTERN)
         return not (by_group or self._consumer.assignment())
 
-    def matching(self) -> bool:
-        """Topics come by a pattern: nobody can wait for them by name."""
-        return self.kind is Kind.PATTERN
-
     # Carrying it out
 
     def start(self) -> None:
         """Carry out what was called, and from here on what is called, at once."""
         self._running = True
+        if self._grouped:
+            self._attendant.start()
         self.begin()
+        if self.kind is Kind.ASSIGNED:
+            self._locate()
 
     def begin(self) -> None:
         """Carry out the newest `subscribe`."""
@@ -174,9 +176,11 @@ class Subscriptions:
     async def end(self) -> None:
         """The consumer stops: nothing goes on, and the listener hears no more."""
         self._rebalances.hush()
-        if self._changing is not None:
-            self._changing.cancel()
-            await asyncio.wait([self._changing])
+        await self._attendant.end()
+        for task in (self._changing, self._locating):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
 
     def _then(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
         before = self._changing
@@ -193,9 +197,9 @@ class Subscriptions:
         self._changing.add_done_callback(_looked_at)
 
     async def _join(self) -> None:
-        """Subscribe, and see to it until the group has given partitions, or none.
+        """Subscribe, and wait until the group has given partitions, or none.
 
-        What is given is held back meanwhile: whoever asks for records gets them.
+        A pattern that no topic's name fits isn't waited for.
         """
         told, pattern = self._rebalances, self._pattern
         with raising():
@@ -206,13 +210,15 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
-            while not told.assigned_once.is_set():
-                if self._reading.locked():  # that call does it
-                    await _soon(told.assigned_once)
-                    continue
-                async with self._reading:
-                    with self._pauses.only(lambda _: False):
-                        await self._consumer.poll(TURN)
+            if pattern is not None:
+                names = await self._consumer.list_topics()
+                if not any(map(pattern.match, names)):
+                    return
+        while not (told.assigned_once.is_set() or self._attendant.troubled):
+            await _soon(told.assigned_once)
+        if not told.assigned_once.is_set():
+            self._attendant.raise_trouble()
+        self._locate()
 
     async def assign_all(self) -> None:
         """Without a group: all partitions of the topics; those that stay keep their positions."""
@@ -220,15 +226,15 @@ class Subscriptions:
             if self._pattern is not None:
                 names = await self._consumer.list_topics()
                 self._topics = frozenset(filter(self._pattern.match, names))
-            found = [
-                partition
-                for topic in sorted(self._topics)
-                for partition in await self._consumer.partitions_for(topic)
-            ]
+            found: list[TopicPartition] = []
+            for topic in sorted(self._topics):
+                await self._consumer.await_topic(topic, math.inf)
+                found += await self._consumer.partitions_for(topic)
             if self._afresh:
                 self._assign(found)
             elif set(found) != set(self._consumer.assignment()):
                 self._consumer.assign(found)
+                self._locate()
         self._afresh = False
         self._look_again = time.monotonic() + self._refresh
 
@@ -240,6 +246,20 @@ class Subscriptions:
         """Positions begin again, as an aiokafka program expects it."""
         self._consumer.assign([])
         self._consumer.assign(list(partitions))
+        self._locate()
+
+    def _locate(self) -> None:
+        """Have positions of what is assigned looked up, once the program has begun."""
+        if self._locating is not None:
+            self._locating.cancel()
+        if self._running:
+            partitions = self._consumer.assignment()
+            self._locating = asyncio.create_task(self._consumer.locate(partitions))
+
+    async def located(self) -> None:
+        """Wait until that is done, as long as it takes."""
+        if self._locating is not None:
+            await asyncio.wait([self._locating])
 
     async def _assign_wanted(self) -> None:
         with raising():

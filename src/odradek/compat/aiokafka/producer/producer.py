@@ -46,6 +46,13 @@ Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 
 
+class _Producer(AsyncProducer):
+    """The one beneath."""
+
+
+_Producer.__name__ = "AIOKafkaProducer"  # as texts and warnings call it
+
+
 @contextmanager
 def _in_order() -> Iterator[None]:
     """A transaction's call at the wrong time is an `AssertionError`, as in aiokafka."""
@@ -101,7 +108,7 @@ class AIOKafkaProducer:
         self._loop = running_loop(given)
         settings = producer_settings(given, self._loop)
         with _in_words():
-            self._producer = AsyncProducer(settings)
+            self._producer = _Producer(settings)
         self._closed = False
         self._acks = settings["acks"]
         self._transactional = transactional_id is not None

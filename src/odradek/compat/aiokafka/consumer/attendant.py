@@ -1,0 +1,98 @@
+"""Sees to a group's rebalances while the program doesn't ask for records, as aiokafka does.
+
+In: the events of the consumer beneath. Out: polls that hand out nothing, in which it gives back and
+takes partitions and calls listeners; what they raise, for the next call that asks for records. Must
+not: speak for a program that doesn't ask for `max_poll_interval_ms`: that one has left its group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from weakref import ref
+
+from odradek.common.events import Event
+from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.pauses import Pauses
+from odradek.compat.aiokafka.translation import translated
+
+TURN = 0.05
+"""Seconds of one such poll, and between two looks at a call that does its work."""
+
+
+class Attendant:
+    """Who polls for one consumer with a group."""
+
+    def __init__(
+        self, consumer: KnowingConsumer, pauses: Pauses, reading: asyncio.Lock, patience: float
+    ) -> None:
+        """`reading`: held by whoever asks for records. `patience`: seconds that a program has for
+        records in hand, which the end of an assignment commits, before the others go on without.
+        """
+        self._consumer = consumer
+        self._pauses = pauses
+        self._reading = reading
+        self._patience = patience
+        self._news = asyncio.Event()
+        self._trouble: BaseException | None = None
+        self._in_hand_since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        news = ref(self._news)  # the engine beneath must not keep what nobody closed
+        consumer.listen(lambda event: _heard(event, news()))
+
+    def start(self) -> None:
+        """From here on it looks."""
+        self._task = asyncio.create_task(self._attend())
+
+    async def end(self) -> None:
+        """The consumer stops."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def handed_out(self, *, some: bool) -> None:
+        """The program has asked for records, and got some, or none."""
+        self._in_hand_since = time.monotonic() if some else None
+        self._news.set()
+
+    def raise_trouble(self) -> None:
+        """Raise what a poll has raised, once."""
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
+
+    @property
+    def troubled(self) -> bool:
+        """A poll has raised something."""
+        return self._trouble is not None
+
+    async def _attend(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            began = time.monotonic()
+            while self._consumer.rebalances and self._trouble is None:
+                if self._reading.locked() or self._waits(began):
+                    await asyncio.sleep(TURN)
+                    continue
+                async with self._reading:
+                    await self._poll()
+
+    def _waits(self, began: float) -> bool:
+        """Records are in hand: the program has a while to come back by itself."""
+        since = self._in_hand_since
+        return since is not None and time.monotonic() - began < self._patience
+
+    async def _poll(self) -> None:
+        try:
+            with self._pauses.only(lambda _: False):
+                await self._consumer.poll(TURN)
+        except Exception as error:
+            self._trouble = translated(error)
+
+
+def _heard(event: Event, news: asyncio.Event | None) -> None:
+    if event.kind == "group" and news is not None:
+        news.set()

@@ -1,0 +1,112 @@
+"""Those parts of `odradek demo --asyncio` that run an event loop, on simulated brokers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.cli.demo.data import PARTITIONS, TOPIC
+from odradek.cli.demo.loop_thread import LoopThread
+from odradek.cli.demo.sending import LoopSending
+from odradek.cli.demo.versus import odradek_asyncio_reader
+from odradek.cli.demo.versus.stage import LoopPublishing
+from odradek.testing import FakeCluster
+
+ROWS = 2_000
+PATIENCE = 30.0
+
+
+class Rows:
+    """Stands for the data set, which needs pandas."""
+
+    rows = ROWS
+
+    def records(self, start: int, stop: int) -> Iterator[tuple[bytes | None, bytes]]:
+        for row in range(start, min(stop, self.rows)):
+            yield b"N%d" % (row % 7), json.dumps({"row": row}).encode()
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(topics={TOPIC: PARTITIONS}) as running:
+        yield running
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_producer_and_consumer_live_through_a_move_in_one_loop(cluster: FakeCluster) -> None:
+    rows: Any = Rows()
+    with LoopSending({"bootstrap.servers": cluster.bootstrap_servers}, rows, 1.0) as sending:
+        sending.start()
+        wait_for(lambda: 0 < sending.rows()["read"] < ROWS)
+        for broker in cluster.broker_ids:
+            cluster.move(broker)
+        wait_for(lambda: sending.over and sending.rows()["read"] == ROWS)
+        assert sending.is_alive()  # its consumer reads on
+    assert not sending.is_alive()
+    assert sending.error is None
+    assert (sending.sent, sending.acknowledged) == (ROWS, ROWS)
+    assert sending.readings() == [(ROWS, ROWS)]
+
+
+def test_what_breaks_down_in_the_loop_is_told(cluster: FakeCluster) -> None:
+    rows: Any = Rows()
+    rows.records = lambda start, stop: [(None, b"no row")]
+    with LoopSending({"bootstrap.servers": cluster.bootstrap_servers}, rows, 1.0) as sending:
+        sending.start()
+        wait_for(lambda: sending.over)
+        sending.join(PATIENCE)
+    assert isinstance(sending.error, json.JSONDecodeError)
+
+
+def test_the_publisher_and_the_reader_of_versus(cluster: FakeCluster) -> None:
+    servers = cluster.bootstrap_servers
+    got: list[int] = []
+
+    class Enough(Exception):  # noqa: N818  # it ends a reader that reads for ever
+        pass
+
+    class Reporter:
+        def got(self, value: bytes) -> None:
+            got.append(json.loads(value)["row"])
+            if len(got) == 150:
+                raise Enough
+
+    ended: list[type[BaseException]] = []
+
+    def read() -> None:
+        reporter: Any = Reporter()
+        try:
+            odradek_asyncio_reader.read(servers, TOPIC, list(range(PARTITIONS)), reporter)
+        except Enough as error:
+            ended.append(type(error))
+
+    reader = threading.Thread(target=read)
+    with LoopPublishing({"bootstrap.servers": servers}) as publishing:
+        publishing.start()
+        reader.start()
+        wait_for(lambda: ended)
+        publishing.stop()
+    reader.join(PATIENCE)
+    assert len(set(got)) == 150
+    assert len(publishing.published) >= 150
+    assert publishing.error is None
+
+
+def test_a_loop_that_is_never_started_ends_well() -> None:
+    class Thread(LoopThread):
+        async def main(self) -> None:
+            raise AssertionError
+
+    with Thread() as thread:
+        assert not thread.is_alive()
