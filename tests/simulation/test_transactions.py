@@ -29,10 +29,11 @@ from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
 from odradek.record.columns import Row
 from odradek.runtime.hosts.record_future import RecordFuture
-from odradek.simulation import SimulatedCluster, SimulatedHost, World
+from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.partition_log import PartitionLog
 from odradek.simulation.checkers.history import History, Transaction, TransactionOutcome
 from odradek.simulation.checkers.history_check import Kind, check
+from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
 
@@ -112,6 +113,7 @@ class Scene:
             tally=self.tally,
         )
 
+<<<<<<< HEAD
     def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
         """Make a member's consumer."""
         return Consumer(settings)
@@ -125,6 +127,9 @@ class Scene:
         finished(step)
 
     def host(self, name: str) -> SimulatedHost:
+=======
+    def host(self, name: str) -> ClientHost:
+>>>>>>> h-trace
         """Where a client runs; messages as objects are twice as fast, bytes are the real thing."""
         return self.world.host(name, mode=self.mode, traced=False)
 

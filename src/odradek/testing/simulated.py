@@ -32,7 +32,7 @@ from odradek.runtime.hosts.record_future import RecordFuture
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.checkers.wire_checkers import Wire
-from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.world import World
 from odradek.testing.virtual_loop import HOUR, VirtualLoop
@@ -346,7 +346,7 @@ class KafkaSimulation:
         link: LinkProfile | None = None,
         *,
         background: bool,
-    ) -> SimulatedHost:
+    ) -> ClientHost:
         if threading.get_ident() != self._thread:
             raise ConfigurationError(
                 f"{ONE_THREAD}, and this client is made in another one{INSTEAD}"
@@ -369,7 +369,7 @@ class KafkaSimulation:
         if threading.get_ident() != self._thread:
             raise IllegalStateError(f"{ONE_THREAD}, and this call is made in another one{INSTEAD}")
 
-    def _host_of(self, config: Config) -> SimulatedHost | None:
+    def _host_of(self, config: Config) -> ClientHost | None:
         """The host of a client that the code under test makes (a `HostSource`)."""
         servers = config["bootstrap.servers"]
         if any(self._is_ours(address) for address in servers):

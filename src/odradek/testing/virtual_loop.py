@@ -28,6 +28,7 @@ from typing import Any, Never
 from odradek.simulation.world.virtual_time import StuckError
 from odradek.simulation.world.world import World
 from odradek.testing.loop_threads import Job, JobExecutor, LoopThreads
+from odradek.testing.virtual_sockets import Files
 
 HOUR = 3600.0
 """How long one run may last in virtual seconds, if nothing else is said."""
@@ -41,13 +42,12 @@ PLACES_NAMED = 10
 """How many tasks an error names at most, and how many places for each."""
 # fmt: off
 NOT_HERE = (
-    "add_reader", "add_signal_handler", "add_writer", "connect_accepted_socket",
-    "connect_read_pipe", "connect_write_pipe", "create_connection", "create_datagram_endpoint",
-    "create_server", "create_unix_connection", "create_unix_server", "getaddrinfo", "getnameinfo",
-    "remove_reader", "remove_signal_handler", "remove_writer", "sendfile", "sock_accept",
-    "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom", "sock_recvfrom_into",
-    "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls", "subprocess_exec",
-    "subprocess_shell",
+    "add_signal_handler", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe",
+    "create_connection", "create_datagram_endpoint", "create_server", "create_unix_connection",
+    "create_unix_server", "getaddrinfo", "getnameinfo", "remove_signal_handler", "sendfile",
+    "sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom",
+    "sock_recvfrom_into", "sock_sendall", "sock_sendfile", "sock_sendto", "start_tls",
+    "subprocess_exec", "subprocess_shell",
 )
 # fmt: on
 """What other loops have, and this one refuses."""
@@ -103,6 +103,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._world = world
         self._threads = LoopThreads(self)
         self._selector = SimpleNamespace(select=self._go_on)  # what `_run_once` asks
+        self.files = Files()
+        """Sockets of the world that are open in this loop."""
         self._until = math.inf
         self._timers = 0
         self._submitting = False
@@ -139,7 +141,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._count()
         while True:
             timer = self._next_timer()
-            if self._ready or self._stopping or timer <= time.now:
+            if self._ready or self._stopping or timer <= time.now or self.files.any_ready:
                 time.run_until(time.now)
                 break
             self._restless = 0
@@ -161,8 +163,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 time.fire_next()
             else:
                 time.run_until(timer)
+        self._looked()
+
+    def _looked(self) -> None:
+        """What the wait has found is run in this round, before timers that are due."""
+        self._ready.extend(self.files.ready())
         # A timer counts as due from `time() + _clock_resolution` on: exactly when its time is there
-        self._clock_resolution = math.ulp(time.now)
+        self._clock_resolution = math.ulp(self._world.now)
 
     def _next_timer(self) -> float:
         scheduled = self._scheduled
@@ -214,6 +221,35 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._scheduled, timer)
         timer.planned(True)
         return timer
+
+    # Sockets of the world
+
+    def _watch(
+        self, name: str, fd: int, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._check_closed()
+        if fd not in self.files:
+            raise _refused(name)
+        handle = asyncio.Handle(callback, args, self, None)
+        self.files.watch(fd, handle, read=name == "add_reader")
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """Watch a socket of the world (`files`); others are refused."""
+        self._watch("add_reader", fd, callback, args)
+
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """The same for room to write."""
+        self._watch("add_writer", fd, callback, args)
+
+    def remove_reader(self, fd: int) -> bool:  # type: ignore[override]
+        """Watch it no more; a callback that was about to run doesn't."""
+        self._check_closed()
+        return self.files.unwatch(fd, read=True)
+
+    def remove_writer(self, fd: int) -> bool:  # type: ignore[override]
+        """The same for room to write."""
+        self._check_closed()
+        return self.files.unwatch(fd, read=False)
 
     # Threads
 
@@ -302,13 +338,17 @@ def _place(task: asyncio.Task[Any]) -> str:
     return " > ".join(places)
 
 
+def _refused(name: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"{name}: an event loop in virtual time has no sockets, pipes, processes or signals. "
+        "Only Odradek's clients reach their cluster in the simulation; give the code under "
+        "test stand-ins for its other servers, or use the fixture kafka_cluster."
+    )
+
+
 def _refusal(name: str) -> Callable[..., Never]:
     def refused(self: VirtualLoop, *args: object, **kwargs: object) -> Never:
-        raise NotImplementedError(
-            f"{name}: an event loop in virtual time has no sockets, pipes, processes or signals. "
-            "Only Odradek's clients reach their cluster in the simulation; give the code under "
-            "test stand-ins for its other servers, or use the fixture kafka_cluster."
-        )
+        raise _refused(name)
 
     return refused
 

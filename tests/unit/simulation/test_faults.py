@@ -14,7 +14,7 @@ from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from odradek.simulation import SimulatedCluster, SimulatedHost, World
+from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.faults.verbs import (
     APPLICATION,
     BOOTSTRAP_NAME,
@@ -31,6 +31,7 @@ from odradek.simulation.faults.verbs import (
     heal,
     plan,
 )
+from odradek.simulation.world.client_host import ClientHost
 
 DOCS = Path(__file__).parents[3] / "docs" / "simulation.md"
 SCOPE = Scope(brokers=3, partitions=2, clients=("one", "two"))
@@ -46,7 +47,7 @@ class Client:
 
     def __init__(self, world: World, cluster: SimulatedCluster, name: str = "one") -> None:
         self.world = world
-        self.host: SimulatedHost = world.host(name, mode="messages")
+        self.host: ClientHost = world.host(name, mode="messages")
         config = Config(ADMIN, {"bootstrap.servers": cluster.bootstrap_servers})
         self.engine = AdminEngine(config, self.host.rng())
         self.host.attach(self.engine)

@@ -23,7 +23,7 @@ from odradek.network.flow import Completion
 from odradek.network.frame import FrameReader
 from odradek.protocol.messages.describe_cluster import DescribeClusterRequest
 from odradek.simulation import SimulatedCluster, SimulatedHost, StuckError, World
-from odradek.simulation.world import host
+from odradek.simulation.world import step_count
 
 BROKER = Address("10.0.0.2", 9092)
 
@@ -92,6 +92,7 @@ def world() -> World:
 
 def attached(world: World, **how: Any) -> tuple[SimulatedHost, ScriptedEngine]:
     made = world.host("client", **how)
+    assert isinstance(made, SimulatedHost)
     engine = ScriptedEngine()
     made.attach(engine)
     return made, engine
@@ -144,6 +145,8 @@ def test_names_are_answered_from_what_stands_there_when_the_answer_comes(world: 
     assert isinstance(engine.seen[0][2], OSError)
     assert engine.seen[1:] == [("resolved", 1, ["10.0.0.9"])]
     assert world.lookups == {"a": 1, "b": 1, "c": 1}
+    world.advance(1)  # what nobody answers is late at its deadline, as in the real hosts
+    assert [(seen[1], type(seen[2])) for seen in engine.seen[2:]] == [(2, TimeoutError)]
 
 
 def test_calls_run_at_once_or_after_the_workers_time(world: World) -> None:
@@ -227,7 +230,7 @@ def test_deferred_actions_run_between_steps(world: World) -> None:
 def test_an_engine_that_turns_in_circles_is_found_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "STEPS_AT_ONCE", 50)
+    monkeypatch.setattr(step_count, "STEPS_AT_ONCE", 50)
     made, engine = attached(world)
     engine.deadline = lambda now: now
     made.wake()

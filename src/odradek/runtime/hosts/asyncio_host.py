@@ -47,6 +47,9 @@ LOOKS_AGAIN = 0.05
 """Seconds by which a timer may be early; one that is earlier costs more than a new one."""
 BREATH = 0.002
 """Seconds for which a caller that always finds something may keep the loop to itself."""
+AWAY = 0.01
+"""Seconds by which the loop comes too late, from which on all sockets are read before the engine
+judges by its deadlines."""
 
 
 class AsyncioHost(HostSockets):
@@ -83,6 +86,8 @@ class AsyncioHost(HostSockets):
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
         """When the timer rings, by our clock."""
+        self._wanted: float | None = None
+        """When the engine is to step at the latest."""
         self._turned = 0.0
         """When the loop last came to us."""
         self._stepping = False
@@ -334,6 +339,8 @@ class AsyncioHost(HostSockets):
         self._stepping = True
         try:
             now = self._clock()
+            if self._wanted is not None and now > self._wanted + AWAY:
+                self._catch_up()
             wanted = engine.step(now)
             effects = engine.effects
             while effects:
@@ -348,9 +355,17 @@ class AsyncioHost(HostSockets):
         if engine.has_inputs or self._deferred:
             self.wake()
         late = self.outsiders.next_deadline()
-        times = [t for t in (wanted, late) if t is not None]
-        if times:
-            self._ring_at(min(times), now)
+        self._wanted = min((t for t in (wanted, late) if t is not None), default=None)
+        if self._wanted is not None:
+            self._ring_at(self._wanted, now)
+
+    def _catch_up(self) -> None:
+        """The loop was held up (a callback that blocked, SIGSTOP): what came meanwhile is taken in
+        first, as an answer that waits in a socket isn't overdue.
+        """
+        for transport in list(self._transports.values()):
+            if transport.established:
+                self._serve(transport, READ)
 
     def _ring_at(self, when: float, now: float) -> None:
         """Have the timer ring by then; one that rings a bit too early does as well."""

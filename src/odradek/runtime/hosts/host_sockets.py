@@ -7,15 +7,18 @@ inputs. Must not: wait, or decide about Kafka.
 from __future__ import annotations
 
 import selectors
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
+from odradek.common.types import Address
 from odradek.network.effects import Open, Send
 from odradek.network.host import EngineInputs
 from odradek.runtime.hosts.interrupt import not_from_outside
 from odradek.runtime.hosts.transport import READ, WRITE, Transport
 
 if TYPE_CHECKING:
+    from odradek.runtime.hosts.tunnel import Tunnel
     from odradek.runtime.tls.tls_context import TlsSource
 
 READ_BUDGET = 2 << 20
@@ -30,6 +33,8 @@ class HostSockets:
     _selector: selectors.BaseSelector | None
     _tls: TlsSource | None
     _closing: bool
+    plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
+    """What makes a connection without TLS: a simulation brings sockets of its own."""
 
     if TYPE_CHECKING:  # the host's
 
@@ -84,7 +89,7 @@ class HostSockets:
 
             tunnel = Tunnel(effect.hop)
         if self._tls is None or effect.plain:
-            return Transport(effect.connection, effect.address, tunnel)
+            return self.plain_transport(effect.connection, effect.address, tunnel)
         from odradek.runtime.tls.tls_transport import TlsTransport
 
         return TlsTransport(effect.connection, effect.address, self._tls(), tunnel)

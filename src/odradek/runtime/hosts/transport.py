@@ -69,7 +69,7 @@ class Transport:
         """Begin to connect; say whether TCP is up already. Raises `OSError`."""
         port = self.address.port if self.tunnel is None else self.tunnel.port
         family, target = numeric_address(ip, port)
-        sock = self.sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = self.sock = self.new_socket(family)
         self.fd = sock.fileno()
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -84,6 +84,10 @@ class Transport:
             raise self._not_up(error) from None
         self.tcp_up = True
         return True
+
+    def new_socket(self, family: int) -> socket.socket:
+        """A socket, not connected yet; a simulation makes its own."""
+        return socket.socket(family, socket.SOCK_STREAM)
 
     def finish_connect(self) -> None:
         """After the socket became writable: raise `OSError` if TCP didn't come up."""

@@ -26,8 +26,8 @@ from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import api_versions
 from odradek.simulation.brokers.cluster import SimulatedCluster, SimulatedFrontDoor
 from odradek.simulation.measurements.strategies import STRATEGIES
+from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.environment import Endpoint, Peer, ReceivedRequest, Session, Verdict
-from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.world import World
 
 TOPIC = "records"
@@ -136,7 +136,7 @@ class _Recovery:
             background=not self.idle or chosen.always_runs,
             traced=False,
         )
-        self.host: SimulatedHost = host
+        self.host: ClientHost = host
         self.cluster = SimulatedCluster(self.world, brokers)
         count = partitions or max(1, round(brokers ** self.rng.random()))
         self.cluster.create_topic(TOPIC, count, 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from odradek.simulation.runs.group_runs import run_of
 from odradek.simulation.runs.schedule import Family, Schedule, random_schedule
+from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
 
 
@@ -37,10 +38,17 @@ class RunOutcome:
 
 
 def run_schedule(
-    schedule: Schedule, *, mode: Mode | None = None, trace: bool = False
+    schedule: Schedule,
+    *,
+    mode: Mode | None = None,
+    hosts: HostMaker | None = None,
+    trace: bool = False,
 ) -> RunOutcome:
-    """Run a schedule; `mode` overrides the schedule's own, `trace` keeps every client's events."""
-    run = run_of(schedule, mode=mode)
+    """Run a schedule; `mode` overrides the schedule's own, `trace` keeps every client's events.
+
+    `hosts` makes other hosts of the clients than `SimulatedHost`.
+    """
+    run = run_of(schedule, mode=mode, hosts=hosts)
     violation = None
     try:
         run.play()
@@ -63,6 +71,7 @@ def explore(
     *,
     short: bool = True,
     family: Family | None = None,
+    hosts: HostMaker | None = None,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[RunOutcome]:
     """Run the random schedules of these seeds, one after the other, for as long as `go_on` says.
@@ -72,4 +81,4 @@ def explore(
     for seed in seeds:
         if not go_on():
             return
-        yield run_schedule(random_schedule(seed, short=short, family=family))
+        yield run_schedule(random_schedule(seed, short=short, family=family), hosts=hosts)

@@ -34,6 +34,7 @@ from odradek.simulation.runs.schedule import (
     ScheduledClient,
     settings,
 )
+from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
 
 SETTLED_WITHIN = 120.0
@@ -322,7 +323,7 @@ class GroupRun(Run):
                 raise Violation(f"what was made of {source} is there {seen[source]} times")
 
 
-def run_of(schedule: Schedule, *, mode: Mode | None = None) -> Run:
+def run_of(schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None) -> Run:
     """The run of a schedule, with or without a group."""
     grouped = any(client.kind in GROUPED for client in schedule.clients)
-    return (GroupRun if grouped else Run)(schedule, mode=mode)
+    return (GroupRun if grouped else Run)(schedule, mode=mode, hosts=hosts)

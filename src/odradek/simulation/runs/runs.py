@@ -23,6 +23,7 @@ from odradek.simulation.runs.sasl_runs import listener
 from odradek.simulation.runs.schedule import METADATA, TRANSACTIONAL, Schedule, ScheduledClient
 from odradek.simulation.runs.transaction_workload import TransactionalDriver
 from odradek.simulation.runs.workload import PROBE_AGAIN, TOPIC, AdminDriver, Driver, MetadataDriver
+from odradek.simulation.world.client_host import HostMaker
 from odradek.simulation.world.link import Mode
 from odradek.simulation.world.world import World
 
@@ -49,9 +50,12 @@ WRITTEN_BEFORE = 3
 class Run:
     """One schedule in its world."""
 
-    def __init__(self, schedule: Schedule, *, mode: Mode | None = None) -> None:
+    def __init__(
+        self, schedule: Schedule, *, mode: Mode | None = None, hosts: HostMaker | None = None
+    ) -> None:
+        """`hosts` makes other hosts of the clients than `SimulatedHost`."""
         self.schedule = schedule
-        self.world = World(schedule.seed, link=schedule.link)
+        self.world = World(schedule.seed, link=schedule.link, hosts=hosts)
         self.stage = Stage(self.world, SimulatedCluster(self.world, schedule.brokers))
         self.stage.cluster.create_topic(TOPIC, schedule.partitions)
         for name, count in schedule.topics.items():

@@ -28,7 +28,7 @@ from odradek.simulation.runs.caller import Caller
 from odradek.simulation.runs.sasl_runs import mechanism
 from odradek.simulation.runs.schedule import PATIENCE, ScheduledClient, settings
 from odradek.simulation.runs.schedule import TOPIC as TOPIC
-from odradek.simulation.world.host import SimulatedHost
+from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import Mode
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Driver(ABC):
         self.world = stage.world
         self.name = client.name
         self.rng = stage.world.rng(f"work/{client.name}")
-        self.host: SimulatedHost = stage.world.host(client.name, mode=mode)
+        self.host: ClientHost = stage.world.host(client.name, mode=mode)
         self.host.step_limit = STEPS_IN_A_SECOND
         self.host.timed_step_limit = TIMED_STEPS_IN_A_SECOND
         self.config = settings(client)

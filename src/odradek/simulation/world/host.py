@@ -20,6 +20,7 @@ from odradek.network.effects import Call, Close, Effect, IncomingResponse, Open,
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.simulation.world.link import Link, LinkProfile, Mode, Watcher
+from odradek.simulation.world.step_count import StepCount
 from odradek.simulation.world.trace import Trace
 from odradek.simulation.world.virtual_time import StuckError, Timer
 
@@ -31,22 +32,20 @@ NO_DRIVER = (
     "end: run the coroutine with kafka_simulation.run(), or in a loop of "
     "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
 )
+<<<<<<< HEAD
 OTHER_DRIVER = (
     "this client belongs to another event loop ({}): make it, use it and close it inside of one "
     "kafka_simulation.run()"
 )
 STEPS_AT_ONCE = 10_000
 """Steps of one engine at one instant before it counts as stuck."""
+=======
+>>>>>>> h-trace
 LOOKS_AGAIN = 0.2
 """Seconds by which a timer may be early; one that is earlier costs more than a new one."""
-COUNTED_FROM = 100
-"""Steps within a second from which on those at one instant are counted; few clients take so many.
-"""
-STEP_LIMIT = 20_000
-TIMED_STEP_LIMIT = 1_000
-"""Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
 
 
+<<<<<<< HEAD
 class Nobody:
     """An event loop that was never there."""
 
@@ -56,6 +55,9 @@ class Nobody:
 
 
 class SimulatedHost:
+=======
+class SimulatedHost(StepCount):
+>>>>>>> h-trace
     """Runs one engine in a world. Made by `World.host`."""
 
     def __init__(
@@ -68,7 +70,7 @@ class SimulatedHost:
         background: bool,
         traced: bool = True,
     ) -> None:
-        self.name = name
+        super().__init__(name, world.hot_loops)
         self.mode = mode
         self.profile = profile
         self.watcher: Watcher | None = None
@@ -79,11 +81,6 @@ class SimulatedHost:
         """Seconds that a `Call` with where="worker" takes."""
         self.trace = Trace(name)
         self._traced = traced
-        self.steps = 0
-        self.timed_steps = 0
-        """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
-        self.step_limit = STEP_LIMIT
-        self.timed_step_limit = TIMED_STEP_LIMIT
         self.events: EventLog | None = None
         self.links: dict[int, Link] = {}
         self.closed = False
@@ -104,10 +101,6 @@ class SimulatedHost:
         self._timer: Timer | None = None
         self._deferred: deque[Callable[[], None]] = deque()
         self._frozen = False
-        self._instant = -1.0
-        self._at_once = 0
-        self._second = -1
-        self._steps_before = self._timed_before = 0
 
     # What facades ask for
 
@@ -291,7 +284,7 @@ class SimulatedHost:
             while True:
                 while self._deferred:
                     self._deferred.popleft()()
-                self._count(now, timed=not (engine.has_inputs or self._woken))
+                self.count(now, timed=not (engine.has_inputs or self._woken))
                 self._woken = False
                 deadline = engine.step(now)
                 if engine.effects:
@@ -314,23 +307,6 @@ class SimulatedHost:
                 return
             timer.cancel()
         self._timer = self._time.at(self._deadline, self._timer_fired)
-
-    def _count(self, now: float, *, timed: bool) -> None:
-        self.steps += 1
-        self.timed_steps += timed
-        if now >= self._second + 1:
-            self._second = int(now)
-            self._steps_before, self._timed_before = self.steps - 1, self.timed_steps - timed
-        steps = self.steps - self._steps_before
-        timed_steps = self.timed_steps - self._timed_before
-        if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
-            self._world.hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
-        if steps > COUNTED_FROM:
-            if now != self._instant:
-                self._instant, self._at_once = now, 0
-            self._at_once += 1
-            if self._at_once > STEPS_AT_ONCE:
-                raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")
 
     def _input(self) -> None:
         """Inputs were recorded: step, if this host does so outside calls."""
@@ -389,11 +365,18 @@ class SimulatedHost:
 
     def _resolve(self, engine: EngineInputs, effect: Resolve) -> None:
         def answer(result: list[str] | BaseException) -> None:
-            if not self.closed:
+            if not self.closed and late.action is not None:
+                late.cancel()
                 engine.resolved(effect.token, result)
                 self._input()
 
+        late = self._time.at(effect.deadline, lambda: self._no_answer(engine, effect))
         self._world.resolve(effect.host, answer)
+
+    def _no_answer(self, engine: EngineInputs, effect: Resolve) -> None:
+        if not self.closed:
+            engine.resolved(effect.token, TimeoutError("no answer in time"))
+            self._input()
 
     def _call(self, engine: EngineInputs, effect: Call) -> None:
         try:

@@ -9,6 +9,7 @@ Must not: look into what it carries.
 
 from __future__ import annotations
 
+import errno
 import random
 from collections import deque
 from collections.abc import Callable
@@ -86,6 +87,11 @@ class ClientEnd(Protocol):
     def link_message(self, number: int, response: IncomingResponse) -> None: ...
 
 
+def _reset() -> ConnectionResetError:
+    """As a kernel says it."""
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
 Payload = bytes | IncomingResponse | None
 """A frame, an answer as an object, or the end of the connection (None)."""
 
@@ -132,7 +138,7 @@ class Link:
         self._ahead = 0  # bytes of the next frame that were delivered with the one before
         self._held: list[Callable[[], None]] = []
         self._late: list[Callable[[], None]] | None = None  # what is stranded on its way up
-        self._loss_error: BaseException | str | None = None
+        self._loss_error: BaseException | None = None
         self.client = end.name
         self.opened = False
         self.ended = False
@@ -167,20 +173,28 @@ class Link:
         """Carry a request to the broker."""
         if self.ended:
             return
-        delay = self._delay()
         if self._end.mode == "bytes":
-            frame = b"".join(request.encode())
-            if self._end.profile.bandwidth:
-                delay += len(frame) / self._end.profile.bandwidth
-            received = read_request(memoryview(frame)[4:])
-        else:
-            received = ReceivedRequest(
-                request.body.API_KEY,
-                request.version,
-                request.correlation_id,
-                request.client_id,
-                request.body,
-            )
+            self.send_frame(b"".join(request.encode()))
+            return
+        received = ReceivedRequest(
+            request.body.API_KEY,
+            request.version,
+            request.correlation_id,
+            request.client_id,
+            request.body,
+        )
+        self._up(received, self._delay())
+
+    def send_frame(self, frame: bytes) -> None:
+        """Carry a request, with its length before it."""
+        if self.ended:
+            return
+        delay = self._delay()
+        if self._end.profile.bandwidth:
+            delay += len(frame) / self._end.profile.bandwidth
+        self._up(read_request(memoryview(frame)[4:]), delay)
+
+    def _up(self, received: ReceivedRequest, delay: float) -> None:
         if self._lost():
             return
         self._up_at = max(self._up_at, self._time.now + delay)
@@ -237,7 +251,7 @@ class Link:
     def close(self, *, reset: bool) -> None:
         """The broker's end goes: after what it has sent, the client learns of it."""
         if not self.ended:
-            self._loss_error = "Connection reset by peer" if reset else None
+            self._loss_error = _reset() if reset else None
             self._session = None
             self._down_later(None, self._delay())
 
@@ -258,7 +272,7 @@ class Link:
     def _break(self, seconds: float) -> None:
         if not self.ended:
             self.ended = True
-            self._end.link_lost(self._number, "Connection reset by peer")
+            self._end.link_lost(self._number, _reset())
         self._time.after(seconds, self._washed_up)
 
     def _washed_up(self) -> None:
@@ -299,7 +313,7 @@ class Link:
         if not self._end.profile.loss or self._rng.random() >= self._end.profile.loss:
             return False
         session, self._session = self._session, None
-        self._loss_error = "Connection reset by peer"
+        self._loss_error = _reset()
         if session is not None:
             session.closed()
         self._down_later(None, self._delay())

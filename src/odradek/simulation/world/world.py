@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Protocol
 
 from odradek.common.types import Address
+from odradek.simulation.world.client_host import ClientHost, HostMaker
 from odradek.simulation.world.environment import Endpoint, Peer, Session, Verdict
 from odradek.simulation.world.host import SimulatedHost
 from odradek.simulation.world.link import LinkProfile, Mode
@@ -47,10 +48,21 @@ class Timekeeper(Protocol):
 class World:
     """Everything that one simulated run consists of."""
 
+    make_host: HostMaker = SimulatedHost
+    """What makes the hosts of its clients."""
+
     def __init__(
-        self, seed: int = 0, *, start: float = 0.0, link: LinkProfile | None = None
+        self,
+        seed: int = 0,
+        *,
+        start: float = 0.0,
+        link: LinkProfile | None = None,
+        hosts: HostMaker | None = None,
     ) -> None:
+        """`hosts` makes other hosts of its clients than `SimulatedHost`."""
         self.seed = seed
+        if hosts is not None:
+            self.make_host = hosts
         self.time = VirtualTime(start)
         self.link = link or LinkProfile()
         """How connections behave unless a host is given a profile of its own."""
@@ -64,7 +76,7 @@ class World:
         self.clock_offset = 0.0
         """How far the wall clock was set forward (back) from true time."""
         self.dials: list[Dial] = []
-        self.hosts: dict[str, SimulatedHost] = {}
+        self.hosts: dict[str, ClientHost] = {}
         self.hot_loops: list[str] = []
         """Clients that took too many steps in a virtual second; tests expect none."""
         self._listeners: dict[tuple[str, int], Endpoint] = {}
@@ -139,7 +151,7 @@ class World:
         background: bool = True,
         link: LinkProfile | None = None,
         traced: bool = True,
-    ) -> SimulatedHost:
+    ) -> ClientHost:
         """Make the host of one more client; names that are taken get a number.
 
         Without `traced` it collects no events, which in a fleet would fill the memory.
@@ -148,7 +160,7 @@ class World:
         while unique in self.hosts:
             number += 1
             unique = f"{name}-{number}"
-        host = SimulatedHost(
+        host = self.make_host(
             self, unique, mode, link or self.link, background=background, traced=traced
         )
         self.hosts[unique] = host

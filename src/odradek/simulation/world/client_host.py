@@ -1,0 +1,63 @@
+"""What a world, its checkers and its runs know of the host of a client, whichever it is.
+
+In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio host that
+`odradek.testing` puts into a world. Must not: know how a host works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.common.events import EventLog
+from odradek.network.host import LoopHost
+from odradek.simulation.world.link import LinkProfile, Mode, Watcher
+from odradek.simulation.world.trace import Trace
+
+if TYPE_CHECKING:
+    from odradek.simulation.world.world import World
+
+
+class ClientHost(LoopHost, Protocol):
+    """The host of one client in a world."""
+
+    name: str
+    mode: Mode
+    profile: LinkProfile
+    """How its connections behave from now on."""
+    watcher: Watcher | None
+    trace: Trace
+    events: EventLog | None
+    """Of its engine, once there is one."""
+    worker_delay: float
+    """Seconds that a `Call` with where="worker" takes."""
+    steps: int
+    step_limit: int
+    timed_step_limit: int
+    """Steps in a virtual second, and those that only a deadline asked for, before a hot loop is
+    reported."""
+
+    @property
+    def closed(self) -> bool:
+        """It was closed."""
+
+    def freeze(self, on: bool = True) -> None:
+        """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
+
+    def ask_first(self, check: Callable[[], None]) -> None:
+        """Have this called before calls of this client go on; it may refuse them by raising."""
+
+
+class HostMaker(Protocol):
+    """Makes the hosts of a world."""
+
+    def __call__(
+        self,
+        world: World,
+        name: str,
+        mode: Mode,
+        profile: LinkProfile,
+        *,
+        background: bool,
+        traced: bool = True,
+    ) -> ClientHost: ...

@@ -1,0 +1,53 @@
+"""Counts the steps of a host's engine: one that steps without end is a bug of somebody.
+
+In: each step, and whether a deadline alone asked for it. Out: an entry among the world's hot loops,
+or `StuckError` where time doesn't move on. Must not: read a clock.
+"""
+
+from __future__ import annotations
+
+from odradek.simulation.world.virtual_time import StuckError
+
+STEPS_AT_ONCE = 10_000
+"""Steps of one engine at one instant before it counts as stuck."""
+COUNTED_FROM = 100
+"""Steps within a second from which on those at one instant are counted; few clients take so many.
+"""
+STEP_LIMIT = 20_000
+TIMED_STEP_LIMIT = 1_000
+"""Steps that only a deadline asked for, in one virtual second, before a hot loop is reported."""
+
+
+class StepCount:
+    """The part of a simulated host that counts its steps."""
+
+    def __init__(self, name: str, hot_loops: list[str]) -> None:
+        self.name = name
+        self.steps = 0
+        self.timed_steps = 0
+        """Steps that a deadline alone asked for: there was no input, and no caller woke it up."""
+        self.step_limit = STEP_LIMIT
+        self.timed_step_limit = TIMED_STEP_LIMIT
+        self._hot_loops = hot_loops
+        self._instant = -1.0
+        self._at_once = 0
+        self._second = -1
+        self._steps_before = self._timed_before = 0
+
+    def count(self, now: float, *, timed: bool) -> None:
+        """A step begins. Raises `StuckError`."""
+        self.steps += 1
+        self.timed_steps += timed
+        if now >= self._second + 1:
+            self._second = int(now)
+            self._steps_before, self._timed_before = self.steps - 1, self.timed_steps - timed
+        steps = self.steps - self._steps_before
+        timed_steps = self.timed_steps - self._timed_before
+        if steps == self.step_limit + 1 or (timed and timed_steps == self.timed_step_limit + 1):
+            self._hot_loops.append(f"{self.name}: {steps} steps in second {self._second}")
+        if steps > COUNTED_FROM:
+            if now != self._instant:
+                self._instant, self._at_once = now, 0
+            self._at_once += 1
+            if self._at_once > STEPS_AT_ONCE:
+                raise StuckError(f"{self.name}: more than {STEPS_AT_ONCE} steps at {now} s")

@@ -1,0 +1,122 @@
+"""The asyncio host that ships, in simulated worlds: it leaves the trace of the simulated host,
+times included, whatever the brokers do; and where its kernel gives and takes bytes bit by bit, and
+timers ring early, it keeps every rule.
+
+What may differ, and nothing else: after a process was stopped (`freeze`), what came meanwhile is
+read socket by socket, where the simulated host has it in the order in which it came. So traces are
+compared up to the first time that one goes on. Times are compared to a nanosecond: a loop plans by
+`call_later`, whose sum may be off in the last bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from tests.simulation.test_async_same_trace import PROGRAMS, Program
+from tests.simulation.test_explore import tell
+
+from odradek.api.base import on_host
+from odradek.api.producer import Producer
+from odradek.simulation import SimulatedCluster, World, assert_same
+from odradek.simulation.runs.explore import explore, run_schedule
+from odradek.simulation.runs.schedule import FAMILIES, Family, Schedule, random_schedule
+from odradek.testing.world_host import MoodyAsyncioHost, WorldAsyncioHost
+
+COSTLY = ("groups", "read-process-write")
+SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", "40"))
+"""Schedules of each family; more find more."""
+
+
+def timed(lines: list[str]) -> list[str]:
+    """Lines whose times are cut to nanoseconds."""
+    found = []
+    for line in lines:
+        at, _, rest = line.partition(" ")
+        found.append(f"{float(at):.9f} {rest}" if at.replace(".", "").isdecimal() else line)
+    return found
+
+
+def comparable(schedule: Schedule, trace: tuple[str, ...]) -> list[str]:
+    """Up to the first time that a stopped process goes on."""
+    ends = [f.at + f.arguments["seconds"] for f in schedule.faults if f.verb == "freeze"]
+    lines = timed(list(trace))
+    return [line for line in lines if float(line.split(" ")[0]) < min(ends, default=float("inf"))]
+
+
+def compare(schedule: Schedule) -> int:
+    """Run a schedule on both hosts; how many lines are the same."""
+    simulated = run_schedule(schedule, mode="bytes", trace=True)
+    real = run_schedule(schedule, hosts=WorldAsyncioHost, trace=True)
+    assert real.violation == simulated.violation is None
+    names = ("simulated", f"asyncio, seed {schedule.seed}")
+    lines = comparable(schedule, real.trace)
+    assert_same(comparable(schedule, simulated.trace), lines, names)
+    return len(lines)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_schedules_leave_the_trace_of_the_simulated_host(family: Family) -> None:
+    seeds = SEEDS // 4 if family in COSTLY else SEEDS
+    lines = [compare(random_schedule(seed, family=family)) for seed in range(seeds)]
+    assert sum(lines) > 20 * seeds
+
+
+def test_so_do_long_schedules() -> None:
+    for seed in range(max(2, SEEDS // 10)):
+        assert compare(random_schedule(seed, short=False)) > 50
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("awaited", [False, True])
+def test_programs_leave_it_over_both_facades(
+    program: Callable[[Program], Coroutine[Any, Any, None]], awaited: bool
+) -> None:
+    for seed in (1, 2):
+        simulated = Program(awaited=False, mode="bytes", seed=seed)
+        real = Program(awaited=awaited, mode="bytes", seed=seed)
+        real.world.make_host = WorldAsyncioHost
+        lines = real.run(program)
+        assert isinstance(next(iter(real.world.hosts.values())), WorldAsyncioHost)
+        assert_same(timed(simulated.run(program)), timed(lines), ("simulated", "asyncio"))
+
+
+@pytest.mark.parametrize("family", [None, *(f for f in FAMILIES if f in ("misled", *COSTLY))])
+def test_a_moody_kernel_breaks_no_rule(family: Family | None) -> None:
+    seeds = SEEDS // 4 if family in COSTLY else 2 * SEEDS
+    for outcome in explore(range(seeds), family=family, hosts=MoodyAsyncioHost):
+        assert outcome.ok, tell(outcome, short=True)
+
+
+def producing(seed: int) -> tuple[World, SimulatedCluster, WorldAsyncioHost, Producer]:
+    """A producer that has a connection to each of three brokers."""
+    world = World(seed)
+    world.make_host = WorldAsyncioHost
+    cluster = SimulatedCluster(world, brokers=3)
+    cluster.create_topic("t", 3)
+    host = world.host("producer")
+    assert isinstance(host, WorldAsyncioHost)
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0}
+    producer = on_host(host, Producer, {**config, "request.timeout.ms": 2000})
+    for partition in range(3):
+        producer.send("t", b"first", partition=partition).result(5)
+    return world, cluster, host, producer
+
+
+def test_answers_that_wait_in_sockets_are_not_overdue_where_the_loop_was_held_up() -> None:
+    for seed in range(5):
+        world, cluster, host, producer = producing(seed)
+        futures = [producer.send("t", b"second", partition=p) for p in range(3)]
+        world.advance(0.0001)
+        host.freeze()
+        world.advance(10.0)
+        assert [len(cluster.records("t", p)) for p in range(3)] == [2, 2, 2]
+        before = len(host.trace.events)
+        host.freeze(False)
+        world.advance(0.0001)
+        assert [future.result(0).offset for future in futures] == [1, 1, 1]
+        kinds = {event.kind for event in host.trace.events[before:]}
+        assert not kinds & {"disconnected", "retry", "silent", "dial_failed"}
+        producer.close()
