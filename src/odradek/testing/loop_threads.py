@@ -8,6 +8,7 @@ real time for the next call. Must not: run a job, or let time go on.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections import deque
@@ -32,10 +33,11 @@ LOOKED_UP_TO = 6
 class Job:
     """One call in an executor."""
 
-    __slots__ = ("function", "thread")
+    __slots__ = ("executor", "function", "thread")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], executor: Executor | None = None) -> None:
         self.function = function
+        self.executor = executor
         self.thread: int | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -46,15 +48,14 @@ class Job:
 class JobExecutor(Executor):
     """Hands one job to an executor, and keeps its future."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, job: Job, executor: Executor) -> None:
+        self._job = job
         self._executor = executor
-        self.job: Job | None = None
         self.future: Future[Any] | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Hand the job on. One for processes goes as it is: it couldn't be pickled otherwise."""
-        self.job = Job(function)
-        call = self.job if isinstance(self._executor, ThreadPoolExecutor) else function
+        call = self._job if isinstance(self._executor, ThreadPoolExecutor) else function
         self.future = self._executor.submit(call, *args, **kwargs)
         return self.future
 
@@ -68,19 +69,19 @@ class LoopThreads:
         """Calls that wait until the loop has come to rest, so that their place in the order
         doesn't depend on how fast a thread was."""
         self._loop = loop
-        self._jobs: dict[object, Job] = {}
+        self._jobs: dict[Job, None] = {}
         self._bell = threading.Lock()
         self._bell.acquire()
 
     # Jobs
 
-    def begun(self, key: object, job: Job) -> None:
+    def begun(self, job: Job) -> None:
         """A job is under way until `ended`."""
-        self._jobs[key] = job
+        self._jobs[job] = None
 
-    def ended(self, key: object) -> None:
+    def ended(self, job: Job) -> None:
         """A job's outcome was heard, or doesn't matter any more. Any thread may say so."""
-        self._jobs.pop(key, None)
+        self._jobs.pop(job, None)
         self.ring()
 
     def at_work(self) -> list[str]:
@@ -89,16 +90,32 @@ class LoopThreads:
         None if all of them wait for the outcome of something which the loop was handed
         (`run_coroutine_threadsafe`): then it's the loop's turn.
         """
-        jobs = [(_name(job.function), job.thread) for job in list(self._jobs.values())]
-        jobs += _anyio_workers(self._loop)
-        if not jobs:
+        jobs = list(self._jobs)
+        others = _anyio_workers(self._loop)
+        if not jobs and not others:
             return []
         frames = sys._current_frames()  # noqa: SLF001 - its documented name
-        working = [
-            name for name, thread in jobs if thread is None or not _awaits(frames.get(thread))
-        ]
+        working = [n for n, thread in others if not _awaits(frames.get(thread))]
+        busy: dict[Executor | None, set[int]] = {}
+        for job in jobs:
+            if job.thread is not None:
+                busy.setdefault(job.executor, set()).add(job.thread)
+                if not _awaits(frames.get(job.thread)):
+                    working.append(_name(job.function))
         del frames
+        for job in jobs:  # one that waits for a thread goes on as soon as there is one
+            full = len(busy.get(job.executor, ())) >= getattr(
+                job.executor, "_max_workers", math.inf
+            )
+            if job.thread is None and not full:
+                working.append(_name(job.function))
         return working
+
+    def knows(self, thread: int) -> bool:
+        """Whether a thread is at work in one of the jobs."""
+        return any(job.thread == thread for job in list(self._jobs)) or any(
+            number == thread for _, number in _anyio_workers(self._loop)
+        )
 
     # Calls from other threads
 
@@ -137,12 +154,12 @@ class LoopThreads:
         return until()
 
 
-def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int | None]]:
+def _anyio_workers(loop: asyncio.AbstractEventLoop) -> list[tuple[str, int]]:
     """Threads of anyio that work for this loop; anyio starts its own, past all executors."""
     if "anyio" not in sys.modules:
         return []
     return [
-        ("a call in a thread of anyio", thread.ident)
+        ("a call in a thread of anyio", thread.ident or 0)
         for thread in threading.enumerate()
         if getattr(thread, "loop", None) is loop
         and not getattr(thread, "stopping", True)

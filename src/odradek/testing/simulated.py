@@ -7,8 +7,8 @@ asked.
 
 One thread does everything: a call that waits (`poll`, `result`, `flush`) lets virtual time go on
 until it ends, and all clients and brokers with it; so does the event loop that coroutines get here
-(`run`, `new_loop`). Code under test that waits in threads of its own needs a real cluster
-(`kafka_cluster`).
+(`run`, `new_loop`), also for clients that are called in its jobs (`job_host`). Code under test that
+waits in threads of its own needs a real cluster (`kafka_cluster`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from odradek.simulation.checkers.wire_checkers import Wire
 from odradek.simulation.world.client_host import ClientHost
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.world import World
+from odradek.testing.job_host import JobHost, in_loop
 from odradek.testing.virtual_loop import HOUR, VirtualLoop
 
 if TYPE_CHECKING:
@@ -46,11 +47,6 @@ T = TypeVar("T")
 _open: list[KafkaSimulation] = []
 LAST_EVENTS = 20
 """How many events of each client `report` shows."""
-ONE_THREAD = "kafka_simulation works in one thread"
-INSTEAD = (
-    ": virtual time can't wait for threads. Use the fixture kafka_cluster for such code, or an "
-    "AsyncProducer, AsyncConsumer or AsyncAdmin in a coroutine."
-)
 CLOSE_TIMEOUT = 5.0
 MOMENT = 0.001
 
@@ -346,28 +342,36 @@ class KafkaSimulation:
         link: LinkProfile | None = None,
         *,
         background: bool,
+<<<<<<< HEAD
     ) -> ClientHost:
         if threading.get_ident() != self._thread:
             raise ConfigurationError(
                 f"{ONE_THREAD}, and this client is made in another one{INSTEAD}"
+=======
+    ) -> SimulatedHost:
+        def make() -> SimulatedHost:
+            host = self.world.host(
+                name or config.client, link=link, background=background, kind=JobHost
+>>>>>>> h-vloop
             )
-        host = self.world.host(name or config.client, link=link, background=background)
-        wire = Wire(self.world.time, config)
-        host.watcher = wire
-        host.ask_first(self._check_thread)
-        self._wires.append(wire)
+            wire = Wire(self.world.time, config)
+            host.watcher = wire
+            self._wires.append(wire)
 
-        def watch() -> None:  # between two steps, so before the first one: the engine is there
-            if host.events is not None:
-                host.events.listen(wire)
-                self.checkers.watch(host.events, config, wire.is_held)
+            def watch() -> None:  # between two steps, so before the first: the engine is there
+                if host.events is not None:
+                    host.events.listen(wire)
+                    self.checkers.watch(host.events, config, wire.is_held)
 
-        host.defer(watch)
-        return host
+            host.defer(watch)
+            return host
 
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise IllegalStateError(f"{ONE_THREAD}, and this call is made in another one{INSTEAD}")
+        if threading.get_ident() == self._thread:
+            return make()
+        try:
+            return in_loop(self.world, make)
+        except IllegalStateError as error:
+            raise ConfigurationError(f"this client can't be made: {error}") from None
 
     def _host_of(self, config: Config) -> ClientHost | None:
         """The host of a client that the code under test makes (a `HostSource`)."""

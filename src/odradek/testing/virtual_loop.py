@@ -253,6 +253,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # Threads
 
+    def has_job_here(self) -> bool:
+        """Whether the thread that calls works for this loop."""
+        return self._threads.knows(threading.get_ident())
+
     def _called(self) -> bool:
         return bool(self._ready or self._threads.arrived)
 
@@ -286,17 +290,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
             executor = self._default_executor
             assert executor is not None  # noqa: S101 - for the type checker
-        through = JobExecutor(executor)
+        job = Job(func, executor)
+        through = JobExecutor(job, executor)
+        self._threads.begun(job)
         self._submitting = (
             True  # a job may be through at once, and counts as a thread's all the same
         )
         try:
             heard = super().run_in_executor(through, func, *args)
+        except BaseException:
+            self._threads.ended(job)
+            raise
         finally:
             self._submitting = False
-        job, future = through.job, through.future
-        assert job is not None  # noqa: S101 - for the type checker
-        self._threads.begun(job, job)
+        future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
             if heard.cancelled() and future is not None:  # the job goes on all the same
@@ -310,7 +317,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
         """As in the base class; virtual time stands still meanwhile."""
         job = Job(self.shutdown_default_executor)
-        self._threads.begun(job, job)
+        self._threads.begun(job)
         try:
             await super().shutdown_default_executor(*args, **kwargs)
         finally:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from odradek import AsyncAdmin, Producer, TopicPartition
+from odradek import Admin, AsyncAdmin, Consumer, KafkaTimeoutError, Producer, TopicPartition
 from odradek.common.errors import ConfigurationError, IllegalStateError
 from odradek.simulation import StuckError
 from odradek.testing import KafkaSimulation, VirtualLoop, loop_factories
@@ -103,15 +104,81 @@ def test_a_client_belongs_to_its_loop_as_a_real_one_does(simulation: KafkaSimula
     simulation.run(unused.close())
 
 
-def test_sync_calls_in_a_thread_are_refused(simulation: KafkaSimulation) -> None:
-    producer, consumer = simulation.producer(), simulation.consumer()
-    consumer.assign([TopicPartition("t", 0)])
+def test_sync_clients_work_in_jobs(simulation: KafkaSimulation) -> None:
+    """As handlers of FastAPI's that are plain functions do."""
+    producer = simulation.producer(linger_ms=5)
+    settings = {"bootstrap.servers": simulation.bootstrap_servers}
+
+    def write(number: int) -> int:
+        return producer.send("t", b"%d" % number).result().offset
+
+    def read() -> list[bytes | None]:
+        with Consumer(settings, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            values: list[bytes | None] = []
+            while len(values) < 30:
+                values += [record.value for record in consumer.poll(1.0)]
+            return values
 
     async def main() -> None:
-        with pytest.raises(IllegalStateError, match="this call is made in another one"):
-            await asyncio.to_thread(consumer.poll, 1.0)
-        with pytest.raises(IllegalStateError, match="AsyncProducer"):
-            await asyncio.to_thread(producer.flush)
+        simulation.after(1.0, simulation.move)
+        async with AsyncAdmin(settings) as admin:
+            assert await admin.list_topics() == ["t"]
+            for number in range(20):
+                assert await asyncio.to_thread(write, number) == number
+                await asyncio.sleep(0.1)
+            assert simulation.now > 6.0
+            await asyncio.gather(*(asyncio.to_thread(write, number) for number in range(20, 30)))
+            begin = simulation.now
+            values = await asyncio.to_thread(read)
+            assert sorted(int(value or b"") for value in values) == list(range(30))
+            with pytest.raises(KafkaTimeoutError):
+                await asyncio.to_thread(ask_in_vain)
+            assert simulation.now > begin + 2.0
+
+    def ask_in_vain() -> None:
+        with Admin(settings) as admin:
+            admin.list_topics()
+            for broker in simulation.brokers:
+                simulation.go_silent(broker)
+            admin.describe_cluster(timeout=2.0)
+
+    simulation.run(main())
+
+
+def test_jobs_that_call_sync_clients_leave_the_same_trace_each_time() -> None:
+    def lines() -> list[str]:
+        with KafkaSimulation(seed=3) as simulation:
+            simulation.create_topic("t")
+            producer = simulation.producer()
+
+            def write(number: int) -> float:
+                producer.send("t", b"%d" % number).result()
+                return simulation.now
+
+            async def main() -> list[float]:
+                simulation.after(0.5, lambda: simulation.bounce(1, after=2.0))
+                found = []
+                for number in range(30):
+                    found.append(await asyncio.to_thread(write, number))
+                    await asyncio.sleep(0.05)
+                return found
+
+            times = simulation.run(main())
+            return [*simulation.world.hosts["producer"].trace.lines(), *map(str, times)]
+
+    assert lines() == lines()
+
+
+def test_sync_calls_in_other_threads_are_refused(simulation: KafkaSimulation) -> None:
+    producer, consumer = simulation.producer(), simulation.consumer()
+    consumer.assign([TopicPartition("t", 0)])
+    calls = [lambda: consumer.poll(1.0), lambda: producer.flush(), lambda: producer.close()]
+
+    async def main() -> None:
+        for call in calls:
+            with ThreadPoolExecutor() as pool, pytest.raises(IllegalStateError, match="to_thread"):
+                pool.submit(call).result(30.0)  # the loop knows nothing of it
 
     simulation.run(main())
 

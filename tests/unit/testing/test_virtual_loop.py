@@ -441,6 +441,23 @@ def test_a_job_may_wait_for_a_coroutine(world: World) -> None:
     assert run(world, main()) == [[1.0, 21.0, 321.0]] * 2
 
 
+def test_jobs_that_wait_for_a_thread_hold_up_nobody(world: World) -> None:
+    async def later() -> float:
+        await asyncio.sleep(1.0)
+        return world.now
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+
+        def job() -> float:
+            return asyncio.run_coroutine_threadsafe(later(), loop).result(30.0)
+
+        with ThreadPoolExecutor(2) as pool:
+            return await asyncio.gather(*(loop.run_in_executor(pool, job) for _ in range(5)))
+
+    assert run(world, main()) == [1.0, 1.0, 2.0, 2.0, 3.0]
+
+
 def test_threads_that_nobody_told_of_are_waited_for_when_nothing_else_can_happen(
     world: World,
 ) -> None:

@@ -95,7 +95,6 @@ class SimulatedHost(StepCount):
         self.waiters: set[Callable[[], object]] = set()
         self._driver: Timekeeper | None = None
         """The event loop that calls of coroutines belong to, once there was one."""
-        self._asked_first: Callable[[], None] | None = None
         self._in_call = 0
         self._deadline: float | None = None
         self._timer: Timer | None = None
@@ -157,8 +156,6 @@ class SimulatedHost(StepCount):
         """A coroutine's call begins, in the loop that lets the world go on: bind to that, or raise
         where it is another.
         """
-        if self._asked_first is not None:
-            self._asked_first()
         driver = self._world.driver
         if closing and driver is self._driver is None:
             self._driver = Nobody()  # it was never used, and nobody lets it do anything
@@ -180,10 +177,6 @@ class SimulatedHost(StepCount):
     async def breathe(self) -> None:
         """Nothing: nobody waits in real time."""
 
-    def ask_first(self, check: Callable[[], None]) -> None:
-        """Have this called before calls of this client go on; it may refuse them by raising."""
-        self._asked_first = check
-
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine."""
         self._engine = engine
@@ -193,8 +186,6 @@ class SimulatedHost(StepCount):
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""
-        if self._asked_first is not None:
-            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -213,8 +204,6 @@ class SimulatedHost(StepCount):
 
     def drive(self) -> None:
         """Do what is due at this instant."""
-        if self._asked_first is not None:
-            self._asked_first()
         self._in_call += 1
         try:
             self._step_if_due()
@@ -224,8 +213,6 @@ class SimulatedHost(StepCount):
 
     def wake(self) -> None:
         """There are new inputs: step at this instant, but not inside whoever calls."""
-        if self._asked_first is not None:
-            self._asked_first()
         if not self._stepping and self.background:
             self._woken = True
             self._plan(self._time.now)
