@@ -67,7 +67,7 @@ _ROOM = 64 << 20
 class Given:
     """A configuration that was read."""
 
-    ours: dict[str, Any]
+    ours: dict[str, Any] = field(repr=False)
     """Settings for our client, by Kafka's names."""
     error_cb: Callable[[KafkaError], object] | None = None
     on_delivery: Callable[[Any, Any], object] | None = None
@@ -85,7 +85,7 @@ class Given:
     resets: bool = True
     """A partition without a valid position begins somewhere by itself."""
     transactional: bool = False
-    admin: dict[str, Any] = field(default_factory=dict)
+    admin: dict[str, Any] = field(default_factory=dict, repr=False)
     """Those of our settings that an admin client takes."""
 
 
