@@ -512,10 +512,14 @@ def pauses(library: Any, cluster: FakeCluster, note: Note) -> None:
         reader.poll(0.1)
     every = reader.assignment()
     note(reader.pause(every))
-    written(library, cluster, 2)
+    written(library, cluster, 5)
     note(reader.poll(1))
     note(reader.resume(every))
     note([m.offset() for m in read(reader, 2)])
+    reader.pause(every)
+    note(reader.poll(0.3), reader.consume(2, 0.3))
+    reader.resume(every)
+    note([m.offset() for m in read(reader, 3)])
     note(reader.pause([library.TopicPartition("counts", 0)]))
     reader.close()
 
@@ -555,7 +559,7 @@ def ends_of_partitions(library: Any, cluster: FakeCluster, note: Note) -> None:
 def no_offset_to_begin_at(library: Any, cluster: FakeCluster, note: Note) -> None:
     reader = consumer(library, cluster, auto__offset__reset="error")
     reader.subscribe(["counts"])
-    note([m.error().name() for m in read(reader, 1)])
+    note([(m.error().name(), m.topic(), m.partition()) for m in read(reader, 1)])
     reader.close()
 
 
@@ -578,7 +582,12 @@ def two_members(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 def _two_members(library: Any, cluster: FakeCluster, note: Note, strategy: str) -> None:
     said: dict[str, list[Any]] = {"first": [], "second": []}
-    settings = {"partition__assignment__strategy": strategy, "group__id": f"of {strategy}"}
+    settings = {
+        "partition__assignment__strategy": strategy,
+        "group__id": f"of {strategy}",
+        "heartbeat__interval__ms": 200,
+        "session__timeout__ms": 10000,
+    }
     members = {name: consumer(library, cluster, **settings) for name in said}
     for name, member in members.items():
         member.subscribe(
@@ -665,6 +674,7 @@ def configurations(library: Any, cluster: FakeCluster, note: Note) -> None:
         {"enable.auto.commit": "maybe"},
         {"linger.ms": 3},
         {"auto.offset.reset": "smallest"},
+        {"session.timeout.ms": 100},
         {"auto.offset.reset": "end", "isolation.level": "read_uncommitted"},
     ):
         trying(

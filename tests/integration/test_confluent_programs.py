@@ -18,7 +18,7 @@ from tests.integration.confluent_programs import PROGRAMS, TOPICS, Program
 import odradek.compat.confluent_kafka
 from odradek.testing import FakeCluster
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed Producer")  # such programs don't close
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed")  # such programs don't close
 
 
 def noticed(program: Program, library: Any) -> list[tuple[Any, ...]]:

@@ -336,8 +336,6 @@ class AssignedConsumer:
     def _told(self, error: odradek.KafkaError) -> Message | None:
         """A message that tells of an error; None for the same one again, soon."""
         now, found = time.monotonic(), translated(error)
-        if found.code() == KafkaError._STATE and not self._given.resets:
-            found = KafkaError(KafkaError._AUTO_OFFSET_RESET, found.str())
         said, at = self._last_error
         if said == str(error) and now - at < (SAME_FATAL if found.fatal() else SAME_ERROR):
             return None

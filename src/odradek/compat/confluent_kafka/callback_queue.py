@@ -46,6 +46,8 @@ class CallbackQueue:
 
         What they add meanwhile waits for the next time.
         """
+        if timeout <= 0 and self._waiting.empty():
+            return 0
         try:
             call = self._waiting.get(timeout > 0, min(timeout, FOREVER))
         except Empty:

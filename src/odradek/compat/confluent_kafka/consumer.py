@@ -55,6 +55,8 @@ class Consumer(AssignedConsumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._records: Iterator[odradek.ConsumerRecord] = iter(())
+        self._plain = self._ends is None and self._given.commit_every is None
+        """A message that has come already can be handed out without a look at anything else."""
 
     def _made(self) -> odradek.Consumer:
         return odradek.Consumer(self._given.ours)
@@ -74,9 +76,10 @@ class Consumer(AssignedConsumer):
         A message may tell of an error: look at its `error()` first. What a callback raises comes
         out here.
         """
-        deadline = time.monotonic() + checked_seconds(timeout)
+        seconds = checked_seconds(timeout)
         self._open()
-        return self._next(deadline)
+        found = self._come(1)
+        return found[0] if found else self._next(time.monotonic() + seconds)
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
         """So many messages, fewer after `timeout` seconds, errors among them."""
@@ -86,10 +89,30 @@ class Consumer(AssignedConsumer):
         self._open()
         found: list[Message] = []
         while len(found) < num_messages:
-            message = self._next(deadline)
-            if message is None:
-                break
-            found.append(message)
+            found += self._come(num_messages - len(found))
+            if len(found) < num_messages:
+                message = self._next(deadline)
+                if message is None:
+                    break
+                found.append(message)
+        return found
+
+    def _come(self, most: int) -> list[Message]:
+        """Messages that have come already, where nothing else has to be looked at for each."""
+        found: list[Message] = []
+        self._queue.serve(0)
+        if not (self._plain and self._has_something):
+            return found
+        try:
+            for record in self._records:
+                self._books.handed_out(record)
+                found.append(message_of(record))
+                if len(found) == most:
+                    break
+        except odradek.KafkaError as error:
+            message = self._told(error)
+            if message is not None:
+                found.append(message)
         return found
 
     def _next(self, deadline: float) -> Message | None:

@@ -16,6 +16,7 @@ TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
 TIMESTAMP_LOG_APPEND_TIME = 2
 _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
+_new = object.__new__
 
 
 class Message:
@@ -138,20 +139,21 @@ class Message:
 
 
 def message_of(record: odradek.ConsumerRecord) -> Message:
-    """A record that was read."""
-    epoch = record.leader_epoch
-    return Message(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.key,
-        record.value,
-        list(record.headers) or None,
-        None,
-        (record.timestamp_type + 1, record.timestamp_ms),
-        None,
-        epoch if epoch >= 0 else None,
-    )
+    """A record that was read; without a call of `__init__`, as this is done for each."""
+    topic, partition, offset, timestamp, kind, key, value, headers, epoch = record
+    made = _new(Message)
+    made._topic = topic
+    made._partition = partition
+    made._offset = offset
+    made._key = key
+    made._value = value
+    made._headers = list(headers) if headers else None
+    made._error = None
+    made._timestamp = (kind + 1, timestamp)
+    made._latency = None
+    made._leader_epoch = epoch if epoch >= 0 else None
+    made._delivery_count = None
+    return made
 
 
 def error_message(

@@ -27,6 +27,8 @@ from odradek.compat.confluent_kafka.topic_partition import (
 )
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
 
+PATIENCE = 0.05
+"""Seconds that `flush()` waits for deliveries before it makes the callbacks that wait."""
 CLOSE_TIMEOUT = 30.0
 """Seconds for the end of a transaction that is open at `close()`."""
 
@@ -154,16 +156,12 @@ class Producer:
         deadline = time.monotonic() + checked_seconds(timeout)
         self._open()
         while len(self._sent):
-            self._send_all()
-            left = deadline - time.monotonic()
-            if not self._queue.serve(max(0.0, left)) and left <= 0:
+            left = max(0.0, deadline - time.monotonic())
+            with suppress(odradek.KafkaError):  # the outcomes say what goes wrong
+                self._open().flush(min(left, PATIENCE))
+            if not self._queue.serve(min(left, PATIENCE)) and not left:
                 break
         return len(self._sent)
-
-    def _send_all(self) -> None:
-        """Let nothing linger; the outcomes come by themselves, and so does what goes wrong."""
-        with suppress(odradek.KafkaError):
-            self._open().flush(0)
 
     def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
         """Give up all messages; each is reported with `_PURGE_QUEUE` by a later `poll()`.

@@ -57,6 +57,7 @@ _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
 """Names whose value our own table of spellings has to read."""
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
+_SESSION, HEARTBEAT = "session.timeout.ms", 3000
 _MOST_ORDERED = 5
 """Requests in flight with which brokers can tell duplicates."""
 _ROOM = 64 << 20
@@ -67,7 +68,7 @@ _ROOM = 64 << 20
 class Given:
     """A configuration that was read."""
 
-    ours: dict[str, Any]
+    ours: dict[str, Any] = field(repr=False)
     """Settings for our client, by Kafka's names."""
     error_cb: Callable[[KafkaError], object] | None = None
     on_delivery: Callable[[Any, Any], object] | None = None
@@ -82,10 +83,8 @@ class Given:
     """Seconds between commits that this package makes itself; None where our client does."""
     auto_commit: bool = False
     partition_eof: bool = False
-    resets: bool = True
-    """A partition without a valid position begins somewhere by itself."""
     transactional: bool = False
-    admin: dict[str, Any] = field(default_factory=dict)
+    admin: dict[str, Any] = field(default_factory=dict, repr=False)
     """Those of our settings that an admin client takes."""
 
 
@@ -203,9 +202,11 @@ def _take_offsets(settings: dict[str, Any], found: Given) -> None:
             f"{', '.join(_RESETS)} can be given"
         )
     settings["auto.offset.reset"] = _RESETS[reset]
-    found.resets = _RESETS[reset] != "none"
     if settings.get("group.protocol", "classic") == "classic":
         settings.setdefault("partition.assignment.strategy", "range,roundrobin")
+        session = integer(1, _INT_MAX)(_SESSION, settings.get(_SESSION, _INT_MAX))
+        if session <= HEARTBEAT:  # librdkafka takes a session that is shorter than its heartbeats
+            settings.setdefault("heartbeat.interval.ms", max(1, session // 3))
 
 
 def _number(settings: dict[str, Any], name: str, read: Callable[[str, Any], int]) -> int:

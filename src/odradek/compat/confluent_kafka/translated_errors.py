@@ -24,6 +24,7 @@ _LOCAL: tuple[tuple[type[BaseException], int], ...] = (
     (odradek.DisconnectedError, KafkaError._TRANSPORT),
     (odradek.NotKafkaError, KafkaError._TRANSPORT),
     (odradek.NoSuchOffsetError, KafkaError._AUTO_OFFSET_RESET),
+    (odradek.NoOffsetForPartitionError, KafkaError._AUTO_OFFSET_RESET),
     (odradek.LogTruncationError, KafkaError._LOG_TRUNCATION),
     (odradek.RecordTooLargeError, KafkaError.MSG_SIZE_TOO_LARGE),
     (odradek.BufferExhaustedError, KafkaError._QUEUE_FULL),

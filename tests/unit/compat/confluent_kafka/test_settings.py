@@ -42,14 +42,17 @@ def test_a_consumer_has_their_defaults() -> None:
     assert (found.store_offsets, found.commit_every, found.partition_eof) == (True, None, False)
 
 
+@pytest.mark.parametrize(("session", "heartbeat"), [("1000", 0.333), (3001, 3), (2, 0.001)])
+def test_a_short_session_has_heartbeats(session: Any, heartbeat: float) -> None:
+    assert of(CONSUMER, session__timeout__ms=session)[1]["heartbeat.interval.ms"] == heartbeat
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [("smallest", "earliest"), ("beginning", "earliest"), ("end", "latest"), ("error", "none")],
 )
 def test_places_to_begin_have_their_words(theirs: str, ours: str) -> None:
-    found, config = of(CONSUMER, auto__offset__reset=theirs)
-    assert config["auto.offset.reset"] == ours
-    assert found.resets == (ours != "none")
+    assert of(CONSUMER, auto__offset__reset=theirs)[1]["auto.offset.reset"] == ours
 
 
 @pytest.mark.parametrize(
