@@ -113,7 +113,6 @@ class Scene:
             tally=self.tally,
         )
 
-<<<<<<< HEAD
     def consumer(self, settings: dict[str, Any]) -> AnyConsumer:
         """Make a member's consumer."""
         return Consumer(settings)
@@ -126,10 +125,7 @@ class Scene:
         """Let a member do something to its end."""
         finished(step)
 
-    def host(self, name: str) -> SimulatedHost:
-=======
     def host(self, name: str) -> ClientHost:
->>>>>>> h-trace
         """Where a client runs; messages as objects are twice as fast, bytes are the real thing."""
         return self.world.host(name, mode=self.mode, traced=False)
 

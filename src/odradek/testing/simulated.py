@@ -74,7 +74,7 @@ class KafkaSimulation:
         """
         self.seed = seed
         self.limit = limit
-        self.world = World(seed, link=link)
+        self.world = World(seed, link=link, hosts=JobHost)
         self.cluster = SimulatedCluster(self.world, brokers, **cluster)
         self.checkers = Checkers(self.world)
         self.clients: list[Client[Any]] = []
@@ -342,18 +342,9 @@ class KafkaSimulation:
         link: LinkProfile | None = None,
         *,
         background: bool,
-<<<<<<< HEAD
     ) -> ClientHost:
-        if threading.get_ident() != self._thread:
-            raise ConfigurationError(
-                f"{ONE_THREAD}, and this client is made in another one{INSTEAD}"
-=======
-    ) -> SimulatedHost:
-        def make() -> SimulatedHost:
-            host = self.world.host(
-                name or config.client, link=link, background=background, kind=JobHost
->>>>>>> h-vloop
-            )
+        def make() -> ClientHost:
+            host = self.world.host(name or config.client, link=link, background=background)
             wire = Wire(self.world.time, config)
             host.watcher = wire
             self._wires.append(wire)

@@ -80,7 +80,6 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self._lines: dict[int, _Line] = {}
         self._woken = self._rung = False
         self._frozen = False
-        self._asked_first: Callable[[], None] | None = None
 
     # What a world and its runs ask for
 
@@ -104,16 +103,12 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
         """Whether time goes on while no call of this client waits."""
-        return self.world.goes_on
+        return self.world.driver is not None
 
     @property
     def closed(self) -> bool:
         """It was closed."""
         return self._closed
-
-    def ask_first(self, check: Callable[[], None]) -> None:
-        """Have this called before calls of this client go on; it may refuse them by raising."""
-        self._asked_first = check
 
     def freeze(self, on: bool = True) -> None:
         """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
@@ -135,8 +130,6 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     def enter(self, *, closing: bool = False) -> float:
         """As `AsyncioHost` does; what a plain method began before goes on in the loop of this."""
-        if self._asked_first is not None:
-            self._asked_first()
         loop = self._loop
         other = isinstance(loop, TurnedLoop) and loop is not asyncio.get_running_loop()
         if other and not self._transports:
@@ -153,8 +146,6 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     def wake(self) -> None:
         """As `AsyncioHost` does; a program that isn't a coroutine begins with this."""
-        if self._asked_first is not None:
-            self._asked_first()
         if not self._stepping:
             self._woken = True
         if self._loop is None and self._engine is not None:
@@ -163,8 +154,6 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Let the world go on until the completion is done or the deadline has passed."""
-        if self._asked_first is not None:
-            self._asked_first()
         self._turned_loop()
         time = self.world.time
         self._advance()

@@ -6,7 +6,6 @@ In: nothing. Out: the protocol that `SimulatedHost` implements, and the asyncio 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.common.events import EventLog
@@ -43,9 +42,6 @@ class ClientHost(LoopHost, Protocol):
 
     def freeze(self, on: bool = True) -> None:
         """Stop the client's process as SIGSTOP does, or let it go on: what came waits for it."""
-
-    def ask_first(self, check: Callable[[], None]) -> None:
-        """Have this called before calls of this client go on; it may refuse them by raising."""
 
 
 class HostMaker(Protocol):

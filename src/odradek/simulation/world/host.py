@@ -32,20 +32,14 @@ NO_DRIVER = (
     "end: run the coroutine with kafka_simulation.run(), or in a loop of "
     "kafka_simulation.new_loop() (docs/testing.md says how with pytest-asyncio and anyio)"
 )
-<<<<<<< HEAD
 OTHER_DRIVER = (
     "this client belongs to another event loop ({}): make it, use it and close it inside of one "
     "kafka_simulation.run()"
 )
-STEPS_AT_ONCE = 10_000
-"""Steps of one engine at one instant before it counts as stuck."""
-=======
->>>>>>> h-trace
 LOOKS_AGAIN = 0.2
 """Seconds by which a timer may be early; one that is earlier costs more than a new one."""
 
 
-<<<<<<< HEAD
 class Nobody:
     """An event loop that was never there."""
 
@@ -54,10 +48,7 @@ class Nobody:
         return True
 
 
-class SimulatedHost:
-=======
 class SimulatedHost(StepCount):
->>>>>>> h-trace
     """Runs one engine in a world. Made by `World.host`."""
 
     def __init__(

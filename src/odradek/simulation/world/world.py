@@ -151,28 +151,18 @@ class World:
         background: bool = True,
         link: LinkProfile | None = None,
         traced: bool = True,
-<<<<<<< HEAD
     ) -> ClientHost:
-=======
-        kind: type[SimulatedHost] = SimulatedHost,
-    ) -> SimulatedHost:
->>>>>>> h-vloop
         """Make the host of one more client; names that are taken get a number.
 
-        Without `traced` it collects no events, which in a fleet would fill the memory. `kind`: the
-        class of the host.
+        Without `traced` it collects no events, which in a fleet would fill the memory.
         """
         unique, number = name, 1
         while unique in self.hosts:
             number += 1
             unique = f"{name}-{number}"
-<<<<<<< HEAD
         host = self.make_host(
             self, unique, mode, link or self.link, background=background, traced=traced
         )
-=======
-        host = kind(self, unique, mode, link or self.link, background=background, traced=traced)
->>>>>>> h-vloop
         self.hosts[unique] = host
         return host
 
