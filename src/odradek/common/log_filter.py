@@ -14,7 +14,10 @@ from typing import Any
 
 from odradek.common.printable import printable
 
-LOGGERS = ("odradek", "odradek.consumer", "odradek.metadata", "odradek.record", "odradek.spark")
+LOGGERS = (
+    "odradek",
+    *(f"odradek.{room}" for room in ("compat", "consumer", "metadata", "record", "spark")),
+)
 """All loggers of the library."""
 
 

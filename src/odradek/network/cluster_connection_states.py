@@ -95,6 +95,8 @@ class ClusterConnectionStates:
         """Seconds that an address waits after a first failure, but for the jitter."""
         self._setup = setup
         self._rng = rng
+        self._answered_anywhere = -1
+        """The newest version of ApiVersions that any address has answered."""
         self._states: dict[Address, AddressState] = {}
         self.find = self._states.get
         """The record of an address that was dialled, else None."""
@@ -198,17 +200,18 @@ class ClusterConnectionStates:
         """A connection ended without a word after ApiVersions: the next asks in an older version.
 
         True where that says nothing against the address: the first time that versions are gone
-        through, none of which it has answered yet. After the oldest comes the newest again, or a
+        through, none of which it, or any other address, has answered yet. (Once a broker has, the
+        others of its cluster know that version as well: who ends so isn't there.) After the oldest comes the newest again, or a
         broker that wasn't there yet would never be asked rightly.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
             return False
         if asked != state.api_versions:  # another connection's end has led to it already
-            return not state.stepped_down
+            return not state.stepped_down and asked > self._answered_anywhere
         older = [version for version in API_VERSIONS if version < state.api_versions]
         state.api_versions = older[0] if older else API_VERSIONS[0]
-        excused = bool(older) and not state.stepped_down
+        excused = bool(older) and not state.stepped_down and asked > self._answered_anywhere
         state.stepped_down = not excused
         return excused
 
@@ -221,6 +224,7 @@ class ClusterConnectionStates:
         """
         state = self.state(address)
         state.api_versions_answered = max(state.api_versions_answered, version)
+        self._answered_anywhere = max(self._answered_anywhere, version)
         newest = min(newest, API_VERSIONS[0])
         if newest <= version:
             state.api_versions = version
