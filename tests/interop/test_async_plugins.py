@@ -90,13 +90,26 @@ async def test_threads(kafka_simulation):
     with anyio.move_on_after(5):
         await anyio.sleep_forever()
     assert kafka_simulation.now == pytest.approx(35.001)
+
+
+@pytest.mark.anyio
+async def test_sync_clients(kafka_simulation):
+    kafka_simulation.create_topic("t")
+    producer = kafka_simulation.producer()
+    kafka_simulation.move(after=20)
+
+    def write():
+        return producer.send("t", b"x").result().offset
+
+    assert await to_thread.run_sync(write) == 0
+    assert kafka_simulation.now > 20
 """
 
 
 def test_threads_of_anyio_hold_virtual_time(packages: Path, tmp_path: Path) -> None:
     (tmp_path / "test_threads.py").write_text(THREADS)
     said = run(tmp_path, packages, *OTHERS["anyio"])
-    assert "1 passed" in said, said
+    assert "2 passed" in said, said
 
 
 EARLY = """

@@ -11,6 +11,10 @@ from odradek import AsyncProducer, NoBrokerAvailableError
 from odradek.testing import KafkaSimulation
 
 
+class Interruption(BaseException):
+    """As a Ctrl-C in a callback, which asyncio itself wouldn't hand to a task."""
+
+
 @pytest.fixture
 def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
     kafka_simulation.create_topic("t")
@@ -62,3 +66,17 @@ async def test_errors_come_out(simulation: KafkaSimulation) -> None:
         found = await asyncio.gather(*deliveries, return_exceptions=True)
     assert {type(error) for error in found} == {NoBrokerAvailableError}
     assert simulation.now == pytest.approx(4.0, abs=0.5)
+
+
+async def test_what_a_callback_raises_for_the_program_comes_out_of_the_call_that_waited_first(
+    simulation: KafkaSimulation,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Interruption
+
+    async with AsyncProducer(bootstrap_servers=simulation.bootstrap_servers) as producer:
+        await producer.send("t", b"x", on_delivery=interrupted)
+        calls = [producer.partitions_for(f"missing-{n}", timeout=3.0) for n in range(5)]
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert type(ended[0]) is Interruption
+    assert Interruption not in map(type, ended[1:])

@@ -123,8 +123,8 @@ class Host(Protocol):
 class LoopHost(Host, Protocol):
     """A host that goes on by itself in an event loop, for callers that are coroutines."""
 
-    waiters: set[Callable[[], object]]
-    """Woken where a callback raised something for the program."""
+    waiters: dict[Callable[[], object], None]
+    """Woken where a callback raised something for the program; it comes out of the first one."""
 
     def enter(self, *, closing: bool = False) -> float:
         """A call begins, in the loop that runs here; gives the time. `closing`: it ends the client,

@@ -18,7 +18,7 @@ import math
 import re
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import Context
 from pathlib import Path
@@ -72,6 +72,25 @@ class _Timer(asyncio.TimerHandle):
         self._scheduled = on
 
 
+class _Task(asyncio.Task[Any]):
+    """A task that has the same place in sets, and the same name, in each run.
+
+    `asyncio.wait` gives sets, and what is left at the end is cancelled in the order of one.
+    """
+
+    def __init__(self, serial: int, *rest: Any, **options: Any) -> None:
+        self._serial = serial
+        if options.get("name") is None:
+            options["name"] = f"Task-{serial}"
+        super().__init__(*rest, **options)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """An event loop in virtual time; `KafkaSimulation.new_loop` makes them.
 
@@ -106,10 +125,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.files = Files()
         """Sockets of the world that are open in this loop."""
         self._until = math.inf
-        self._timers = 0
+        self._timers = self._tasks = 0
         self._submitting = False
         self._instant = -math.inf
         self._rounds = self._restless = 0
+        self.set_task_factory(self._new_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
         """Virtual seconds of the world."""
@@ -200,7 +220,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
             lines.append(f"  and {len(tasks) - TASKS_NAMED} more")
         return "\n".join(["these tasks wait:", *lines])
 
-    # Timers
+    # Timers and tasks
+
+    def _new_task(
+        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        self._tasks += 1
+        return _Task(self._tasks, coro, loop=loop, **options)
 
     def call_at(  # type: ignore[override]
         self,

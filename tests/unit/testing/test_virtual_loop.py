@@ -200,6 +200,32 @@ def test_asyncios_tools_work_and_each_run_is_the_same() -> None:
     assert runs[0][-4:-1] == ["(5, 5)", "shielded", "0"]
 
 
+def test_sets_of_tasks_and_their_ends_have_an_order() -> None:
+    """By their addresses in memory it would be another one in each run."""
+
+    async def main() -> None:
+        async def wait(number: int) -> int:
+            try:
+                await asyncio.sleep(number % 3)
+            finally:
+                seen.append(f"{number} ends")
+            return number
+
+        tasks = [asyncio.create_task(wait(number)) for number in range(300)]
+        done, pending = await asyncio.wait(tasks, timeout=1.5)
+        seen.extend(f"{task.get_name()}: {task.result()}" for task in done)
+        seen.extend(task.get_name() for task in pending)
+        assert tasks[0] == tasks[0] != tasks[1]
+
+    runs = []
+    for _ in range(3):
+        seen: list[str] = []
+        run(World(), main())
+        runs.append(seen)
+    assert runs[0] == runs[1] == runs[2]
+    assert len(runs[0]) == 600
+
+
 def test_debug_mode(world: World, caplog: pytest.LogCaptureFixture) -> None:
     assert run(World(), tools(), debug=True) == run(World(), tools())
 

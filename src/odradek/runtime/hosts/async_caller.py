@@ -112,11 +112,11 @@ async def waited(host: LoopHost, completion: Completion[Any], deadline: float | 
 
         timer = None if left is None else loop.call_later(left, tell)
         completion.when_done(tell)
-        host.waiters.add(tell)
+        host.waiters[tell] = None
         try:
             await arrived
         finally:
-            host.waiters.discard(tell)
+            host.waiters.pop(tell, None)
             completion.forget(tell)
             if timer is not None:
                 timer.cancel()

@@ -68,7 +68,7 @@ class AsyncioHost(HostSockets):
         self.lock: Lock = new_lock()
         self.guard = ForkGuard()
         self.outsiders = Outsiders(self.wake)
-        self.waiters: set[Callable[[], object]] = set()
+        self.waiters: dict[Callable[[], object], None] = {}
         """Who waits in a call: woken where a callback raised something for the program."""
         self._clock = clock
         self._seed = seed

@@ -83,7 +83,7 @@ class SimulatedHost(StepCount):
         self._engine: EngineInputs | None = None
         self._stepping = self._woken = False
         self.raised: deque[BaseException] = deque()
-        self.waiters: set[Callable[[], object]] = set()
+        self.waiters: dict[Callable[[], object], None] = {}
         self._driver: Timekeeper | None = None
         """The event loop that calls of coroutines belong to, once there was one."""
         self._in_call = 0
