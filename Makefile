@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup kernel demo test quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help peer-suites setup kernel demo test quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -36,6 +36,9 @@ check: setup ## format, lint, types, rooms and house rules
 
 broken-bounds: setup ## disable each bound check of the kernels: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_bounds.py $(ARGS)
+
+peer-suites: setup ## aiokafka's own tests against our module in its place (CHECKOUT=its sources)
+	$(BIN)/python tools/peer_suites.py $(CHECKOUT)
 
 bench: setup ## Odradek beside its peers on one broker, some rows in a few minutes (ARGS="--help")
 	@$(BIN)/python -m benchmarks.run $(ARGS)

@@ -41,3 +41,70 @@ def test_a_program_does_the_same(program: Program, cluster: FakeCluster) -> None
     theirs = said(program, THEIRS, cluster)
     assert theirs
     assert said(program, OURS, cluster) == theirs
+
+
+# What aiokafka itself fails at
+
+
+def ours(program: Program, cluster: FakeCluster) -> list[str]:
+    return said(program, OURS, cluster)
+
+
+async def subscribes_to_the_same(scene: Scene) -> None:
+    topic = scene.topic()
+    await scene.fill(topic, 2)
+    async with scene.consumer(topic, group_id=scene.group()) as consumer:
+        scene.say(await scene.values(consumer, 1))
+        for _ in range(3):
+            consumer.subscribe([topic])
+        scene.say(await scene.values(consumer, 1))
+
+
+def test_subscribing_to_the_same_again_goes_on(cluster: FakeCluster) -> None:
+    assert ours(subscribes_to_the_same, cluster) == ["[b'0']", "[b'1']"]
+
+
+async def lives_through_a_move(scene: Scene) -> None:
+    source, target = scene.topic(2), scene.topic(name="u")
+    group = scene.group()
+    consumer = scene.consumer(source, group_id=group, enable_auto_commit=False)
+    producer = scene.producer(enable_idempotence=True)
+    async with consumer, producer:
+        for n in range(30):
+            if n % 10 == 5:
+                for broker in scene.cluster.broker_ids:
+                    await asyncio.to_thread(scene.cluster.move, broker)
+            await producer.send_and_wait(source, b"%d" % n, partition=n % 2)
+            async with asyncio.timeout(20):
+                record = await consumer.getone()
+                await producer.send_and_wait(target, record.value)
+                await consumer.commit()
+        scene.say(len(await consumer.end_offsets([scene.tp(target)])))
+        for partition in range(2):
+            scene.say(await consumer.committed(scene.tp(source, partition)))
+    rows = scene.cluster.records(target)
+    scene.say([int(row[4] or b"") for row in rows] == list(range(30)))
+
+
+def test_a_program_lives_through_a_move_of_all_brokers(cluster: FakeCluster) -> None:
+    assert ours(lives_through_a_move, cluster) == ["1", "15", "15", "True"]
+
+
+async def gives_up_waiting(scene: Scene) -> None:
+    topic = scene.topic()
+    await scene.fill(topic, 300)
+    found: list[int] = []
+    async with scene.consumer(topic) as consumer:
+        while len(found) < 300:
+            for patience in (0.0, 0.0005, 0.002):
+                try:
+                    async with asyncio.timeout(patience):
+                        while True:
+                            found.append((await consumer.getone()).offset)
+                except TimeoutError:
+                    continue
+    scene.say(found == list(range(300)))
+
+
+def test_a_wait_that_is_given_up_loses_nothing(cluster: FakeCluster) -> None:
+    assert ours(gives_up_waiting, cluster) == ["True"]

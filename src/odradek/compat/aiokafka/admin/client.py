@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from odradek.api.asyncio_admin import AsyncAdmin
 from odradek.clients.admin.admin_arguments import NewTopic as Wanted
 from odradek.common.errors import BrokerError
 from odradek.common.errors import KafkaError as OurError
 from odradek.compat.aiokafka.admin import answers
+from odradek.compat.aiokafka.admin.beneath import AIOKafkaAdminClient as _Admin
 from odradek.compat.aiokafka.admin.new_topic import NewTopic
 from odradek.compat.aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from odradek.compat.aiokafka.settings import client_settings, running_loop
@@ -26,13 +26,6 @@ ELSEWHERE = (
     "list_consumer_groups",
 )
 """aiokafka's methods that this package's admin client has no call for."""
-
-
-class _Admin(AsyncAdmin):
-    """The one beneath."""
-
-
-_Admin.__name__ = "AIOKafkaAdminClient"  # as texts and warnings call it
 
 
 class AIOKafkaAdminClient:

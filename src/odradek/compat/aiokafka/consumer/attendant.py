@@ -13,7 +13,7 @@ from contextlib import suppress
 from weakref import ref
 
 from odradek.common.events import Event
-from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.pauses import Pauses
 from odradek.compat.aiokafka.translation import translated
 

@@ -16,14 +16,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
 from odradek.common.types import TopicPartition as Partition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
 from odradek.compat.aiokafka.consumer.attendant import Attendant
-from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import theirs
 from odradek.compat.aiokafka.consumer.pauses import Pauses
 from odradek.compat.aiokafka.consumer.records import Deserializer, Deserializers
@@ -140,11 +139,6 @@ class AIOKafkaConsumer:
 
     # Beginning and end
 
-    @property
-    def _coordinator(self) -> ConsumerGroupMetadata | None:
-        """Who it is in its group, as FastStream's log asks for it: `member_id`, `generation_id`."""
-        return None if self._group_id is None else self._consumer.group_metadata()
-
     async def start(self) -> None:
         """Find the cluster and the topics; with a `group_id`, join it and wait for partitions.
 
@@ -256,6 +250,10 @@ class AIOKafkaConsumer:
         (`auto_offset_reset="none"`), `TopicAuthorizationFailedError`, `CorruptRecordException`,
         `RecordTooLargeError`, and what a deserializer raises.
         """
+        if not (partitions or self._closed or self._reading.locked() or self._busy()):
+            record = self._consumer.at_hand()
+            if record is not None:
+                return self._record(record)
         self._check_reading(partitions)
         while True:
             await self._settled()
@@ -263,6 +261,10 @@ class AIOKafkaConsumer:
                 found = await self._polled(partitions, self._subscriptions.patience(), 1)
                 if found:
                     return self._record(found[0])
+
+    def _busy(self) -> bool:
+        """Something comes before the next record."""
+        return self._subscriptions.changing or self._attendant.troubled
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -320,10 +322,19 @@ class AIOKafkaConsumer:
         found: list[Record] = []
         try:
             with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
-                found = await self._consumer.poll(timeout, most)
+                found = await self._asked(timeout, most, alone=not wanted)
         finally:
             self._attendant.handed_out(some=bool(found))
         return found
+
+    async def _asked(self, timeout: float, most: int, *, alone: bool) -> list[Record]:
+        """One record at a time comes from those that were fetched together."""
+        if most > 1 or not alone:
+            return await self._consumer.poll(timeout, most)
+        if not await self._consumer.fetch(timeout):
+            return []
+        record = self._consumer.at_hand()
+        return [] if record is None else [record]
 
     def _records(self, records: list[Record]) -> list[ConsumerRecord[Any, Any]]:
         return [self._record(record) for record in records]

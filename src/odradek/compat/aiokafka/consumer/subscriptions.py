@@ -17,7 +17,7 @@ from typing import Any
 from odradek.common.types import TopicPartition
 from odradek.compat.aiokafka.abc import ConsumerRebalanceListener
 from odradek.compat.aiokafka.consumer.attendant import Attendant
-from odradek.compat.aiokafka.consumer.known import KnowingConsumer
+from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import Rebalances
 from odradek.compat.aiokafka.consumer.pauses import Pauses
 from odradek.compat.aiokafka.errors import IllegalStateError
@@ -64,6 +64,8 @@ class Subscriptions:
         self._look_again = math.inf
         self._topics: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
+        self._joined: tuple[frozenset[str], re.Pattern[str] | None] | None = None
+        """What the group knows."""
         self._wanted: dict[TopicPartition, int | None] = {}
         """What `assign` gave, with the offsets of later `seek`s, until it is done."""
         self._afresh = True
@@ -87,6 +89,7 @@ class Subscriptions:
         self._topics, self._pattern = frozenset(topics), pattern
         self._rebalances = Rebalances(listener, self._pauses, self._locate)
         self._afresh = True
+        self._attendant.handed_out(some=False)  # who says this is through with what it has
         if self._running:
             self.begin()
 
@@ -202,6 +205,7 @@ class Subscriptions:
         A pattern that no topic's name fits isn't waited for.
         """
         told, pattern = self._rebalances, self._pattern
+        before, self._joined = self._joined, (self._topics, pattern)
         with raising():
             await self._consumer.subscribe(
                 list(self._topics),
@@ -210,6 +214,8 @@ class Subscriptions:
                 on_revoked=told.on_revoked,
                 on_lost=told.on_revoked,
             )
+            if self._joined == before:  # partitions are given again nevertheless
+                self._consumer.enforce_rebalance("subscribe() was called again")
             if pattern is not None:
                 names = await self._consumer.list_topics()
                 if not any(map(pattern.match, names)):
@@ -239,6 +245,7 @@ class Subscriptions:
         self._look_again = time.monotonic() + self._refresh
 
     async def _unsubscribe(self) -> None:
+        self._joined = None
         with raising():
             await self._consumer.unsubscribe()
 

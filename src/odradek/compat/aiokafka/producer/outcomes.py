@@ -1,7 +1,7 @@
 """From the deliveries of `odradek.AsyncProducer` to aiokafka's futures.
 
-In: a delivery, or the futures of a batch. Out: an `asyncio.Future` of aiokafka's metadata, or with
-its error. Must not: wait.
+In: what is told of a delivery, or the futures of a batch. Out: an `asyncio.Future` of aiokafka's
+metadata, or with its error. Must not: wait.
 """
 
 from __future__ import annotations
@@ -9,39 +9,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from odradek.clients.calls.record_sending import DeliveryCallback
+from odradek.clients.producer.batch import RecordMetadata as Delivered
 from odradek.compat.aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
 from odradek.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from odradek.compat.aiokafka.translation import translated
-from odradek.runtime.hosts.delivery_future import DeliveryFuture
 
 Outcome = asyncio.Future[RecordMetadata | None]
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
 def record_outcome(
-    loop: asyncio.AbstractEventLoop, delivery: DeliveryFuture, at: int, *, answered: bool
-) -> Outcome:
-    """The outcome of one record sent with the time `at`; None where brokers don't answer."""
+    loop: asyncio.AbstractEventLoop, at: int, *, answered: bool
+) -> tuple[Outcome, DeliveryCallback]:
+    """The outcome of one record sent with the time `at`, and what has to be told of it.
+
+    It gives None where brokers don't answer.
+    """
     future: Outcome = loop.create_future()
 
-    def settle(done: DeliveryFuture) -> None:
+    def settle(error: BaseException | None, found: Delivered) -> None:
         if future.done():  # it was cancelled; the record went on
             return
-        if (error := done.exception()) is not None:
+        if error is not None:
             future.set_exception(translated(error, ProducerClosed, MessageSizeTooLargeError))
             return
         if not answered:
             future.set_result(None)
             return
-        found = done.result()
         place = TopicPartition(found.topic, found.partition)
         kind = CREATE_TIME if found.timestamp_ms == at else LOG_APPEND_TIME
         future.set_result(
             RecordMetadata(*place, place, found.offset, found.timestamp_ms, kind, None)
         )
 
-    delivery.add_done_callback(settle)
-    return future
+    return future, settle
 
 
 def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -> Outcome:

@@ -15,7 +15,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from odradek.api.asyncio_producer import AsyncProducer
 from odradek.common.errors import AbortableTransactionError
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
@@ -29,11 +28,12 @@ from odradek.compat.aiokafka.errors import (
 )
 from odradek.compat.aiokafka.offsets import offsets_by_partition
 from odradek.compat.aiokafka.partitioner import DefaultPartitioner
+from odradek.compat.aiokafka.producer.beneath import AIOKafkaProducer as _Producer
 from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from odradek.compat.aiokafka.producer.outcomes import batch_outcome, record_outcome
 from odradek.compat.aiokafka.settings import MISSING, producer_settings, running_loop
 from odradek.compat.aiokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
-from odradek.compat.aiokafka.translation import raising
+from odradek.compat.aiokafka.translation import raising, translated
 
 _missing = MISSING
 _DEFAULT_PARTITIONER = DefaultPartitioner()
@@ -44,13 +44,6 @@ _in_words = partial(raising, ProducerClosed, MessageSizeTooLargeError)
 Headers = Iterable[tuple[str, bytes | None]]
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
-
-
-class _Producer(AsyncProducer):
-    """The one beneath."""
-
-
-_Producer.__name__ = "AIOKafkaProducer"  # as texts and warnings call it
 
 
 @contextmanager
@@ -193,7 +186,9 @@ class AIOKafkaProducer:
         """
         if value is None and key is None:
             raise AssertionError("a record needs a key or a value")
-        await self._check_partition(topic, partition)
+        known = self._partitions.get(topic)
+        if known is None or self._closed or (partition is not None and partition not in known):
+            await self._check_partition(topic, partition)
         if self._key_serializer is not None:
             key = self._key_serializer(key)
         if self._value_serializer is not None:
@@ -233,15 +228,16 @@ class AIOKafkaProducer:
         partition: int | None,
         at: int,
     ) -> asyncio.Future[RecordMetadata | None]:
+        future, settle = record_outcome(self._loop, at, answered=self._acks != 0)
         try:
-            with _in_words():
-                delivery = await self._producer.send(topic, value, key, headers, partition, at)
-        except Exception as error:
-            cause = error.__cause__
-            if isinstance(cause, WrongTime | AbortableTransactionError) and not self._closed:
-                raise IllegalOperation(f"not in a transaction: {cause}") from cause
-            raise
-        return record_outcome(self._loop, delivery, at, answered=self._acks != 0)
+            await self._producer.send(topic, value, key, headers, partition, at, settle)
+        except (WrongTime, AbortableTransactionError) as error:
+            if self._closed:
+                raise ProducerClosed(str(error)) from error
+            raise IllegalOperation(f"not in a transaction: {error}") from error
+        except OurError as error:
+            raise translated(error, ProducerClosed, MessageSizeTooLargeError) from error
+        return future
 
     # Batches
 
