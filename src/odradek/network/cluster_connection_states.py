@@ -201,8 +201,8 @@ class ClusterConnectionStates:
 
         True where that says nothing against the address: the first time that versions are gone
         through, none of which it, or any other address, has answered yet. (Once a broker has, the
-        others of its cluster know that version as well: who ends so isn't there.) After the oldest comes the newest again, or a
-        broker that wasn't there yet would never be asked rightly.
+        others of its cluster know that version as well: who ends so isn't there.) After the oldest
+        comes the newest again, or a broker that wasn't there yet would never be asked rightly.
         """
         state = self.state(address)
         if asked <= state.api_versions_answered:
