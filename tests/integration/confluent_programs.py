@@ -563,6 +563,32 @@ def no_offset_to_begin_at(library: Any, cluster: FakeCluster, note: Note) -> Non
     reader.close()
 
 
+def a_topic_is_missing(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 2)
+    reader = consumer(library, cluster)
+    reader.subscribe(["flights", "nowhere"])
+    found = sorted(map(seen, read(reader, 3)), key=str)
+    note([(one[0], one[3]) for one in found if one is not None and len(one) == 4])
+    note([one[2] for one in found if one is not None and len(one) > 4], reader.poll(1.5))
+    reader.close()
+
+
+def nobody_is_there(library: Any, cluster: FakeCluster, note: Note) -> None:
+    said: set[str] = set()
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "error_cb": lambda error: said.add(error.name()),
+        "message.timeout.ms": 2000,
+    }
+    cluster.close()
+    producer = library.Producer(config)
+    producer.produce("flights", on_delivery=lambda e, m: note(e.name(), m.topic(), m.partition()))
+    until = time.monotonic() + PATIENCE
+    while (len(producer) or len(said) < 2) and time.monotonic() < until:
+        producer.poll(0.1)
+    note(sorted(said))
+
+
 def many_at_once(library: Any, cluster: FakeCluster, note: Note) -> None:
     written(library, cluster, 10)
     reader = consumer(library, cluster)
@@ -785,7 +811,14 @@ PROGRAMS: tuple[Program, ...] = (
     *(purged_messages, reports_of_errors_only, batches_of_messages, transactions),
     *(offsets_in_a_transaction, a_fenced_producer, a_group_of_one, commits, stored_offsets),
     *(commits_by_itself, seeks, begins_where_on_assign_says, assigned_by_hand, pauses),
-    *(assigned_piece_by_piece, watermarks, ends_of_partitions, no_offset_to_begin_at),
+    *(
+        a_topic_is_missing,
+        nobody_is_there,
+        assigned_piece_by_piece,
+        watermarks,
+        ends_of_partitions,
+        no_offset_to_begin_at,
+    ),
     *(many_at_once, two_members, nothing_answers_in_time, configurations, metadata, serializers),
     administration,
 )

@@ -54,6 +54,8 @@ class AssignedConsumer:
         self._running = RunningCallback()
         self._watermarks: dict[tuple[str, int], tuple[int, int]] = {}
         self._commit_at = 0.0
+        self._missed: set[str] = set()
+        """Topics that aren't there, of which the program was told."""
         self._has_something = False
         """Whether there may be something to read: a subscription, or partitions."""
         self._closed = False
@@ -342,6 +344,16 @@ class AssignedConsumer:
         self._last_error = str(error), now
         place = getattr(error, "partition", None)
         return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
+
+    def _missing(self) -> Message | None:
+        """A message that tells of a topic that is wanted and isn't there, once."""
+        for missing in self._consumer.explain().missing:
+            if missing.partition is None and missing.topic not in self._missed:
+                self._missed.add(missing.topic)
+                text = f"Subscribed topic not available: {missing}"
+                place = odradek.TopicPartition(missing.topic, 0)
+                return error_message(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, text), place)
+        return None
 
     # Watermarks
 

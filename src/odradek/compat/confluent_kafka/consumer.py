@@ -140,6 +140,8 @@ class Consumer(AssignedConsumer):
                     if record is not None:
                         self._books.handed_out(record)
                         return message_of(record)
+                    if patience and (missing := self._missing()) is not None:
+                        return missing
             if deadline <= time.monotonic():
                 self._queue.serve(0)
                 return None
@@ -194,6 +196,7 @@ class Consumer(AssignedConsumer):
                 on_lost=self._lost,
             )
         self._has_something = True
+        self._missed.clear()
 
     def unsubscribe(self) -> None:
         """Leave the group; `on_revoke` is called in here."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -285,3 +287,22 @@ def test_an_admin_client_says_what_it_cant() -> None:
         client.create_topics(wanted)
     with pytest.raises(KafkaException, match="include_authorized_operations"):
         client.describe_cluster(include_authorized_operations=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import odradek, odradek.api.producer", {"odradek.compat"}),
+        (
+            "from odradek.compat.confluent_kafka import Consumer, Producer",
+            {"asyncio", "pyarrow", "confluent_kafka", "odradek.compat.aiokafka"},
+        ),
+    ],
+)
+def test_imports_are_light(code: str, absent: set[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert set(done.stdout.split()) & absent == set()

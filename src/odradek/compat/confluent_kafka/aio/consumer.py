@@ -137,6 +137,8 @@ class AIOConsumer:
                         for record in records:
                             core._books.handed_out(record)
                         return [message_of(record) for record in records]
+                    if patience and (missing := core._missing()) is not None:
+                        return [missing]
             if deadline <= loop.time():
                 core._queue.serve(0)
                 return []
@@ -190,6 +192,7 @@ class AIOConsumer:
                 on_lost=self._lost,
             )
         core._has(something=True)
+        core._missed.clear()
 
     async def unsubscribe(self) -> None:
         """Leave the group; `on_revoke` runs in here."""
