@@ -120,3 +120,37 @@ def test_answers_that_wait_in_sockets_are_not_overdue_where_the_loop_was_held_up
         kinds = {event.kind for event in host.trace.events[before:]}
         assert not kinds & {"disconnected", "retry", "silent", "dial_failed"}
         producer.close()
+
+
+def test_a_loop_that_counts_in_milliseconds_turns_in_no_circles() -> None:
+    """uvloop takes less than half of one for none, and rings at once."""
+    world = World(4, hosts=MoodyAsyncioHost)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", 1)
+    host = world.host("producer")
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5}
+    producer = on_host(host, Producer, config)
+    for _ in range(100):
+        producer.send("t", b"x").result(5)
+    before = host.steps
+    world.advance(60.0)
+    assert host.steps - before < 100
+    producer.close()
+
+
+def test_what_comes_in_while_a_client_writes_its_last_doesnt_end_that() -> None:
+    """It was taken for a turn in which nothing could be written, and the rest was dropped."""
+    world, cluster, host, producer = producing(1)
+    for line in host.lines.values():
+        line.socket.choke()
+    futures = [producer.send("t", b"second", partition=p) for p in range(3)]
+    world.advance(0.01)
+    for broker in cluster.brokers.values():
+        broker.disconnect_all()
+    engine = producer._calls.engine
+    engine.shut()
+    steps, at = world.time.fired, world.now
+    host.close(world.now + 5.0)
+    assert world.now - at > 0.49  # nothing went on for so long
+    assert world.time.fired - steps < 1_000
+    assert len(futures) == 3

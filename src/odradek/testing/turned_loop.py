@@ -125,6 +125,18 @@ class TurnedLoop(VirtualLoop):
 
     call_soon_threadsafe = call_soon
 
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As in the base class, or in whole milliseconds."""
+        if self._early is not None:
+            delay = round(delay / MILLISECOND) * MILLISECOND
+        return super().call_later(delay, callback, *args, context=context)
+
     def call_at(  # type: ignore[override]
         self,
         when: float,

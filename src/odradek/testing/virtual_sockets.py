@@ -148,7 +148,7 @@ class VirtualSocket:
         """How it ended; None: in order."""
         self._came: deque[memoryview] = deque()
         self._goes = bytearray()
-        self._full = False
+        self._full = self._choked = False
         self._closed = False
 
     # What the loop asks
@@ -160,8 +160,11 @@ class VirtualSocket:
 
     @property
     def writable(self) -> bool:
-        """There is room; or writing fails, which a dial's end is told by as well."""
-        return (self._up and not self._full) or self._ended or self._error is not None
+        """There is room; or writing fails, as a dial does that came to nothing. A peer that has
+        only closed its end may go on reading.
+        """
+        failed = self._end is not None or self._error is not None
+        return failed or (self._up and not self._full)
 
     # What the network tells
 
@@ -223,10 +226,10 @@ class VirtualSocket:
     def sendmsg(self, buffers: Sequence[memoryview]) -> int:
         """Take bytes, and carry on the frames that are whole with them."""
         self._check()
-        if self._ended:
-            raise self._end or BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        if self._end is not None:
+            raise self._end
         data = b"".join(buffers)
-        count = len(data)
+        count = 0 if self._choked else len(data)
         if self._moods is not None and self._later is not None:
             count = 0 if self._full else self._moods.takes(count)
             if count < len(data) and not self._full:
@@ -244,8 +247,12 @@ class VirtualSocket:
             self._line.frame(frame)
         return count
 
+    def choke(self) -> None:
+        """Take nothing more: the peer doesn't read."""
+        self._full = self._choked = True
+
     def _has_room(self) -> None:
-        self._full = False
+        self._full = self._choked
         if not self._closed:
             self._happened()
 

@@ -77,7 +77,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         self._link_rng = world.rng(f"links/{name}")
         self._piece_rng = world.rng(f"pieces/{name}")
         self._mood_rng = world.rng(f"moods/{name}")
-        self._lines: dict[int, _Line] = {}
+        self.lines: dict[int, _Line] = {}
         self._woken = self._rung = False
         self._frozen = False
 
@@ -220,7 +220,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         line = _Line(self, link)
         moods = Moods(self._mood_rng) if self.moody else None
         line.socket = VirtualSocket(self._loop.files, line, moods, self._later)
-        self._lines[connection] = line
+        self.lines[connection] = line
         return line.socket  # type: ignore[return-value]  # as much of it as a transport uses
 
     def _later(self, seconds: float, action: Callable[[], object]) -> None:
@@ -261,17 +261,17 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         """A dial was accepted."""
         if self.watcher is not None:
             self.watcher.connected(number)
-        self._lines[number].socket.connected()
+        self.lines[number].socket.connected()
         self.heard()
 
     def link_lost(self, number: int, error: BaseException | str | None) -> None:
         """A dial was refused, or the connection ended."""
-        self._lines[number].socket.lost(error)
+        self.lines[number].socket.lost(error)
         self.heard()
 
     def link_bytes(self, number: int, pieces: list[memoryview]) -> None:
         """Bytes arrived."""
-        self._lines[number].socket.arrived(pieces)
+        self.lines[number].socket.arrived(pieces)
         self.heard()
 
     def link_message(self, number: int, response: IncomingResponse) -> None:

@@ -50,6 +50,11 @@ BREATH = 0.002
 AWAY = 0.01
 """Seconds by which the loop comes too late, from which on all sockets are read before the engine
 judges by its deadlines."""
+TICK = 0.001
+"""Seconds of uvloop's clock: its timers ring up to one too early, and less than half of one at
+once."""
+EXACT = 1e-8
+"""Seconds by which a loop that counts more finely may be early."""
 
 
 class AsyncioHost(HostSockets):
@@ -88,6 +93,8 @@ class AsyncioHost(HostSockets):
         """When the timer rings, by our clock."""
         self._wanted: float | None = None
         """When the engine is to step at the latest."""
+        self._early = False
+        """The loop rings before the time that it was given."""
         self._turned = 0.0
         """When the loop last came to us."""
         self._stepping = False
@@ -268,7 +275,7 @@ class AsyncioHost(HostSockets):
     async def _flush(self, deadline: float) -> None:
         """Write what is queued as long as it goes on and there is time."""
         for transport in self._leaving:
-            self._watch(transport)
+            self._watch_last(transport)
         while left := [t for t in self._leaving if t.queued]:
             before = sum(t.queued for t in left)
             self._written = asyncio.Event()
@@ -328,6 +335,7 @@ class AsyncioHost(HostSockets):
     def _rings(self) -> None:
         self._timer = None
         now = self._turned = self._clock()
+        self._early = self._due is not None and now < self._due - EXACT
         self.outsiders.expire(now)
         self._advance()
 
@@ -366,6 +374,7 @@ class AsyncioHost(HostSockets):
         for transport in list(self._transports.values()):
             if transport.established:
                 self._serve(transport, READ)
+                self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
         """Have the timer ring by then; one that rings a bit too early does as well."""
@@ -376,7 +385,8 @@ class AsyncioHost(HostSockets):
             timer.cancel()
         if self._loop is not None and not self.gone:
             self._due = when
-            self._timer = self._loop.call_later(max(0.0, when - now), self._rings)
+            patience = max(TICK if self._early else 0.0, when - now)  # or it would turn in circles
+            self._timer = self._loop.call_later(patience, self._rings)
 
     # Sockets
 
@@ -391,9 +401,13 @@ class AsyncioHost(HostSockets):
         except BaseException as error:
             self._torn = from_outside(error)
             raise
+        self._go_on_reading(transport)
+        self._advance()
+
+    def _go_on_reading(self, transport: Transport) -> None:
+        """No loop knows of bytes that OpenSSL has decrypted already."""
         if transport.tls and transport.established and transport.pending and self._loop:
             self._loop.call_soon(self._ready, transport, READ)
-        self._advance()
 
     def _write_last(self, transport: Transport) -> None:
         """The client closes, and its last requests go out."""
@@ -404,12 +418,18 @@ class AsyncioHost(HostSockets):
             transport.flush()
         except OSError:
             transport.drop()
-        self._watch(transport)
+        self._watch_last(transport)
         if self._written is not None:
             self._written.set()
 
-    def _watch(self, transport: Transport) -> None:
-        watched, wanted = transport.watched, transport.wanted
+    def _watch_last(self, transport: Transport) -> None:
+        """What comes in isn't read any more, and would only end the wait (TLS has to read)."""
+        self._watch(transport, transport.wanted if transport.tls else transport.wanted & ~READ)
+
+    def _watch(self, transport: Transport, wanted: int | None = None) -> None:
+        watched = transport.watched
+        if wanted is None:
+            wanted = transport.wanted
         if transport.sock is None or watched == wanted or self._loop is None:
             return
         loop, fd = self._loop, transport.fd
