@@ -14,6 +14,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.integration.confluent_aio_programs import AIO_PROGRAMS, AioProgram
+from tests.integration.confluent_consumer_programs import CONSUMER_PROGRAMS
 from tests.integration.confluent_programs import PROGRAMS, TOPICS, Program
 
 import odradek.compat.confluent_kafka
@@ -30,7 +31,10 @@ def noticed(program: Program, library: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+ALL = (*PROGRAMS, *CONSUMER_PROGRAMS)
+
+
+@pytest.mark.parametrize("program", ALL, ids=lambda program: program.__name__)
 def test_programs_notice_the_same(program: Program) -> None:
     ours = noticed(program, odradek.compat.confluent_kafka)
     theirs = noticed(program, confluent_kafka)

@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaExceptio
 from odradek.compat.confluent_kafka.message import Message, error_message
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
-from odradek.compat.confluent_kafka.settings import given
+from odradek.compat.confluent_kafka.settings import Given, given
 from odradek.compat.confluent_kafka.subscription import RebalanceCallback, RunningCallback
 from odradek.compat.confluent_kafka.topic_partition import (
     OFFSET_BEGINNING,
@@ -45,7 +45,7 @@ class AssignedConsumer:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
             raise TypeError(f"Consumer takes one configuration, not {len(args)}")
-        self._given = given(CONSUMER, args[0] if args else None, kwargs)
+        self._given = self._as_called(given(CONSUMER, args[0] if args else None, kwargs))
         self._queue = CallbackQueue(self._given)
         self._books = OffsetBooks(store=self._given.store_offsets)
         self._ends = PartitionEnds() if self._given.partition_eof else None
@@ -76,6 +76,10 @@ class AssignedConsumer:
     def _has(self, *, something: bool) -> None:
         """Whether it is subscribed, or assigned to."""
         self._has_something = something
+
+    def _as_called(self, found: Given) -> Given:
+        """A configuration with its callbacks as they are called."""
+        return found
 
     def _made(self) -> Any:
         """A consumer of ours, for threads or for a loop."""

@@ -21,7 +21,7 @@ from odradek.compat.confluent_kafka.consumer import LONGEST_WAIT, MOST_MESSAGES
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, message_of
 from odradek.compat.confluent_kafka.partition_ends import PATIENCE
-from odradek.compat.confluent_kafka.settings import checked_seconds
+from odradek.compat.confluent_kafka.settings import Given, checked_seconds
 from odradek.compat.confluent_kafka.subscription import (
     RebalanceCallback,
     checked_callbacks,
@@ -46,9 +46,11 @@ class _Partitions(AssignedConsumer):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        with_loop(self._given)
         self.asked: list[odradek.TopicPartition] = []
         """Partitions that are to go on where the group has committed."""
+
+    def _as_called(self, found: Given) -> Given:
+        return with_loop(found)
 
     def _made(self) -> odradek.AsyncConsumer:
         return odradek.AsyncConsumer(self._given.ours)
