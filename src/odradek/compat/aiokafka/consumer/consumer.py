@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.common.errors import IllegalStateError as WrongTime
 from odradek.common.errors import KafkaError as OurError
@@ -138,6 +139,11 @@ class AIOKafkaConsumer:
             self.subscribe(topics)
 
     # Beginning and end
+
+    @property
+    def _coordinator(self) -> ConsumerGroupMetadata | None:
+        """Who it is in its group, as FastStream's log asks for it: `member_id`, `generation_id`."""
+        return None if self._group_id is None else self._consumer.group_metadata()
 
     async def start(self) -> None:
         """Find the cluster and the topics; with a `group_id`, join it and wait for partitions.
