@@ -1,7 +1,11 @@
-"""Worlds and clients for simulation tests; what every run must keep is checked at the end."""
+"""Worlds and clients for simulation tests; what every run must keep is checked at the end.
+
+With ODRADEK_SIMULATION_HOST=asyncio all of them run on the asyncio host that ships.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -15,6 +19,10 @@ from odradek.api.producer import Producer
 from odradek.simulation import LinkProfile, SimulatedCluster, World
 from odradek.simulation.checkers.invariants import Checkers
 from odradek.simulation.world.link import Mode
+from odradek.testing.world_host import WorldAsyncioHost
+
+if os.environ.get("ODRADEK_SIMULATION_HOST") == "asyncio":
+    World.make_host = WorldAsyncioHost
 
 
 @pytest.fixture

@@ -27,6 +27,10 @@ AT_ONCE = 20
 MILLISECOND = 0.001
 """Of a loop that counts in them: what is nearer isn't planned too early."""
 
+ROUND = 0.00001
+"""Seconds that a round of a real loop takes at least, so that what rings too early can't for ever.
+"""
+
 
 class TurnedLoop(VirtualLoop):
     """One process's loop; `early` gives by how many seconds a timer rings too early, as those of
@@ -133,8 +137,8 @@ class TurnedLoop(VirtualLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """As in the base class, or in whole milliseconds."""
-        if self._early is not None:
-            delay = round(delay / MILLISECOND) * MILLISECOND
+        if self._early is not None and delay > 0.0:
+            delay = max(ROUND, round(delay / MILLISECOND) * MILLISECOND)
         return super().call_later(delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
