@@ -238,7 +238,7 @@ class ClientEngine(Engine):
         for attempt in tuple(self.updater.attempts):
             found[attempt.address, attempt.what] = attempt
         for state in self.network.states.all():
-            if state.failures and state.last_error is not None:
+            if state.last_error is not None:
                 error = f"{type(state.last_error).__name__}: {state.last_error}"
                 attempt = Attempt(state.address, "dial", error, state.last_error_at)
                 found[state.address, "dial"] = attempt

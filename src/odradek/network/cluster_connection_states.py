@@ -215,6 +215,11 @@ class ClusterConnectionStates:
         state.stepped_down = not excused
         return excused
 
+    def excused(self, address: Address, now: float, error: BaseException) -> None:
+        """An end that is no failure, but an attempt: errors and explain() tell of it."""
+        state = self.state(address)
+        state.last_error, state.last_error_at = error, now
+
     def api_versions_known(self, address: Address, version: int, newest: int) -> None:
         """ApiVersions was answered in a version, and says which the newest is that is known there.
 

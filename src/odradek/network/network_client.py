@@ -509,7 +509,9 @@ class NetworkClient:
         if setting_up and ended_unexplained(error) and self._steps_down(connection):
             why = "closed on ApiVersions without a word: the next dial asks in another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so
-            self._end(connection, DisconnectedError(why), now, failure=False)
+            excused = DisconnectedError(why)
+            self.states.excused(connection.address, now, excused)
+            self._end(connection, excused, now, failure=False)
             return
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
