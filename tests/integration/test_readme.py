@@ -65,6 +65,7 @@ def run() -> Iterator[Callable[[str], str]]:
 def test_every_python_block_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
     of_guide = {"assign", "group", "transactions", "frames", "admin", "secured", "stream"}
+    of_guide |= {"asyncio"}
     assert set(snippets()) == of_readme | of_guide
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
 
@@ -86,6 +87,9 @@ def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
     printed = run("frames")
     assert sum(int(n) for n in re.findall(r"│ \d\s+┆ (\d+)\s+│", printed)) == 1001
     assert "[5 rows x 7 columns]" in printed  # how pandas ends a wide table
+    lines = run("asyncio").splitlines()
+    assert len(lines) == 2 * 1001  # its own, and those of "produce"
+    assert all(re.fullmatch(r"\d \d+ b'(JFK|flight \d+|\d+)'", line) for line in lines)
 
 
 def test_topics(run: Callable[[str], str]) -> None:
