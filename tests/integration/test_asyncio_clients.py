@@ -307,6 +307,25 @@ def test_one_task_at_a_time_reads(fake: FakeCluster, run: Run[None]) -> None:
     run(program())
 
 
+def test_a_second_close_waits_for_the_first(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        sending = producer(fake)
+        await sending.send_and_wait("flights", b"0")
+        host = sending._host
+
+        async def slow(_: float) -> None:
+            await asyncio.sleep(0.2)
+
+        host._flush = slow  # type: ignore[attr-defined]  # as where a socket takes its time
+        first = asyncio.create_task(sending.close())
+        await asyncio.sleep(0.05)
+        await sending.close()
+        assert not host.in_use
+        await first
+
+    run(program())
+
+
 def test_a_full_buffer_lets_callers_wait_in_line(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         settings = {"buffer_memory": 1 << 16, "batch_size": 1 << 12, "linger_ms": 0}

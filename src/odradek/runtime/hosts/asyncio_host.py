@@ -101,6 +101,8 @@ class AsyncioHost(HostSockets):
         self._torn = False
         self._written: asyncio.Event | None = None
         self._closing = False
+        self._ended: asyncio.Event | None = None
+        """Set once a call has closed everything."""
         self._closed = False
 
     # What facades see
@@ -262,15 +264,18 @@ class AsyncioHost(HostSockets):
         return self._end(deadline)
 
     async def _end(self, deadline: float) -> None:
-        if self._closing:
-            return  # another call does it
-        self._closing = True
+        if self._ended is not None:  # another call does it, for as long as this one has time
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), max(0.0, deadline - self._clock()))
+            return
+        self._closing, self._ended = True, asyncio.Event()
         try:
             self._advance()
             await self._flush(deadline)
         finally:
             self._closed = True
             self._release()
+            self._ended.set()
 
     async def _flush(self, deadline: float) -> None:
         """Write what is queued as long as it goes on and there is time."""
