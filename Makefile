@@ -61,10 +61,10 @@ fuzz-schedules: setup ## random schedules of faults for SECONDS (600)
 	$(BIN)/odradek simulate explore --jobs 2 --seconds $(or $(SECONDS),600) $(ARGS)
 
 fuzz-interruptions: setup ## an exception at every bytecode of the paths that users call (an hour)
-	ODRADEK_EVERY_BYTECODE=1 $(BIN)/pytest -q --timeout 0 tests/property/test_interruptions.py
+	ODRADEK_WHOLE=1 ODRADEK_EVERY_BYTECODE=1 $(BIN)/pytest -q --timeout 0 tests/property/test_interruptions.py
 
 fuzz-properties: setup ## the property tests under other examples
-	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
+	ODRADEK_WHOLE=1 HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q tests/property
 
 soak: setup ## real brokers killed, paused and moved for MINUTES (30): transactions, groups, judged by their history
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),30) $(ARGS)

@@ -137,8 +137,8 @@ def noticed_by_tests(build: sanitized.Build, folder: Path, flag: dict[str, str])
     try:
         done = subprocess.run(
             command,
-            env=build.environment(**flag), cwd=ROOT, capture_output=True, text=True, check=False,
-            timeout=PATIENCE,
+            env=build.environment(ODRADEK_WHOLE="1", **flag),
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "the tests went on for ever"

@@ -58,7 +58,8 @@ def patched(text: str, patch: Patch) -> str:
 
 def run_tests(sources: Path, tests: Iterable[str], folder: Path) -> tuple[int, str]:
     """Run tests against a copy of the sources; the exit status and what pytest said."""
-    environment = {**os.environ, "PYTHONPATH": str(sources.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(sources.parent), "ODRADEK_WHOLE": "1"}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "--show-capture=no", "--tb=line"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={folder / 'pytest'}"]
     where = "import odradek; print(odradek.__file__)"

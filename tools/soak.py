@@ -60,6 +60,9 @@ def main() -> None:
         help="so many more of each are tasks of one event loop, and half of the records come from "
         "a producer there; 0: none",
     )  # fmt: skip
+    parser.add_argument(
+        "--secured", action="store_true", help="brokers ask for TLS and a password, every 10 s anew"
+    )
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "soak.json")
     chosen = parser.parse_args()
     plan = Plan(
@@ -72,6 +75,7 @@ def main() -> None:
         readers=chosen.readers,
         asyncio=chosen.asyncio,
         kafka=chosen.kafka,
+        secured=chosen.secured,
     )
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(

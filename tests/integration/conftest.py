@@ -1,5 +1,7 @@
 """Real brokers for the integration tests: one cluster for all that leave it whole, one to hurt.
 
+The tests with other clients (tests/interop) go the same way, as parts of the same suite.
+
 `cluster`: tests use topics of their own (`topic`) and do nothing to its brokers. `mortal_cluster`:
 tests kill, freeze, move and replace its brokers; what they leave behind is put right.
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Generator, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -29,15 +31,25 @@ _running: list[SharedClusters] = []
 # first, so that no process waits for another one's at the end. (A second cluster that stays whole
 # costs less than a process that goes on alone.) A module that isn't named is a group for itself.
 GROUPS = {
-    "secured": ("secure_recovery",),
     "whole": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "hurt": ("local_cluster", "misled", "written_once"),
     "hurt too": ("outages",),
+    "other clients": (
+        *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
+        *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
+        *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
+    ),
+    "secured": ("secure_recovery",),
     "whole too": (
         *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
         *("slow_answers", "topics_command"),
     ),
+    "settings": ("interop/secure_settings",),
+    "programs": ("confluent_programs",),
+    "oldest": ("interop/oldest_release",),
     "plugin": ("testing_plugin",),
+    "plug-ins": ("interop/async_plugins",),
+    "aiokafka": ("compat_aiokafka",),
     "alone": ("demo_versus",),
     "changes": ("secure_changes",),
     "releases": ("releases",),
@@ -49,7 +61,7 @@ GROUPS = {
     "errors": ("security_errors",),
 }
 _PLACES = {
-    f"test_{module}.py": (place, name)
+    module: (place, name)
     for place, (name, modules) in enumerate(GROUPS.items())
     for module in modules
 }
@@ -57,16 +69,24 @@ _PLACES = {
 LONG = ("test_nothing_is_lost_doubled_or_out_of_order", "test_with_a_paused_broker")
 
 
-def group(name: str) -> str:
-    """The tests that share clusters with those of this module."""
+def module(path: PurePath) -> str:
+    """What `GROUPS` calls a file of tests: `producer`, `interop/transactions`."""
+    name = path.stem.removeprefix("test_")
+    return name if path.parent.name == HERE.name else f"{path.parent.name}/{name}"
+
+
+def group(path: PurePath) -> str:
+    """The tests that share clusters with those of this file."""
+    name = module(path)
     return _PLACES[name][1] if name in _PLACES else name
 
 
 def rank(item: pytest.Item) -> tuple[int, str, bool]:
     """The place of a test in the order; groups stay together."""
-    if item.path.parent != HERE:
+    if item.path.parent not in (HERE, HERE.parent / "interop"):
         return len(GROUPS) + 1, "", False
-    place, name = _PLACES.get(item.path.name, (len(GROUPS), item.path.name))
+    name = module(item.path)
+    place, name = _PLACES.get(name, (len(GROUPS), name))
     return place, name, item.name not in LONG
 
 
@@ -79,7 +99,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByGroups(base):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return group(nodeid.partition("::")[0].rpartition("/")[2])
+            return group(PurePath(nodeid.partition("::")[0]))
 
         def _reschedule(self, node: Any) -> None:
             # Theirs already gives out the next group when two tests are left, perhaps minutes.
@@ -106,7 +126,7 @@ def pytest_runtest_teardown(
 ) -> Generator[None, None, None]:
     """After the last test of a group its clusters are closed."""
     yield
-    if nextitem is None or group(nextitem.path.name) != group(item.path.name):
+    if nextitem is None or group(nextitem.path) != group(item.path):
         for clusters in _running:
             clusters.close()
 

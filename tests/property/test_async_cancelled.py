@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.volume import PART
 
 from odradek import (
     AsyncAdmin,
@@ -34,6 +35,8 @@ RECORDS = 60
 PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
+EACH = min(PART, 3)
+"""Every so manieth point is tried."""
 
 
 class CancellingLoop(VirtualLoop):
@@ -546,20 +549,22 @@ def test_every_coroutine_of_the_facades_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_cancelled_at_each_point(name: str) -> None:
-    assert sweep(name, ((at,) for at in range(1, MOST_POINTS))) > 2
+    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH))) > 2
 
 
 @pytest.mark.parametrize("name", ENDED)
 def test_the_loop_ends_amid_a_call(name: str) -> None:
-    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, 3)), cancelled=loop_ended_at) > 1
+    assert (
+        sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH * 3)), cancelled=loop_ended_at) > 1
+    )
 
 
 @pytest.mark.parametrize("name", TROUBLED)
 def test_cancelled_while_brokers_restart(name: str) -> None:
-    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, 3)), trouble=True) > 10
+    assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH * 3)), trouble=True) > 10
 
 
 @pytest.mark.parametrize("name", TWICE)
 def test_cancelled_again_while_it_tidies_up(name: str) -> None:
     for later in (1, 2, 5, 12):
-        sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, 4)))
+        sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, EACH * 4)))

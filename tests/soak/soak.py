@@ -40,6 +40,13 @@ SESSIONS = {
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "3000",
 }
+SECURED: dict[str, Any] = {
+    "security": "SASL_SSL",
+    "mechanisms": ["SCRAM-SHA-512"],
+    "users": {"alice": "alice-secret"},
+}
+REAUTHENTICATION = {"connections.max.reauth.ms": "10000"}
+"""With it sessions end every 10 s, amid all the rest (KIP-368)."""
 TROUBLES = ("kill", "kill", "pause", "move", "roll")
 PROGRESS = 10.0
 
@@ -78,6 +85,8 @@ class Plan:
     """Seconds that the chains may take to work off what is left."""
     kafka: str = DEFAULT_VERSION
     """The brokers' version, where `run` makes them."""
+    secured: bool = False
+    """Whether `run` makes brokers that ask for TLS and a password."""
 
 
 @dataclass(slots=True)
@@ -386,7 +395,9 @@ def run(plan: Plan, say: Callable[[str], None], keep: Path | None = None) -> Rep
     """A cluster of its own, and a soak on it; where it fails the history is kept as JSON lines,
     and what the brokers have logged.
     """
-    with LocalCluster(brokers=3, version=plan.kafka, config=SESSIONS) as cluster:
+    secured = SECURED if plan.secured else {}
+    config = SESSIONS | (REAUTHENTICATION if plan.secured else {})
+    with LocalCluster(brokers=3, version=plan.kafka, config=config, **secured) as cluster:
         soak = Soak(cluster, plan, say)
         report = soak.run()
         if keep is not None and not report.ok:

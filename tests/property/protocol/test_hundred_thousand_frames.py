@@ -17,6 +17,7 @@ import pytest
 from tests.peak_memory import peak_below
 from tests.property.protocol.test_broken_frames import PAIRS, fitted, mutated
 from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
+from tests.volume import part
 
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -38,14 +39,14 @@ from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.registry import request_class
 from odradek.record import BatchBuilder
 
-READ = 88_000
-THROUGH_CLIENTS = 12_000
+READ = part(88_000)
+THROUGH_CLIENTS = part(12_000)
 CHUNKS = 8
 LIMIT = 64 << 20
 KINDS = ("producer", "consumer", "admin")
 
 
-assert READ + THROUGH_CLIENTS == 100_000
+assert part(100_000) == READ + THROUGH_CLIENTS
 
 
 def broken(frame: bytes, rng: random.Random) -> bytes:

@@ -14,11 +14,12 @@ from tests.fuzz import corpus
 from tests.fuzz.agreement import all_outcomes, outcome
 from tests.fuzz.frames import Frames, make_seeds
 from tests.fuzz.kernels import native
+from tests.volume import part
 
 from odradek.record import reference
 
-CASES = 88_000
-ON_AND_ON = 12_000
+CASES = part(88_000)
+ON_AND_ON = part(12_000)
 CHUNKS = 8
 kernel = native("kernel")
 

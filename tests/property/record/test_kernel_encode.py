@@ -16,12 +16,13 @@ import pytest
 from tests.fuzz import appends, corpus, sent
 from tests.fuzz.kernels import native
 from tests.fuzz.race import race
+from tests.volume import part
 
 from odradek.record import builder, encoder, murmur2, partition_for_key
 from odradek.record.sent_columns import SentColumns, StopReason
 
-SENDINGS = 16_000
-APPENDINGS = 8_000
+SENDINGS = part(16_000)
+APPENDINGS = part(8_000)
 CHUNKS = 4
 kernel = native("kernel_encode")
 
