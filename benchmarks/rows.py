@@ -237,6 +237,31 @@ def _asyncio() -> tuple[Row, ...]:
     )  # fmt: skip
 
 
+def _compat() -> tuple[Row, ...]:
+    """One program of another library's, with that library and with our module in its place."""
+
+    def row(mode: str, library: str, title: str, share: float, theirs: float, limit: float) -> Row:
+        client = library.partition("-")[0]
+        return Row(
+            f"compat-{client}-{mode}",
+            f"{title}, by {library} and by our module in its place",
+            (
+                Lane("compat", "odradek.compat", f"compat-{client}", mode, _PLAIN, share),
+                Lane("theirs", library, client, mode, _PLAIN, theirs),
+            ),
+            (Goal("compat", "theirs", limit),),
+        )
+
+    return (
+        row("consume", "aiokafka", "getmany() 100 B", 0.2, 0.1, 2.0),
+        row("each", "aiokafka", "async for 100 B", 0.2, 0.1, 2.0),
+        row("produce", "aiokafka", "send() 100 B, a future each", 0.06, 0.02, 2.0),
+        row("consume-500", "confluent-kafka", "consume(500) 100 B", 0.3, 0.3, 1.0),
+        row("poll", "confluent-kafka", "poll() 100 B", 0.2, 0.2, 1.0),
+        row("produce", "confluent-kafka", "produce() 100 B, a callback each", 0.15, 0.15, 1.0),
+    )
+
+
 def _growth() -> Iterator[Row]:
     """How cost grows with partitions, codecs and batches; for Odradek and one peer."""
 
@@ -338,6 +363,7 @@ ROWS: dict[str, Row] = {
             quick=True,
         ),
         *_asyncio(),
+        *_compat(),
         Row(
             "start",
             "client start: to the first record",

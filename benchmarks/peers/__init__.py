@@ -19,7 +19,7 @@ LOCK = HERE.parent / "requirements.lock"
 # A gibibyte, all of it from the start; the collector is Java's own choice.
 _JAVA_OPTIONS = ("-Xms1g", "-Xmx1g")
 _JAVA_JARS = (*building.CLIENT_JARS, "at.yawk.lz4.", "com.github.luben.zstd", "org.xerial.snappy")
-_OURS = ("odradek", "odradek-asyncio", "raw")
+_OURS = ("odradek", "odradek-asyncio", "compat-aiokafka", "compat-confluent", "raw")
 """Their drivers run in this project's own environment."""
 
 

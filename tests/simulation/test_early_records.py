@@ -222,7 +222,7 @@ def test_a_send_that_is_interrupted_when_its_record_is_taken_takes_it_back(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("odradek.api.producer.RecordFuture", interrupted)
+        patch.setattr(scene.writer, "_future", interrupted)
         with pytest.raises(KeyboardInterrupt):
             scene.writer.send("t", b"x")
     engine = scene.writer._engine

@@ -30,7 +30,6 @@ LEFT = {
     "clients/consumer": 2,
     "clients/producer": 11,
     "common": 5,
-    "compat": 3,
     "runtime": 8,
     "simulation": 126,
     "spark": 2,

@@ -46,6 +46,20 @@ async def consume(options: argparse.Namespace) -> Found:
     return watch.stop("objects, CRC checked", records, size)
 
 
+async def each(options: argparse.Namespace) -> Found:
+    """Record by record, by `async for`."""
+    watch = Watch()
+    records = size = 0
+    async for message in await reader(options):
+        size += len(message.key) + len(message.value)
+        records += 1
+        if records == 1:
+            watch.seen()
+        if records >= options.records:
+            break
+    return watch.stop("objects, CRC checked", records, size)
+
+
 async def arrow(options: argparse.Namespace) -> Found:
     """Messages into Python lists into Arrow batches."""
     rows = Rows()
@@ -165,10 +179,11 @@ def in_a_loop(
 if __name__ == "__main__":
     modes = {
         "consume": consume,
+        "each": each,
         "arrow": arrow,
         "produce": produce,
         "callers": callers,
         "round-trip": latency,
         "start": start,
     }
-    main("aiokafka", aiokafka.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})
+    main(aiokafka.__name__, aiokafka.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})

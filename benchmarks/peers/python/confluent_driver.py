@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import confluent_kafka
@@ -41,9 +42,9 @@ def reader(options: argparse.Namespace) -> Any:
     return consumer
 
 
-def messages(consumer: Any, watch: Watch) -> Any:
+def messages(consumer: Any, watch: Watch, most: int = 10_000) -> Any:
     """The next messages; an error ends the measurement."""
-    found = consumer.consume(10_000, 0.1)
+    found = consumer.consume(most, 0.1)
     if found:
         watch.seen()
     for message in found:
@@ -52,16 +53,33 @@ def messages(consumer: Any, watch: Watch) -> Any:
     return found
 
 
-def consume(options: argparse.Namespace) -> Found:
+def consume(options: argparse.Namespace, most: int = 10_000) -> Found:
     """One object per record, key and value read."""
     watch = Watch()
     consumer = reader(options)
     records = size = 0
     while records < options.records:
-        found = messages(consumer, watch)
+        found = messages(consumer, watch, most)
         for message in found:
             size += len(message.key()) + len(message.value())
         records += len(found)
+    return watch.stop("objects, CRC not checked", records, size)
+
+
+def poll(options: argparse.Namespace) -> Found:
+    """A message a call, as most programs ask."""
+    watch = Watch()
+    consumer = reader(options)
+    records = size = 0
+    while records < options.records:
+        message = consumer.poll(0.1)
+        if message is None:
+            continue
+        watch.seen()
+        if message.error() is not None:
+            raise RuntimeError(str(message.error()))
+        size += len(message.key()) + len(message.value())
+        records += 1
     return watch.stop("objects, CRC not checked", records, size)
 
 
@@ -210,10 +228,12 @@ def messages_of_start(consumer: Any) -> Any:
 
 if __name__ == "__main__":
     main(
-        "confluent-kafka",
-        f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})",
+        confluent_kafka.__name__.replace("confluent_kafka", "confluent-kafka"),
+        f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})",
         {
             "consume": consume,
+            "consume-500": partial(consume, most=500),
+            "poll": poll,
             "arrow": arrow,
             "produce": produce,
             "produce-quiet": produce_quiet,

@@ -6,7 +6,7 @@ wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -221,9 +221,9 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
         """Carry out `ProducerCalls.append`."""
-        made, now = partial(DeliveryFuture, self), self._loop_host.enter()
+        made, now = partial(self._future, self), self._loop_host.enter()
         found = self._calls.append(topic, lane, record, partition, made, now)
-        return found if isinstance(found, DeliveryFuture) else self._run(found)
+        return self._run(found) if isinstance(found, Generator) else found
 
     async def _after_breath(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None

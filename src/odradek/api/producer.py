@@ -6,7 +6,7 @@ Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -169,6 +169,6 @@ class Producer(RecordSending[RecordFuture], Transactional):
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> RecordFuture:
-        made, now = partial(RecordFuture, self), self._calls.host.now()
+        made, now = partial(self._future, self), self._calls.host.now()
         found = self._calls.append(topic, lane, record, partition, made, now)
-        return found if isinstance(found, RecordFuture) else self._run(found)
+        return self._run(found) if isinstance(found, Generator) else found

@@ -101,6 +101,10 @@ class ConsumerCalls(GroupCalls):
         most = whole_number("max_records", most, 1)
         return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
 
+    def runs(self, timeout: float, most: int) -> CallerFlow[list[list[ConsumerRecord]] | None]:
+        """As `poll`; records of one partition that follow each other are in a list of their own."""
+        return self._read(timeout, lambda now: self.engine.delivery.runs(most, now))
+
     def iterated(self, timeout: float | None) -> CallerFlow[Iterator[ConsumerRecord] | None]:
         """The next records of a loop; the position moves with each of them."""
         seconds = math.inf if timeout is None else timeout

@@ -1,11 +1,12 @@
 """What a consumer can do with partitions: assign, seek, pause, ask for offsets.
 
-In: partitions with offsets, logical ones too. Out: the same calls of our consumer. Must not: hand
-out messages; `consumer` does.
+In: partitions with offsets, logical ones too. Out: the same calls of our consumer, of that for
+threads as of that for a loop (`flows`). Must not: hand out messages; `consumer_core` does.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import odradek
 from odradek.common.option_values import CONSUMER
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
-from odradek.compat.confluent_kafka.cluster_metadata import ClusterQuestions
+from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.message import Message, error_message
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
@@ -35,12 +36,15 @@ from odradek.compat.confluent_kafka.topic_partition import (
 )
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
 
+logger = logging.getLogger("odradek.compat")
+
+Committable = dict[odradek.TopicPartition, odradek.OffsetAndMetadata]
 SAME_ERROR, SAME_FATAL = 30.0, 1.0
 """Seconds between two messages with the same error, and with one that ends the consumer."""
 
 
 class AssignedConsumer:
-    """Base of `Consumer` and of its twin for a loop; not made directly."""
+    """Base of `ConsumerCore`; not made directly."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
@@ -49,7 +53,6 @@ class AssignedConsumer:
         self._queue = CallbackQueue(self._given)
         self._books = OffsetBooks(store=self._given.store_offsets)
         self._ends = PartitionEnds() if self._given.partition_eof else None
-        self._questions = ClusterQuestions(self._given.admin)
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._running = RunningCallback()
         self._watermarks: dict[tuple[str, int], tuple[int, int]] = {}
@@ -65,17 +68,7 @@ class AssignedConsumer:
         if self._queue.hears:
             self._consumer.listen(self._queue.hear)
 
-    def _tell(self, callbacks: dict[str, RebalanceCallback | None]) -> None:
-        """What rebalances call from now on."""
-        self._callbacks = callbacks
-
-    def _ended(self) -> None:
-        """It is closed."""
-        self._closed = True
-
-    def _has(self, *, something: bool) -> None:
-        """Whether it is subscribed, or assigned to."""
-        self._has_something = something
+    # What differs between a thread and a loop
 
     def _as_called(self, found: Given) -> Given:
         """A configuration with its callbacks as they are called."""
@@ -96,14 +89,14 @@ class AssignedConsumer:
 
     # Assignments
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def assign(self, partitions: list[TopicPartition]) -> Flow[None]:
         """Read these partitions, from their offsets; in `on_assign`, begin there.
 
         Without an offset: where the group has committed, or as `auto.offset.reset` says.
         """
         consumer, chosen = self._open(), partition_list(partitions)
         if self._running.partitions is not None:
-            self._begin_at(chosen, self._running.partitions)
+            yield from self._begin_at(chosen, self._running.partitions)
             return
         with translating():
             consumer.assign([])  # what stays begins anew, too
@@ -111,31 +104,31 @@ class AssignedConsumer:
         self._has_something = bool(chosen)
         self._books.forget()
         self._forget_ends()
-        self._place(chosen)
+        yield from self._place(chosen)
 
-    def unassign(self) -> None:
+    def unassign(self) -> Flow[None]:
         """Read nothing any more; in a rebalance callback it says nothing new."""
         consumer = self._open()
         if self._running.partitions is None:
-            self._commit_now()
+            yield from self._commit_now()
             with translating():
                 consumer.assign([])
             self._has_something = False
             self._books.forget()
 
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_assign(self, partitions: list[TopicPartition]) -> Flow[None]:
         """Read these partitions, too; in `on_assign`, begin there."""
         consumer, chosen = self._open(), partition_list(partitions)
         if self._running.partitions is not None:
-            self._begin_at(chosen, self._running.partitions)
+            yield from self._begin_at(chosen, self._running.partitions)
             return
         with translating():
             consumer.assign([*consumer.assignment(), *(ours(p) for p in chosen)])
         self._has_something = bool(consumer.assignment())
         self._books.forget([(p.topic, p.partition) for p in chosen])
-        self._place(chosen)
+        yield from self._place(chosen)
 
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> Flow[None]:
         """Read these no more; in `on_revoke` it says nothing new."""
         consumer, chosen = self._open(), [ours(p) for p in partition_list(partitions)]
         if self._running.partitions is not None:
@@ -144,17 +137,15 @@ class AssignedConsumer:
         for partition in chosen:
             if partition not in assigned:
                 raise_error(KafkaError._INVALID_ARG, f"{partition} isn't assigned")
-        self._commit_now(chosen)
+        yield from self._commit_now(chosen)
         with translating():
             consumer.assign([p for p in assigned if p not in chosen])
         self._has_something = bool(consumer.assignment())
         self._books.forget(chosen)
 
-    def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> None:
-        """Commit what is stored, where that is this package's task."""
-        raise NotImplementedError
-
-    def _begin_at(self, chosen: list[TopicPartition], assigned: frozenset[tuple[str, int]]) -> None:
+    def _begin_at(
+        self, chosen: list[TopicPartition], assigned: frozenset[tuple[str, int]]
+    ) -> Flow[None]:
         """In a rebalance callback: the partitions are assigned already, and may begin elsewhere."""
         for partition in chosen:
             if (partition.topic, partition.partition) not in assigned:
@@ -163,14 +154,14 @@ class AssignedConsumer:
                     f"{partition.topic} [{partition.partition}] can't be assigned in this "
                     "callback, which isn't about it",
                 )
-        self._place(chosen)
+        yield from self._place(chosen)
 
-    def _place(self, partitions: list[TopicPartition]) -> None:
+    def _place(self, partitions: list[TopicPartition]) -> Flow[None]:
         for partition in partitions:
             if partition.offset not in (OFFSET_INVALID, OFFSET_STORED):
-                self._move(partition)
+                yield from self._move(partition)
 
-    def _move(self, partition: TopicPartition) -> None:
+    def _move(self, partition: TopicPartition) -> Flow[None]:
         """Go on at an offset, logical ones too."""
         consumer, place, offset = self._consumer, ours(partition), partition.offset
         with translating():
@@ -179,7 +170,7 @@ class AssignedConsumer:
             elif offset == OFFSET_END:
                 consumer.seek_to_end([place])
             elif offset == OFFSET_STORED:
-                self._go_to_committed(place)
+                yield consumer.seek_to_committed([place])
             elif offset == OFFSET_INVALID:
                 return
             elif offset < 0:
@@ -189,17 +180,13 @@ class AssignedConsumer:
         self._books.sought(place)
         self._forget_ends(place)
 
-    def _go_to_committed(self, place: odradek.TopicPartition) -> None:
-        """Go on where the group has committed, which has to be asked for."""
-        raise NotImplementedError
-
     def assignment(self) -> list[TopicPartition]:
         """What is assigned."""
         return [at_offset(place, OFFSET_STORED) for place in self._open().assignment()]
 
     # Positions
 
-    def seek(self, partition: TopicPartition) -> None:
+    def seek(self, partition: TopicPartition) -> Flow[None]:
         """Go on reading a partition at its offset. Raises `_UNKNOWN_PARTITION` if it isn't
         assigned.
         """
@@ -209,7 +196,7 @@ class AssignedConsumer:
                 KafkaError._UNKNOWN_PARTITION,
                 f"Failed to seek to offset {partition.offset}: {place} isn't assigned",
             )
-        self._move(partition)
+        yield from self._move(partition)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Behind the last message that was handed out; `OFFSET_INVALID` before the first one."""
@@ -249,7 +236,7 @@ class AssignedConsumer:
 
     def _to_commit(
         self, message: Message | None, offsets: list[TopicPartition] | None
-    ) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+    ) -> Committable:
         if message is not None and offsets is not None:
             raise ValueError("message and offsets are mutually exclusive")
         if message is None and offsets is None:
@@ -273,10 +260,9 @@ class AssignedConsumer:
             raise ValueError("expected either message or offsets")
         if self._given.store_offsets:
             raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
-        assigned = consumer.assignment()
         partitions = self._behind(message, offsets)
         for partition in partitions:
-            if (partition.topic, partition.partition) not in assigned:
+            if not consumer.is_assigned(partition.topic, partition.partition):
                 partition._failed(KafkaError(KafkaError._UNKNOWN_PARTITION))
         if any(partition.error is not None for partition in partitions):
             raise_error(KafkaError._UNKNOWN_PARTITION, "StoreOffsets failed: it isn't assigned")
@@ -298,7 +284,52 @@ class AssignedConsumer:
             raise KafkaException(error or KafkaError(KafkaError._INVALID_ARG))
         return [TopicPartition(topic, number, offset + 1, None, message.leader_epoch())]
 
-    def _due(self) -> dict[odradek.TopicPartition, odradek.OffsetAndMetadata]:
+    def commit(
+        self,
+        message: Message | None = None,
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> Flow[list[TopicPartition] | None]:
+        """Commit what is behind a message, these offsets, or what is stored.
+
+        Gives None at once, and `on_commit` hears of the outcome; with `asynchronous=False` it waits
+        and gives the partitions. Raises `KafkaException`: `_NO_OFFSET` where nothing is new.
+        """
+        consumer = self._open()
+        chosen = self._to_commit(message, offsets)
+        if asynchronous:
+            yield from self._commit_later(chosen)
+            return None
+        if not chosen:
+            raise_error(KafkaError._NO_OFFSET, "Commit failed: Local: No offset stored")
+        with translating():
+            done = yield consumer.commit(chosen)
+        self._books.committed(done.items())
+        self._queue.serve(0)
+        return self._outcomes(done, whole=message is None and offsets is None)
+
+    def _commit_later(self, chosen: Committable) -> Flow[None]:
+        if not chosen:
+            self._tell_of_commit({}, KafkaError(KafkaError._NO_OFFSET))
+            return
+        with translating():
+            yield self._open().commit_async(chosen, self._committed)
+
+    def _commit_now(self, of: Collection[odradek.TopicPartition] | None = None) -> Flow[None]:
+        """Commit what is stored before partitions go, where that is this package's task."""
+        chosen = {} if self._given.commit_every is None else self._books.to_commit(of)
+        if not chosen:
+            return
+        try:
+            done = yield self._consumer.commit(chosen)
+        except odradek.KafkaError as error:
+            logger.warning("stored offsets weren't committed: %s", error)
+            self._tell_of_commit(chosen, translated(error))
+        else:
+            self._books.committed(done.items())
+            self._tell_of_commit(done, None)
+
+    def _due(self) -> Committable:
         """What has to be committed now, where that is this package's task and its time has come."""
         every = self._given.commit_every
         if every is None or (now := time.monotonic()) < self._commit_at:
@@ -308,7 +339,7 @@ class AssignedConsumer:
 
     def _outcomes(
         self,
-        done: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        done: Committable,
         *,
         whole: bool,
     ) -> list[TopicPartition]:
@@ -318,7 +349,7 @@ class AssignedConsumer:
 
     def _committed(
         self,
-        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        offsets: Committable,
         error: odradek.KafkaError | None,
     ) -> None:
         """A commit that nobody waits for has ended."""
@@ -328,7 +359,7 @@ class AssignedConsumer:
 
     def _tell_of_commit(
         self,
-        offsets: dict[odradek.TopicPartition, odradek.OffsetAndMetadata],
+        offsets: Committable,
         error: KafkaError | None,
     ) -> None:
         """Have `on_commit` called in the next call that makes callbacks."""

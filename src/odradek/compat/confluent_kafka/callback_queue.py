@@ -1,13 +1,15 @@
 """What a client has to call back, until its program asks: callbacks run in the program's calls.
 
-In: calls, from the client's own thread. Out: they are made inside `poll()`, `flush()` and the like,
-in order, each once. What one raises comes out of there, and the others wait. Must not: wait for
-anything but the next of them.
+In: calls, one by one or many at once, from the client's own thread. Out: they are made inside
+`poll()`, `flush()` and the like, in order, each once. What one raises comes out of there, and the
+others wait. Must not: wait for anything but the next of them.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -16,6 +18,10 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.settings import FOREVER, Given
 
 Call = Callable[[], object]
+Calls = Callable[[], int]
+"""Makes calls that wait together, each once, and gives how many. Where one raises, it is asked
+again, for those that are left.
+"""
 MOST_ERRORS = 1000
 """Errors that wait for `error_cb`; a program that doesn't ask for them hears of no later ones."""
 _ERRORS = {
@@ -33,36 +39,51 @@ class CallbackQueue:
     """The calls that wait."""
 
     def __init__(self, given: Given) -> None:
-        self._waiting: SimpleQueue[Call] = SimpleQueue()
+        self._waiting: SimpleQueue[Calls] = SimpleQueue()
+        self._begun: deque[Calls] = deque()
+        """Those of which a callback has raised: they go on before the others."""
         self._error_cb = given.error_cb
         self._logger = given.logger
 
     def put(self, call: Call) -> None:
-        """Have it made by the next serving; any thread may do this."""
-        self._waiting.put(call)
+        """Have a call made by the next serving; any thread may do this."""
+        self._waiting.put(_Once(call))
+
+    def put_many(self, calls: Calls) -> None:
+        """Have calls made that belong together."""
+        self._waiting.put(calls)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are any."""
+        return bool(self._begun) or not self._waiting.empty()
 
     def serve(self, timeout: float) -> int:
         """Make the calls that are there; wait `timeout` seconds for the first. Gives their number.
 
         What they add meanwhile waits for the next time.
         """
-        if timeout <= 0 and self._waiting.empty():
+        if timeout <= 0 and not self._begun and self._waiting.empty():
             return 0
-        try:
-            call = self._waiting.get(timeout > 0, min(timeout, FOREVER))
-        except Empty:
-            return 0
-        served = 1
-        more = self._waiting.qsize()
-        call()
-        for _ in range(more):
+        served, calls = 0, self._next(timeout)
+        more = len(self._begun) + self._waiting.qsize()
+        while calls is not None:
             try:
-                call = self._waiting.get_nowait()
-            except Empty:  # another thread serves, too
-                break
-            served += 1
-            call()
+                served += calls()
+            except BaseException:
+                self._begun.append(calls)
+                raise
+            calls = self._next(0) if more > 0 else None
+            more -= 1
         return served
+
+    def _next(self, timeout: float) -> Calls | None:
+        with suppress(IndexError):
+            return self._begun.popleft()
+        try:
+            return self._waiting.get(timeout > 0, min(timeout, FOREVER))
+        except Empty:  # another thread may have been faster
+            return None
 
     def hear(self, event: odradek.Event) -> None:
         """Take note of what a client does of its own accord: for `error_cb` and `logger`."""
@@ -80,6 +101,22 @@ class CallbackQueue:
     def hears(self) -> bool:
         """Whether anybody wants to know of a client's events."""
         return self._error_cb is not None or self._logger is not None
+
+
+class _Once:
+    """A call that belongs to no others."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call: Call | None = call
+
+    def __call__(self) -> int:
+        call, self._call = self._call, None
+        if call is None:
+            return 0
+        call()
+        return 1
 
 
 class _Told:

@@ -7,6 +7,7 @@ Must not: decode anything.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from typing import Any
 
 import odradek
@@ -16,25 +17,17 @@ TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
 TIMESTAMP_LOG_APPEND_TIME = 2
 _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
+_NOTHING_MORE = (None, None)
+_KEY, _VALUE, _HEADERS = 5, 6, 7
+"""Which items of a record they are."""
 _new = object.__new__
 
 
 class Message:
     """One message; look at `error()` first where the consumer gave it."""
 
-    __slots__ = (
-        "_delivery_count",
-        "_error",
-        "_headers",
-        "_key",
-        "_latency",
-        "_leader_epoch",
-        "_offset",
-        "_partition",
-        "_timestamp",
-        "_topic",
-        "_value",
-    )
+    __slots__ = ("_error", "_more", "_record")
+    # A record as our clients have it: what is asked for is taken out of it then.
 
     def __init__(
         self,
@@ -50,49 +43,43 @@ class Message:
         leader_epoch: int | None = None,
         delivery_count: int | None = None,
     ) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._offset = offset
-        self._key = key
-        self._value = value
-        self._headers = headers
+        kind, at = _NO_TIMESTAMP if timestamp is None else timestamp
+        epoch = -1 if leader_epoch is None else leader_epoch
+        self._record: tuple[Any, ...] = (
+            *(topic, partition, offset, at, kind - 1, key, value, headers, epoch),
+        )
         self._error = error
-        self._timestamp = _NO_TIMESTAMP if timestamp is None else timestamp
-        self._latency = latency
-        self._leader_epoch = leader_epoch
-        self._delivery_count = delivery_count
+        self._more: tuple[float | None, int | None] = (latency, delivery_count)
 
     def topic(self) -> str | None:
         """The topic's name."""
-        return self._topic
+        found: str | None = self._record[0]
+        return found
 
     def partition(self) -> int | None:
         """The partition's number, None where there is none."""
-        return self._partition
+        found: int | None = self._record[1]
+        return found
 
     def offset(self) -> int | None:
         """The offset, None where there is none."""
-        return self._offset
+        found: int | None = self._record[2]
+        return found
 
     def key(self) -> Any:
         """The key: bytes, or what a deserializer made of it."""
-        return self._key
+        return self._record[_KEY]
 
     def value(self) -> Any:
         """The value: bytes, or what a deserializer made of it; the text of an error."""
-        return self._value
+        return self._record[_VALUE]
 
-    def deserialized_key(self) -> Any:
-        """What `key()` gives."""
-        return self._key
-
-    def deserialized_value(self) -> Any:
-        """What `value()` gives."""
-        return self._value
+    deserialized_key = key
+    deserialized_value = value
 
     def headers(self) -> Any:
         """A list of (name, bytes or None), None where there are none."""
-        return self._headers
+        return self._parts()[_HEADERS]
 
     def error(self) -> KafkaError | None:
         """None for a record; else the error that this message tells of."""
@@ -100,59 +87,86 @@ class Message:
 
     def timestamp(self) -> tuple[int, int]:
         """One of the `TIMESTAMP_` constants, and milliseconds since the epoch."""
-        return self._timestamp
+        return self._record[4] + 1, self._record[3]
 
     def latency(self) -> float | None:
         """Seconds from `produce()` to the outcome, in a delivery report."""
-        return self._latency
+        return self._more[0]
 
     def leader_epoch(self) -> int | None:
         """The epoch of the leader that appended the record, None where that isn't known."""
-        return self._leader_epoch
+        epoch: int = self._record[8]
+        return epoch if epoch >= 0 else None
 
     def delivery_count(self) -> int | None:
         """For share groups, which this release doesn't have: always None."""
-        return self._delivery_count
+        return self._more[1]
 
     def set_topic(self, topic: str) -> None:
         """Replace the topic."""
-        self._topic = topic
+        self._replace(0, topic)
 
     def set_key(self, key: Any) -> None:
         """Replace the key."""
-        self._key = key
+        self._replace(_KEY, key)
 
     def set_value(self, value: Any) -> None:
         """Replace the value."""
-        self._value = value
+        self._replace(_VALUE, value)
 
     def set_headers(self, headers: Any) -> None:
         """Replace the headers."""
-        self._headers = headers
+        self._replace(_HEADERS, headers)
 
     def set_error(self, error: KafkaError | None) -> None:
         """Replace the error."""
         self._error = error
 
+    def _parts(self) -> tuple[Any, ...]:
+        """The record with its headers as they are given here."""
+        record = self._record
+        if type(record) is not tuple:  # it is one of ours still
+            record = self._record = (*record[:_HEADERS], list(record[_HEADERS]) or None, record[8])
+        return record
+
+    def _replace(self, item: int, by: Any) -> None:
+        parts = [*self._parts()]
+        parts[item] = by
+        self._record = tuple(parts)
+
     def __len__(self) -> int:
-        return 0 if self._value is None else len(self._value)
+        value = self._record[_VALUE]
+        return 0 if value is None else len(value)
 
 
-def message_of(record: odradek.ConsumerRecord) -> Message:
-    """A record that was read; without a call of `__init__`, as this is done for each."""
-    topic, partition, offset, timestamp, kind, key, value, headers, epoch = record
+def message_of(record: tuple[Any, ...]) -> Message:
+    """A record that was read, as a message."""
     made = _new(Message)
-    made._topic = topic
-    made._partition = partition
-    made._offset = offset
-    made._key = key
-    made._value = value
-    made._headers = list(headers) if headers else None
+    made._record = record
     made._error = None
-    made._timestamp = (kind + 1, timestamp)
-    made._latency = None
-    made._leader_epoch = epoch if epoch >= 0 else None
-    made._delivery_count = None
+    made._more = _NOTHING_MORE
+    return made
+
+
+def messages_of(records: Iterable[tuple[Any, ...]]) -> list[Message]:
+    """Records that were read, as messages; nothing is called for each of them."""
+    found: list[Message] = []
+    add, new = found.append, _new
+    for record in records:
+        made = new(Message)
+        made._record = record
+        made._error = None
+        made._more = _NOTHING_MORE
+        add(made)
+    return found
+
+
+def report_of(record: tuple[Any, ...], error: KafkaError | None, latency: float) -> Message:
+    """A delivery report; the record has its items in the order of our clients' records."""
+    made = _new(Message)
+    made._record = record
+    made._error = error
+    made._more = (latency, None)
     return made
 
 

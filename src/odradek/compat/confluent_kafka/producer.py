@@ -13,10 +13,16 @@ from typing import Any, Self
 
 import odradek
 from odradek.common.option_values import PRODUCER
+from odradek.compat.confluent_kafka.beneath import Producer as PlacingProducer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
-from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
+from odradek.compat.confluent_kafka.produce_arguments import (
+    ANY_PARTITION,
+    as_bytes,
+    as_headers,
+    as_partition,
+)
 from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback, SentMessages
 from odradek.compat.confluent_kafka.settings import checked_seconds, given
 from odradek.compat.confluent_kafka.topic_partition import (
@@ -46,19 +52,20 @@ class Producer:
             raise TypeError(f"Producer takes one configuration, not {len(args)}")
         self._given = given(PRODUCER, args[0] if args else None, kwargs)
         self._queue = CallbackQueue(self._given)
-        self._sent = SentMessages(self._given, self._queue)
+        self._on_delivery = self._given.on_delivery
+        self._sent = SentMessages(self._given, self._queue.put_many)
         self._questions = ClusterQuestions(self._given.admin)
         self._closed = False
         self._producer = self._made()
 
-    def _made(self) -> odradek.Producer:
+    def _made(self) -> PlacingProducer:
         with translating():
-            made = odradek.Producer(self._given.ours)
+            made = PlacingProducer(self._given.ours)
         if self._queue.hears:
             made.listen(self._queue.hear)
         return made
 
-    def _open(self) -> odradek.Producer:
+    def _open(self) -> PlacingProducer:
         if self._closed:
             raise RuntimeError("Producer has been closed")
         return self._producer
@@ -85,29 +92,31 @@ class Producer:
         """
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
-        producer = self._open()
-        data, name = as_bytes(value), as_bytes(key)
-        call = callback or on_delivery or self._given.on_delivery
-        pairs, number = as_headers(headers), as_partition(partition)
-        message = self._sent.add(topic, data, name, call)
+        if self._closed:
+            raise RuntimeError("Producer has been closed")
+        if type(value) is not bytes and value is not None:
+            value = as_bytes(value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes(key)
+        call = callback or on_delivery or self._on_delivery
+        pairs = () if headers is None else as_headers(headers)
+        number = None if partition == ANY_PARTITION else as_partition(partition)
+        size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+        sent, begun = self._sent, time.monotonic()
+        sent.admit(size)
         try:
-            producer.send(
-                topic,
-                data,
-                name,
-                pairs,
-                number,
-                timestamp if timestamp > 0 else None,
-                message.delivered,
+            batch, index, at = self._producer.put(
+                topic, value, key, pairs, number, timestamp if timestamp > 0 else None
             )
+            sent.expect(batch, (index, begun, at, key, value, call, size))
         except odradek.BufferExhaustedError as error:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise BufferError("Local: Queue full") from error
         except odradek.KafkaError as error:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise KafkaException(translated(error)) from error
         except BaseException:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise
 
     def produce_batch(
@@ -288,7 +297,7 @@ class Producer:
         self._closed = True
         self._questions.close()
         self._queue.serve(0)
-        self._sent = SentMessages(self._given, self._queue)
+        self._sent = SentMessages(self._given, self._queue.put_many)
         return True
 
     def __enter__(self) -> Self:

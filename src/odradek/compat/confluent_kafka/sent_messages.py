@@ -1,117 +1,141 @@
 """Messages that were produced and whose reports the program hasn't been given yet.
 
-In: messages as they are sent, and their outcomes from the producer's own thread. Out: reports, made
-into callbacks when the program asks for them; how many messages are left (`len(producer)`). Must
-not: hold more than `queue.buffering.max.messages` and `queue.buffering.max.kbytes` allow.
+In: messages as they are sent, and the outcomes of their batches from the producer's own thread.
+Out: reports, made into callbacks when the program asks for them; how many messages are left
+(`len(producer)`). Must not: hold more than `queue.buffering.max.messages` and
+`queue.buffering.max.kbytes` allow, or have the producer's thread do anything for a single message.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
 
-import odradek
-from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
-from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
+from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message, report_of
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.translated_errors import code_of
+from odradek.compat.placed import Batch
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
+CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
+Sent = tuple[int, float, int, bytes | None, bytes | None, DeliveryCallback | None, int]
+"""One message: its index in its batch, when and with which time it was sent, key and value, what
+its report calls, and its size."""
 
 
 class SentMessages:
     """What is on its way, or waits to be reported."""
 
-    def __init__(self, given: Given, queue: CallbackQueue) -> None:
-        self.queue = queue
+    def __init__(self, given: Given, deliver: Callable[[Reports], None]) -> None:
+        """`deliver`: is called, in the producer's own thread, with reports that can be made."""
         self.only_errors = given.only_errors
-        self._most_messages = given.most_messages
+        self.deliver = deliver
+        self._most_messages = given.most_messages or math.inf
         self._most_bytes = given.most_bytes
         self._lock = Lock()
         self._count = 0
         self._bytes = 0
+        self._reports: dict[Batch, Reports] = {}
+        """By batches that have no outcome yet."""
 
     def __len__(self) -> int:
-        return self._count
+        return max(0, self._count)
 
-    def add(
-        self, topic: str, value: bytes | None, key: bytes | None, callback: DeliveryCallback | None
-    ) -> SentMessage:
-        """Take a message in; raises `BufferError` where there is no room."""
-        made = SentMessage(self, topic, value, key, callback)
+    def admit(self, size: int) -> None:
+        """Take a message of this size in; raises `BufferError` where there is no room."""
         with self._lock:
-            full = 0 < self._most_messages <= self._count
-            if full or self._bytes + made.size > self._most_bytes:
+            full = self._count >= self._most_messages
+            if full or self._bytes + size > self._most_bytes:
                 raise BufferError("Local: Queue full")
             self._count += 1
-            self._bytes += made.size
-        return made
+            self._bytes += size
 
-    def remove(self, message: SentMessage) -> None:
+    def dismiss(self, size: int) -> None:
         """Forget one: it was reported, or couldn't be sent at all."""
         with self._lock:
             self._count -= 1
-            self._bytes -= message.size
+            self._bytes -= size
+
+    def expect(self, batch: Batch, message: Sent) -> None:
+        """A message went into a batch. Others may come at the same time, and so may the outcome."""
+        reports = self._reports.get(batch)
+        if reports is None:
+            made = Reports(self, batch)
+            reports = self._reports.setdefault(batch, made)
+            reports.waiting.append(message)
+            if reports is made:
+                batch.done.when_done(made.over)
+                return
+        else:
+            reports.waiting.append(message)
+        if reports.can_be_made:  # the outcome came in between
+            self.deliver(reports)
+
+    def forget(self, batch: Batch) -> None:
+        """Its outcome is there."""
+        self._reports.pop(batch, None)
 
 
-class SentMessage:
-    """One message: `on_delivery` of our producer, and the report as a call that waits."""
+class Reports:
+    """The reports of one batch: calls that wait."""
 
-    __slots__ = ("_all", "_begun", "_callback", "_error", "_key", "_place", "_topic", "_value",
-                 "size")  # fmt: skip
+    __slots__ = ("_batch", "_sent", "can_be_made", "waiting")
 
-    def __init__(
-        self,
-        messages: SentMessages,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        callback: DeliveryCallback | None,
-    ) -> None:
-        self._all = messages
-        self._topic = topic
-        self._value = value
-        self._key = key
-        self._callback = callback
-        self._begun = time.monotonic()
-        self._error: BaseException | None = None
-        self._place: odradek.RecordMetadata | None = None
-        self.size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+    def __init__(self, sent: SentMessages, batch: Batch) -> None:
+        self._sent = sent
+        self._batch = batch
+        self.waiting: deque[Sent] = deque()
+        """Whoever takes one off makes its report."""
+        self.can_be_made = False
 
-    def delivered(self, error: BaseException | None, place: odradek.RecordMetadata) -> None:
-        """The outcome is there; called in the producer's own thread."""
-        self.outcome(error, place)
-        self._all.queue.put(self.report)
+    def over(self, _: object) -> None:
+        """The batch has its outcome."""
+        self.can_be_made = True
+        self._sent.forget(self._batch)
+        if self._batch.parts is None:
+            self._sent.deliver(self)
+        else:
+            self._move()
 
-    def outcome(self, error: BaseException | None, place: odradek.RecordMetadata) -> None:
-        """Take note of the outcome."""
-        self._error, self._place = error, place
+    def _move(self) -> None:
+        """The messages are in other batches now."""
+        while self.waiting:
+            index, *others = self.waiting.popleft()
+            batch, place, _ = self._batch.find(index)
+            self._sent.expect(batch, (place, *others))  # type: ignore[arg-type]
 
-    def report(self) -> None:
-        """Tell the program, in its thread."""
-        self._all.remove(self)
-        wanted = self._callback is not None and not (self._all.only_errors and not self._error)
-        if wanted and self._callback is not None:
-            error = None if self._error is None else delivery_error(self._error)
-            self._callback(error, self._message(error))
-
-    def _message(self, error: KafkaError | None) -> Message:
-        place: Any = self._place
-        well = error is None
-        return Message(
-            self._topic,
-            place.partition if place.partition >= 0 else None,
-            place.offset if well and place.offset >= 0 else None,
-            self._key,
-            self._value,
-            None,
-            error,
-            (TIMESTAMP_CREATE_TIME, place.timestamp_ms),
-            time.monotonic() - self._begun,
-        )
+    def __call__(self) -> int:
+        """Tell the program, in its thread; gives how many were told."""
+        batch, sent, waiting, made = self._batch, self._sent, self.waiting, 0
+        if batch.parts is not None:
+            self._move()
+            return 0
+        topic, partition = batch.partition
+        number = partition if partition >= 0 else None
+        base, appended, error = -1, -1, None
+        if batch.done.error is not None:
+            error = delivery_error(batch.done.error)
+        else:
+            outcome = batch.done.result()
+            base, appended = outcome.base_offset, outcome.log_append_time_ms
+        told, now = error is not None or not sent.only_errors, time.monotonic()
+        while waiting:
+            try:
+                index, begun, at, key, value, call, size = waiting.popleft()
+            except IndexError:  # another thread makes reports, too
+                break
+            made += 1
+            sent.dismiss(size)
+            if call is not None and told:
+                offset = base + index if base >= 0 else None
+                time_ms = at if appended < 0 else appended
+                record = (topic, number, offset, time_ms, CREATE_TIME, key, value, None, -1)
+                call(error, report_of(record, error, now - begun))
+        return made
 
 
 def delivery_error(error: BaseException) -> KafkaError:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from inspect import isawaitable
 from typing import Any
 
+from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.topic_partition import TopicPartition
 
 RebalanceCallback = Callable[[Any, list[TopicPartition]], object]
@@ -54,22 +54,10 @@ class RunningCallback:
 
     def run(
         self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
-    ) -> object:
-        """Run it; gives what it gives."""
+    ) -> Flow[None]:
+        """Run it, and wait for its end where it is a coroutine function."""
         before = self._inside.set(frozenset((t, n) for t, n in partitions))
         try:
-            return callback(consumer, [TopicPartition(*place) for place in partitions])
-        finally:
-            self._inside.reset(before)
-
-    async def awaited(
-        self, callback: RebalanceCallback, consumer: Any, partitions: Collection[Any]
-    ) -> None:
-        """Run one that may be a coroutine function."""
-        before = self._inside.set(frozenset((t, n) for t, n in partitions))
-        try:
-            found: Any = callback(consumer, [TopicPartition(*place) for place in partitions])
-            if isawaitable(found):
-                await found
+            yield callback(consumer, [TopicPartition(*place) for place in partitions])
         finally:
             self._inside.reset(before)

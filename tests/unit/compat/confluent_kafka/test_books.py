@@ -11,6 +11,7 @@ import pytest
 import odradek
 from odradek.compat.confluent_kafka import KafkaError, TopicPartition
 from odradek.compat.confluent_kafka.callback_queue import MOST_ERRORS, CallbackQueue
+from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
 from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
@@ -149,14 +150,14 @@ def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_full_queue_takes_no_more() -> None:
     given = Given({}, most_messages=2, most_bytes=10)
-    sent = SentMessages(given, CallbackQueue(given))
-    first = sent.add("t", b"1234", b"56", None)
+    sent = SentMessages(given, CallbackQueue(given).put_many)
+    sent.admit(6)
     with pytest.raises(BufferError):
-        sent.add("t", b"12345", None, None)
-    sent.add("t", b"1234", None, None)
+        sent.admit(5)
+    sent.admit(4)
     with pytest.raises(BufferError):
-        sent.add("t", None, None, None)
-    sent.remove(first)
+        sent.admit(0)
+    sent.dismiss(6)
     assert len(sent) == 1
 
 
@@ -201,7 +202,7 @@ def test_a_running_callback_is_known_inside_of_it_alone() -> None:
         raise LookupError
 
     with pytest.raises(LookupError):
-        running.run(callback, "consumer", [HERE])
+        carried_out(running.run(callback, "consumer", [HERE]))
     assert seen == [("consumer", [TopicPartition("t", 0)], frozenset({("t", 0)}))]
     assert running.partitions is None
 

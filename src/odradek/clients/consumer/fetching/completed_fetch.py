@@ -201,8 +201,9 @@ class CompletedFetch:
         state, rows = self.state, decoded.columns
         last, finished = rows.count, decoded.finished
         each = repeat(epochs) if isinstance(epochs, int) else epochs
-        for record, epoch in zip(records, each, strict=False):
-            position = decoded.next_offset if row + 1 == last else rows.offset_at(row + 1)
+        begin, end = row + 1, min(row + 1 + len(records), last)
+        positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
+        for record, epoch, position in zip(records, each, positions, strict=False):
             # No other thread and no signal can come between these lines and the `yield`: they call
             # nothing. So a position moves only with a record that is handed out.
             if self._decoded is not decoded or self._row != row:

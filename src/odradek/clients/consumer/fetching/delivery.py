@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
@@ -63,24 +64,30 @@ class Delivery:
 
     def records(self, most: int, now: float) -> list[ConsumerRecord]:
         """Decode and hand out at most `most` records."""
-        records: list[ConsumerRecord] = []
+        runs = self.runs(most, now)
+        return runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
+
+    def runs(self, most: int, now: float) -> list[list[ConsumerRecord]]:
+        """The same, those of one partition that follow each other in a list, none of them empty."""
+        runs: list[list[ConsumerRecord]] = []
+        left = most
         entry = self._head()
-        while entry is not None and len(records) < most:
-            left = most - len(records)
+        while entry is not None and left > 0:
             try:
                 self._note_taking(entry)
                 columns = entry.move(entry.peek(left, ahead=max(left, RECORD_ROWS), headers="raw"))
             except UNREADABLE as error:
-                if records:
+                if runs:
                     break  # what came before it goes first; the next call meets it again
                 self._leave_out(entry, error, now)
             else:
                 if self._note_taken(entry, columns, now):
-                    records += _rows(entry, columns)
-                elif not records:
+                    runs.append(_rows(entry, columns))
+                    left -= columns.count
+                elif not runs:
                     self.handed_over()  # markers are through with
             entry = self._next()
-        return records
+        return runs
 
     def iterated(self, now: float) -> Iterator[ConsumerRecord] | None:
         """Hand out the next records one by one: the position moves with each of them.

@@ -35,7 +35,8 @@ class Attendant:
         self._reading = reading
         self._patience = patience
         self._news = asyncio.Event()
-        self._trouble: BaseException | None = None
+        self.trouble: BaseException | None = None
+        """What a poll has raised."""
         self._in_hand_since: float | None = None
         self._task: asyncio.Task[None] | None = None
         news = ref(self._news)  # the engine beneath must not keep what nobody closed
@@ -59,21 +60,16 @@ class Attendant:
 
     def raise_trouble(self) -> None:
         """Raise what a poll has raised, once."""
-        trouble, self._trouble = self._trouble, None
+        trouble, self.trouble = self.trouble, None
         if trouble is not None:
             raise trouble
-
-    @property
-    def troubled(self) -> bool:
-        """A poll has raised something."""
-        return self._trouble is not None
 
     async def _attend(self) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
             began = time.monotonic()
-            while self._consumer.rebalances and self._trouble is None:
+            while self._consumer.rebalances and self.trouble is None:
                 if self._reading.locked() or self._waits(began):
                     await asyncio.sleep(TURN)
                     continue
@@ -88,9 +84,9 @@ class Attendant:
     async def _poll(self) -> None:
         try:
             with self._pauses.only(lambda _: False):
-                await self._consumer.poll(TURN)
+                await self._consumer.runs(TURN, 1)
         except Exception as error:
-            self._trouble = translated(error)
+            self.trouble = translated(error)
 
 
 def _heard(event: Event, news: asyncio.Event | None) -> None:

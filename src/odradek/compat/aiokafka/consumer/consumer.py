@@ -11,7 +11,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +26,6 @@ from odradek.compat.aiokafka.consumer.attendant import Attendant
 from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import theirs
 from odradek.compat.aiokafka.consumer.pauses import Pauses
-from odradek.compat.aiokafka.consumer.records import Deserializer, Deserializers
 from odradek.compat.aiokafka.consumer.subscriptions import TURN, Subscriptions
 from odradek.compat.aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from odradek.compat.aiokafka.errors import (
@@ -45,6 +44,7 @@ from odradek.compat.aiokafka.structs import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    records_into,
 )
 from odradek.compat.aiokafka.translation import raising
 
@@ -53,6 +53,9 @@ logger = logging.getLogger("odradek.compat")
 FOREVER = math.inf
 """Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
+Deserializer = Callable[[bytes], Any]
+Runs = Sequence[Sequence[Record]]
+"""Records of one partition that follow each other, and so on."""
 
 
 class AIOKafkaConsumer:
@@ -118,7 +121,7 @@ class AIOKafkaConsumer:
         self._group_id = group_id
         self._timeout = request_timeout_ms / 1000
         self._max_poll_records = max_poll_records
-        self._deserializers = Deserializers(key_deserializer, value_deserializer)
+        self._deserializers = key_deserializer, value_deserializer
         self._reading = asyncio.Lock()
         self._pauses = Pauses(self._consumer)
         patience = rebalance_timeout_ms or session_timeout_ms
@@ -256,21 +259,23 @@ class AIOKafkaConsumer:
         (`auto_offset_reset="none"`), `TopicAuthorizationFailedError`, `CorruptRecordException`,
         `RecordTooLargeError`, and what a deserializer raises.
         """
-        if not (partitions or self._closed or self._reading.locked() or self._busy()):
-            record = self._consumer.at_hand()
-            if record is not None:
-                return self._record(record)
+        if not partitions and (record := self._quickly()) is not None:
+            return record
         self._check_reading(partitions)
         while True:
             await self._settled()
             async with self._reading:
                 found = await self._polled(partitions, self._subscriptions.patience(), 1)
                 if found:
-                    return self._record(found[0])
+                    return self._made(found[0])[0]
 
-    def _busy(self) -> bool:
-        """Something comes before the next record."""
-        return self._subscriptions.changing or self._attendant.troubled
+    def _quickly(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record, where it is here and nothing comes before it: another reader's call has
+        it out of hand for as long as it takes.
+        """
+        late = self._subscriptions.pending is not None or self._attendant.trouble is not None
+        record = None if late or self._closed else self._consumer.at_hand()
+        return None if record is None else self._made((record,))[0]
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -295,11 +300,14 @@ class AIOKafkaConsumer:
             found = await self._polled(partitions, left, most)
         finally:
             self._reading.release()
-        by_partition: dict[TopicPartition, list[Record]] = {}
-        for record in found:
-            place = TopicPartition(record.topic, record.partition)
-            by_partition.setdefault(place, []).append(record)
-        return {tp: self._records(records) for tp, records in by_partition.items()}
+        by_partition: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
+        for run in found:
+            place, made = TopicPartition(*run[0][:2]), self._made(run)
+            if place in by_partition:
+                by_partition[place] += made
+            else:
+                by_partition[place] = made
+        return by_partition
 
     def _check_reading(self, partitions: Sequence[TopicPartition]) -> None:
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
@@ -316,7 +324,7 @@ class AIOKafkaConsumer:
 
     async def _polled(
         self, partitions: Sequence[TopicPartition], timeout: float, most: int
-    ) -> list[Record]:
+    ) -> Runs:
         """Ask for records; partitions that aren't wanted are held back meanwhile."""
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
@@ -325,7 +333,7 @@ class AIOKafkaConsumer:
             return []
         self._attendant.raise_trouble()
         wanted = {Partition(*partition) for partition in partitions}
-        found: list[Record] = []
+        found: Runs = []
         try:
             with raising(), self._pauses.only(wanted.__contains__ if wanted else None):
                 found = await self._asked(timeout, most, alone=not wanted)
@@ -333,26 +341,26 @@ class AIOKafkaConsumer:
             self._attendant.handed_out(some=bool(found))
         return found
 
-    async def _asked(self, timeout: float, most: int, *, alone: bool) -> list[Record]:
+    async def _asked(self, timeout: float, most: int, *, alone: bool) -> Runs:
         """One record at a time comes from those that were fetched together."""
         if most > 1 or not alone:
-            return await self._consumer.poll(timeout, most)
+            return await self._consumer.runs(timeout, most)
         if not await self._consumer.fetch(timeout):
             return []
         record = self._consumer.at_hand()
-        return [] if record is None else [record]
+        return [] if record is None else [(record,)]
 
-    def _records(self, records: list[Record]) -> list[ConsumerRecord[Any, Any]]:
-        return [self._record(record) for record in records]
-
-    def _record(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """One record; where a deserializer raises, the next call finds it again."""
+    def _made(self, run: Sequence[Record]) -> list[ConsumerRecord[Any, Any]]:
+        """Records; where a deserializer raises, the next call finds that one again."""
+        made: list[ConsumerRecord[Any, Any]] = []
         try:
-            return self._deserializers.record(record)
+            records_into(made, run, *self._deserializers)
         except Exception:
+            record = run[len(made)]
             with suppress(WrongTime):  # it was taken away meanwhile
                 self._consumer.seek(record.topic_partition, record.offset)
             raise
+        return made
 
     def __aiter__(self) -> Self:
         if self._closed:
@@ -362,7 +370,7 @@ class AIOKafkaConsumer:
     async def __anext__(self) -> ConsumerRecord[Any, Any]:
         while True:
             try:
-                return await self.getone()
+                return self._quickly() or await self.getone()
             except ConsumerStoppedError:
                 raise StopAsyncIteration from None
             except RecordTooLargeError as error:

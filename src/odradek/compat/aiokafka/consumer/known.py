@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.clients.consumer.group.membership import MemberState
-from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import TopicPartition
+from odradek.compat.loop_at_hand import LoopConsumer
 
-STRETCH = 128
-"""Records after which the event loop has its turn."""
 LOOKS_AGAIN = 0.05
 """Seconds between two looks at whether a topic is there."""
 
@@ -35,44 +32,8 @@ class Ends(NamedTuple):
     """Milliseconds since the epoch."""
 
 
-class AIOKafkaConsumer(AsyncConsumer):
+class AIOKafkaConsumer(LoopConsumer):
     """`AsyncConsumer`, and what its engine knows besides; texts and warnings say this name."""
-
-    _found: Iterator[ConsumerRecord] | None = None
-    """What is here already, record by record; the position moves with each of them."""
-    _since_breath = 0
-
-    def at_hand(self) -> ConsumerRecord | None:
-        """The next record, if it is here already and nothing comes before it; without waiting."""
-        found, group = self._found, self._engine.group
-        if found is None or (group is not None and group.callbacks.waiting):
-            self._found = None
-            return None
-        self._since_breath += 1
-        record = None if self._since_breath > STRETCH else next(found, None)
-        if record is None:
-            self._found = None
-        elif group is not None:
-            group.given.append(self._host.now())
-        return record
-
-    async def fetch(self, timeout: float) -> bool:
-        """Wait for records, which `at_hand` gives one by one; False after `timeout` seconds."""
-        self._found, self._since_breath = None, 0
-        self._found = await self._read(self._calls.iterated(timeout))
-        self._calls.engine.delivery.handed_over()
-        return self._found is not None
-
-    async def poll(
-        self,
-        timeout: float = 1.0,
-        max_records: int | None = None,
-        *,
-        timeout_ms: float | None = None,
-    ) -> list[ConsumerRecord]:
-        """As `AsyncConsumer.poll`; what `at_hand` would have given comes first."""
-        self._found = None
-        return await super().poll(timeout, max_records, timeout_ms=timeout_ms)
 
     def ends(self, partition: TopicPartition) -> Ends | None:
         """None before the first answer. Raises `IllegalStateError` for what isn't assigned."""

@@ -71,7 +71,8 @@ class Subscriptions:
         self._afresh = True
         """Positions are those of an earlier subscription."""
         self._rebalances = Rebalances(None, pauses, self._locate)
-        self._changing: asyncio.Task[None] | None = None
+        self.pending: asyncio.Task[None] | None = None
+        """What was called and isn't done, or is done and may have raised."""
         self._locating: asyncio.Task[None] | None = None
         self._superseded = False
         """What is under way is of no use once another call comes."""
@@ -121,7 +122,7 @@ class Subscriptions:
     @property
     def changing(self) -> bool:
         """A call of those is still under way."""
-        return self._changing is not None and not self._changing.done()
+        return self.pending is not None and not self.pending.done()
 
     def assignment(self) -> list[TopicPartition]:
         """What is assigned."""
@@ -167,26 +168,26 @@ class Subscriptions:
 
     async def settled(self) -> None:
         """Wait until all that was called is done; raises what it raised, once."""
-        changing = self._changing
+        changing = self.pending
         if changing is None:
             return
         try:
             await asyncio.shield(changing)
         finally:
-            if changing.done() and self._changing is changing:
-                self._changing = None
+            if changing.done() and self.pending is changing:
+                self.pending = None
 
     async def end(self) -> None:
         """The consumer stops: nothing goes on, and the listener hears no more."""
         self._rebalances.hush()
         await self._attendant.end()
-        for task in (self._changing, self._locating):
+        for task in (self.pending, self._locating):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
 
     def _then(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        before = self._changing
+        before = self.pending
         if before is not None and self._superseded:
             before.cancel()
         self._superseded = change in (self._join, self.assign_all)
@@ -196,8 +197,8 @@ class Subscriptions:
                 await asyncio.wait([before])
             await change()
 
-        self._changing = asyncio.create_task(run())
-        self._changing.add_done_callback(_looked_at)
+        self.pending = asyncio.create_task(run())
+        self.pending.add_done_callback(_looked_at)
 
     async def _join(self) -> None:
         """Subscribe, and wait until the group has given partitions, or none.
@@ -220,7 +221,7 @@ class Subscriptions:
                 names = await self._consumer.list_topics()
                 if not any(map(pattern.match, names)):
                     return
-        while not (told.assigned_once.is_set() or self._attendant.troubled):
+        while not told.assigned_once.is_set() and self._attendant.trouble is None:
             await _soon(told.assigned_once)
         if not told.assigned_once.is_set():
             self._attendant.raise_trouble()

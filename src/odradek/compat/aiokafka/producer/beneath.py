@@ -1,12 +1,60 @@
 """The client beneath aiokafka's, under a name that its users know.
 
-In: options. Out: `odradek.AsyncProducer`. Must not: add anything.
+In: options. Out: `odradek.AsyncProducer` whose `send` gives what aiokafka's does. Must not: decide
+anything.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from odradek.api.asyncio_producer import AsyncProducer
+from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
+from odradek.compat.aiokafka.producer.outcomes import Outcome, Outcomes
 
 
 class AIOKafkaProducer(AsyncProducer):
     """`AsyncProducer`; texts and warnings say this name."""
+
+    def __init__(
+        self, settings: dict[str, Any], loop: asyncio.AbstractEventLoop, *, answered: bool
+    ) -> None:
+        """`answered`: brokers say where records are."""
+        super().__init__(settings)
+        outcomes = Outcomes(loop, answered=answered)
+        self._keep_at_hand(self._calls, outcomes.future, _never)
+        self.put: Callable[..., Outcome | Awaitable[Outcome]] = self._put
+        """`send` without a coroutine where nothing has to be waited for."""
+        self._numbers: dict[str, list[int]] = {}
+        self._numbers_of: object = None
+
+    async def send(  # type: ignore[override]  # another kind of future
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        headers: HeadersInput = NO_HEADERS,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Outcome:
+        """As `AsyncProducer.send`; gives aiokafka's future."""
+        found = self.put(topic, value, key, headers, partition, timestamp_ms)
+        return found if isinstance(found, asyncio.Future) else await found
+
+    def known_partitions(self, topic: str) -> list[int] | None:
+        """The numbers of a topic's partitions; None where metadata doesn't tell of it."""
+        snapshot = self._metadata.snapshot
+        if snapshot is not self._numbers_of:
+            self._numbers, self._numbers_of = {}, snapshot
+        numbers = self._numbers.get(topic)
+        if numbers is None and snapshot is not None:
+            found = snapshot.topic(topic)
+            if found is not None and found.partitions:
+                numbers = self._numbers[topic] = list(range(len(found.partitions)))
+        return numbers
+
+
+def _never(*_: object) -> None:
+    """Nothing is told of a delivery but its future."""

@@ -1,49 +1,80 @@
-"""From the deliveries of `odradek.AsyncProducer` to aiokafka's futures.
+"""From the outcomes of batches to aiokafka's futures.
 
-In: what is told of a delivery, or the futures of a batch. Out: an `asyncio.Future` of aiokafka's
-metadata, or with its error. Must not: wait.
+In: records' places in batches, and what became of those. Out: an `asyncio.Future` for each record,
+of aiokafka's metadata or with its error: nothing is called for a single record. Must not: wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
-from odradek.clients.calls.record_sending import DeliveryCallback
-from odradek.clients.producer.batch import RecordMetadata as Delivered
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.compat.aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
 from odradek.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from odradek.compat.aiokafka.translation import translated
+from odradek.network.flow import Completion
 
 Outcome = asyncio.Future[RecordMetadata | None]
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
-def record_outcome(
-    loop: asyncio.AbstractEventLoop, at: int, *, answered: bool
-) -> tuple[Outcome, DeliveryCallback]:
-    """The outcome of one record sent with the time `at`, and what has to be told of it.
+class Outcomes:
+    """The futures of one producer's records that have no outcome yet, by batch."""
 
-    It gives None where brokers don't answer.
-    """
-    future: Outcome = loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, answered: bool) -> None:
+        """Where brokers don't answer, futures give None."""
+        self._loop = loop
+        self._answered = answered
+        self._waiting: dict[ProducerBatch, list[tuple[Outcome, int, int]]] = {}
 
-    def settle(error: BaseException | None, found: Delivered) -> None:
-        if future.done():  # it was cancelled; the record went on
-            return
-        if error is not None:
-            future.set_exception(translated(error, ProducerClosed, MessageSizeTooLargeError))
-            return
-        if not answered:
-            future.set_result(None)
-            return
-        place = TopicPartition(found.topic, found.partition)
-        kind = CREATE_TIME if found.timestamp_ms == at else LOG_APPEND_TIME
-        future.set_result(
-            RecordMetadata(*place, place, found.offset, found.timestamp_ms, kind, None)
-        )
+    def future(self, _: object, batch: ProducerBatch, index: int, at: int) -> Outcome:
+        """The future of the record at this index of a batch, sent with the time `at`."""
+        made: Outcome = asyncio.Future(loop=self._loop)
+        self._add(batch, made, index, at)
+        return made
 
-    return future, settle
+    def _add(self, batch: ProducerBatch, future: Outcome, index: int, at: int) -> None:
+        waiting = self._waiting.get(batch)
+        if waiting is None:
+            self._waiting[batch] = [(future, index, at)]
+            batch.done.when_done(partial(self._settle, batch))
+        else:
+            waiting.append((future, index, at))
+
+    def _settle(self, batch: ProducerBatch, done: Completion[BatchOutcome]) -> None:
+        waiting = self._waiting.pop(batch)
+        if batch.parts is not None:  # its records are in other batches now
+            for future, index, at in waiting:
+                now_in, place, _ = batch.find(index)
+                self._add(now_in, future, place, at)
+        elif done.error is not None:
+            for future, _, _ in waiting:
+                if not future.done():  # else it was cancelled; the record went on
+                    error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
+                    future.set_exception(error)
+        elif self._answered:
+            self._tell(TopicPartition(*batch.partition), done.result(), waiting)
+        else:
+            for future, _, _ in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    @staticmethod
+    def _tell(
+        place: TopicPartition, found: BatchOutcome, waiting: list[tuple[Outcome, int, int]]
+    ) -> None:
+        """Where each record was written."""
+        (topic, partition), made = place, tuple.__new__
+        base, appended = found.base_offset, found.log_append_time_ms
+        kind = LOG_APPEND_TIME if appended >= 0 else CREATE_TIME
+        for future, index, at in waiting:
+            if not future.done():
+                offset = base + index if base >= 0 else -1
+                time = int(at) if appended < 0 else appended
+                told = (topic, partition, place, offset, time, kind, None)
+                future.set_result(made(RecordMetadata, told))
 
 
 def batch_outcome(loop: asyncio.AbstractEventLoop, records: Sequence[Outcome]) -> Outcome:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -30,7 +29,7 @@ from odradek.compat.aiokafka.offsets import offsets_by_partition
 from odradek.compat.aiokafka.partitioner import DefaultPartitioner
 from odradek.compat.aiokafka.producer.beneath import AIOKafkaProducer as _Producer
 from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
-from odradek.compat.aiokafka.producer.outcomes import batch_outcome, record_outcome
+from odradek.compat.aiokafka.producer.outcomes import Outcome, batch_outcome
 from odradek.compat.aiokafka.settings import MISSING, producer_settings, running_loop
 from odradek.compat.aiokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
 from odradek.compat.aiokafka.translation import raising, translated
@@ -101,9 +100,9 @@ class AIOKafkaProducer:
         self._loop = running_loop(given)
         settings = producer_settings(given, self._loop)
         with _in_words():
-            self._producer = _Producer(settings)
+            self._producer = _Producer(settings, self._loop, answered=settings["acks"] != 0)
+        self._put = self._producer.put
         self._closed = False
-        self._acks = settings["acks"]
         self._transactional = transactional_id is not None
         self._timeout = request_timeout_ms / 1000
         self._close_timeout = (request_timeout_ms + linger_ms) / 1000
@@ -175,7 +174,7 @@ class AIOKafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
-    ) -> asyncio.Future[RecordMetadata | None]:
+    ) -> Outcome:
         """Give a record to the producer, and get a future of where it was written.
 
         Waits for the topic's metadata and for room, `request_timeout_ms` at most. With `acks=0`
@@ -194,10 +193,15 @@ class AIOKafkaProducer:
         if self._value_serializer is not None:
             value = self._value_serializer(value)
         if partition is None and self._partitioner is not None:
-            everywhere = await self._known(topic)
+            everywhere = self._producer.known_partitions(topic) or await self._known(topic)
             partition = self._partitioner(key, everywhere, everywhere)
-        at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        return await self._sent(topic, value, key, tuple(headers or ()), partition, at)
+        try:
+            found = self._put(
+                topic, value, key, tuple(headers) if headers else (), partition, timestamp_ms
+            )
+            return found if isinstance(found, asyncio.Future) else await found
+        except OurError as error:
+            raise self._refusal(error) from error
 
     async def send_and_wait(
         self,
@@ -219,25 +223,20 @@ class AIOKafkaProducer:
         if partition is not None and partition not in known:
             raise AssertionError(f"{topic} has no partition {partition}")
 
-    async def _sent(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: tuple[tuple[str, bytes | None], ...],
-        partition: int | None,
-        at: int,
-    ) -> asyncio.Future[RecordMetadata | None]:
-        future, settle = record_outcome(self._loop, at, answered=self._acks != 0)
+    async def _sent(self, *record: Any) -> Outcome:
+        """Give a record, as the producer beneath takes it."""
         try:
-            await self._producer.send(topic, value, key, headers, partition, at, settle)
-        except (WrongTime, AbortableTransactionError) as error:
-            if self._closed:
-                raise ProducerClosed(str(error)) from error
-            raise IllegalOperation(f"not in a transaction: {error}") from error
+            return await self._producer.send(*record)
         except OurError as error:
-            raise translated(error, ProducerClosed, MessageSizeTooLargeError) from error
-        return future
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: OurError) -> BaseException:
+        """What `send` raises instead of an error of ours."""
+        if isinstance(error, WrongTime | AbortableTransactionError):
+            if self._closed:
+                return ProducerClosed(str(error))
+            return IllegalOperation(f"not in a transaction: {error}")
+        return translated(error, ProducerClosed, MessageSizeTooLargeError)
 
     # Batches
 
@@ -249,9 +248,7 @@ class AIOKafkaProducer:
             value_serializer=self._value_serializer,
         )
 
-    async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
-    ) -> asyncio.Future[RecordMetadata | None]:
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> Outcome:
         """Send a batch's records in their order; the future says where the first of them is.
 
         It fails as soon as one of them does. Raises what `send` raises.

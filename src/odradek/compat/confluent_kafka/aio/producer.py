@@ -7,11 +7,16 @@ thread: batches and waits are our producer's.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 import odradek
 from odradek.common.option_values import PRODUCER
+from odradek.compat.confluent_kafka.aio.beneath import AIOProducer as PlacingProducer
 from odradek.compat.confluent_kafka.aio.cluster_questions import AsyncClusterQuestions
 from odradek.compat.confluent_kafka.aio.loop_callbacks import in_loop, with_loop
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
@@ -20,7 +25,7 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaExceptio
 from odradek.compat.confluent_kafka.message import Message
 from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
 from odradek.compat.confluent_kafka.producer import CLOSE_TIMEOUT
-from odradek.compat.confluent_kafka.sent_messages import SentMessage, SentMessages
+from odradek.compat.confluent_kafka.sent_messages import Reports, SentMessages
 from odradek.compat.confluent_kafka.settings import FOREVER, checked_seconds, given
 from odradek.compat.confluent_kafka.topic_partition import (
     TopicPartition,
@@ -29,6 +34,8 @@ from odradek.compat.confluent_kafka.topic_partition import (
     to_commit,
 )
 from odradek.compat.confluent_kafka.translated_errors import raise_error, translated, translating
+
+logger = logging.getLogger("odradek.compat")
 
 
 class AIOProducer:
@@ -49,20 +56,20 @@ class AIOProducer:
         del max_workers, executor, batch_size, buffer_timeout
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
-        self._sent = SentMessages(self._given, self._queue)
+        self._sent = SentMessages(self._given, self._deliver)
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._came = asyncio.Event()
         self._closed = False
         self._producer = self._made()
 
-    def _made(self) -> odradek.AsyncProducer:
+    def _made(self) -> PlacingProducer:
         with translating():
-            made = odradek.AsyncProducer(self._given.ours)
+            made = PlacingProducer(self._given.ours)
         if self._queue.hears:
             made.listen(self._queue.hear)
         return made
 
-    def _open(self) -> odradek.AsyncProducer:
+    def _open(self) -> PlacingProducer:
         if self._closed:
             raise RuntimeError("Producer has been closed")
         return self._producer
@@ -89,46 +96,39 @@ class AIOProducer:
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         producer, loop = self._open(), asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
-        report = in_loop(callback or on_delivery or self._given.on_delivery)
-
-        def told(error: KafkaError | None, message: Message) -> None:
-            if not future.done():
-                if error is None:
-                    future.set_result(message)
-                else:
-                    future.set_exception(KafkaException(error))
-            if report is not None:
-                report(error, message)
-
+        call = partial(_told, future, in_loop(callback or on_delivery or self._given.on_delivery))
         data, name = as_bytes(value), as_bytes(key)
         pairs, number = as_headers(headers), as_partition(partition)
-        message = self._sent.add(topic, data, name, told)
+        size = (0 if data is None else len(data)) + (0 if name is None else len(name))
+        sent, begun = self._sent, time.monotonic()
+        sent.admit(size)
         try:
-            await producer.send(
-                topic,
-                data,
-                name,
-                pairs,
-                number,
-                timestamp if timestamp > 0 else None,
-                lambda error, place: self._delivered(message, error, place),
+            found = producer.put(
+                topic, data, name, pairs, number, timestamp if timestamp > 0 else None
             )
+            batch, index, at = found if isinstance(found, tuple) else await found
+            sent.expect(batch, (index, begun, at, name, data, call, size))
         except odradek.BufferExhaustedError as error:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise BufferError("Local: Queue full") from error
         except odradek.KafkaError as error:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise KafkaException(translated(error)) from error
         except BaseException:
-            self._sent.remove(message)
+            sent.dismiss(size)
             raise
         return future
 
-    def _delivered(
-        self, message: SentMessage, error: BaseException | None, place: odradek.RecordMetadata
-    ) -> None:
-        message.outcome(error, place)
-        message.report()
+    def _deliver(self, reports: Reports) -> None:
+        """Reports can be made: at once, as this is the program's loop."""
+        while True:
+            try:
+                reports()
+                break
+            except Exception:
+                logger.exception("a callback of a delivery failed")
+            except BaseException as error:
+                self._producer._surface(error)
         self._came.set()
 
     def __len__(self) -> int:
@@ -266,3 +266,19 @@ class AIOProducer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _told(
+    future: asyncio.Future[Message],
+    report: Callable[[KafkaError | None, Message], object] | None,
+    error: KafkaError | None,
+    message: Message,
+) -> None:
+    """A message has its outcome."""
+    if not future.done():
+        if error is None:
+            future.set_result(message)
+        else:
+            future.set_exception(KafkaException(error))
+    if report is not None:
+        report(error, message)

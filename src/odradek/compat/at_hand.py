@@ -1,0 +1,78 @@
+"""Records one by one, from those that came together: what other clients' calls give is one record.
+
+In: a consumer of ours. Out: the next record, without a wait and without a flow of the engine's
+where it is here already; the position moves with each of them. Records by partition, for calls that
+give many. Must not: pass a callback of the group's that comes first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+from odradek.api.consumer import Consumer
+from odradek.api.consumer_state import ConsumerState
+from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+from odradek.clients.consumer.records import ConsumerRecord
+
+Runs = list[list[ConsumerRecord]]
+"""Records of one partition that follow each other, and so on; no list is empty."""
+
+
+class AtHand(ConsumerState):
+    """What both kinds of consumers share."""
+
+    _found: Iterator[ConsumerRecord] | None = None
+    """What is here already."""
+    _group: ConsumerGroup | None = None
+    _clock: Callable[[], float]
+    _given = 0
+    """Records since the last `fetch`."""
+    _stretch = sys.maxsize
+
+    def at_hand(self) -> ConsumerRecord | None:
+        """The next record, if it is here already and nothing comes before it: else `fetch`."""
+        found, group = self._found, self._group
+        if found is None:
+            return None
+        self._given += 1
+        if self._given > self._stretch:
+            return None
+        record = None
+        if group is None or not group.callbacks.waiting:
+            try:
+                record = next(found, None)
+            except ValueError:  # another thread takes one just now: `fetch` says so
+                return None
+        if record is None:
+            self._found = None
+        elif group is not None:
+            group.given.append(self._clock())
+        return record
+
+    def is_assigned(self, topic: str, partition: int) -> bool:
+        """Whether it reads a partition."""
+        return (topic, partition) in self._engine.subscription.partitions
+
+    def _keep(self, found: Iterator[ConsumerRecord] | None) -> bool:
+        """These are here now."""
+        self._calls.engine.delivery.handed_over()
+        self._found, self._group, self._given = found, self._calls.engine.group, 0
+        self._clock = self._host.now
+        return found is not None
+
+
+class ThreadConsumer(AtHand, Consumer):
+    """`Consumer`, record by record."""
+
+    def fetch(self, timeout: float) -> bool:
+        """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
+        self._found = None
+        return self._keep(self._read(self._calls.iterated(timeout)))
+
+    def runs(self, timeout: float, most: int) -> Runs:
+        """As `poll`, by partition. What `at_hand` would have given comes first."""
+        self._found = None
+        found = self._read(self._calls.runs(timeout, most))
+        self._calls.engine.delivery.handed_over()
+        return found or []

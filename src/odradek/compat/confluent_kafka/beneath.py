@@ -1,0 +1,17 @@
+"""The clients beneath confluent-kafka's, under names that its users know.
+
+In: options. Out: clients of ours. Must not: add anything.
+"""
+
+from __future__ import annotations
+
+from odradek.compat.at_hand import ThreadConsumer
+from odradek.compat.placed import PlacingProducer
+
+
+class Producer(PlacingProducer):
+    """`odradek.Producer`; texts and warnings say this name."""
+
+
+class Consumer(ThreadConsumer):
+    """`odradek.Consumer`; texts and warnings say this name."""

@@ -1,0 +1,35 @@
+"""Records one by one in an event loop, as `at_hand` has them in a thread.
+
+In: a consumer of ours for asyncio. Out: the next record, and records by partition. Must not: keep
+the loop from others while a program takes record after record.
+"""
+
+from __future__ import annotations
+
+from odradek.api.asyncio_consumer import AsyncConsumer
+from odradek.compat.at_hand import AtHand, Runs
+
+STRETCH = 128
+"""Records after which the loop has its turn."""
+
+
+class LoopConsumer(AtHand, AsyncConsumer):
+    """`AsyncConsumer`, record by record; the loop has its turn after a stretch of them."""
+
+    _stretch = STRETCH
+
+    async def fetch(self, timeout: float) -> bool:
+        """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
+        if self._found is not None and self._given > STRETCH:
+            await self._loop_host.breathe()
+            self._given = 0
+            return self._found is not None
+        self._found = None
+        return self._keep(await self._read(self._calls.iterated(timeout)))
+
+    async def runs(self, timeout: float, most: int) -> Runs:
+        """As `poll`, by partition. What `at_hand` would have given comes first."""
+        self._found = None
+        found = await self._read(self._calls.runs(timeout, most))
+        self._calls.engine.delivery.handed_over()
+        return found or []

@@ -1,0 +1,91 @@
+"""One flow, carried out for threads and for loops."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from odradek.compat.confluent_kafka.flows import Flow, awaited, carried_out
+
+
+class Client:
+    """Its calls give outcomes, or awaitables of them."""
+
+    def __init__(self, *, loop: bool) -> None:
+        self.loop = loop
+        self.ended = False
+
+    def ask(self, outcome: Any) -> Any:
+        async def later() -> Any:
+            await asyncio.sleep(0)
+            return self.outcome(outcome)
+
+        return later() if self.loop else self.outcome(outcome)
+
+    @staticmethod
+    def outcome(outcome: Any) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def flow(client: Client) -> Flow[list[Any]]:
+    found = [(yield client.ask(1))]
+    try:
+        yield client.ask(LookupError())
+    except LookupError:
+        found.append((yield client.ask(2)))
+    try:
+        found.append((yield "an outcome of its own"))
+        yield client.ask(KeyError())
+    finally:
+        found.append((yield client.ask(3)))
+        client.ended = True
+        if not client.loop:
+            found.append("in a thread")
+    return found
+
+
+def ends(flow: Flow[list[Any]], found: list[Any]) -> Flow[list[Any]]:
+    try:
+        return (yield from flow)
+    except KeyError:
+        return found
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_flow_gets_outcomes_and_errors(loop: bool) -> None:
+    client = Client(loop=loop)
+    with pytest.raises(KeyError):
+        if loop:
+            asyncio.run(awaited(flow(client)))
+        else:
+            carried_out(flow(client))
+    assert client.ended
+    again = ends(flow(Client(loop=loop)), ["caught"])
+    assert (asyncio.run(awaited(again)) if loop else carried_out(again)) == ["caught"]
+
+
+def test_a_cancellation_goes_to_the_flow_where_it_waits() -> None:
+    seen: list[str] = []
+
+    def waits() -> Flow[None]:
+        try:
+            yield asyncio.sleep(100)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            yield asyncio.sleep(0)
+            seen.append("tidied up")
+            raise
+
+    async def run() -> None:
+        task = asyncio.ensure_future(awaited(waits()))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert seen == ["cancelled", "tidied up"]
