@@ -38,6 +38,7 @@ from odradek.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from odradek.clients.descriptions import TopicDescription, describe_topics, list_topics
+from odradek.clients.impatience import LEAST
 from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.types import Lock, Rng, TopicPartition
@@ -50,8 +51,6 @@ BUFFER_SLACK = 32 << 20
 """Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
 LOG_RANGE_TIMEOUT = 5.0
 """Seconds for finding out where a log begins and ends, when that is only for an error's text."""
-UNAVAILABLE_PATIENCE = 1.0
-"""Each poll tries at least so long, up to its timeout, before it raises for want of a broker."""
 
 
 class ConsumerEngine(ClientEngine):
@@ -308,7 +307,7 @@ class ConsumerEngine(ClientEngine):
         subscribed = self.group is not None and self.group.subscribed
         if not self.subscription.partitions and not subscribed:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
-        patience = min(deadline, now + UNAVAILABLE_PATIENCE)
+        patience = min(deadline, now + LEAST)
         while True:
             if self.group is not None and self.group.calls:
                 return True
@@ -339,11 +338,3 @@ class ConsumerEngine(ClientEngine):
             self.fetcher.changed.notify()
 
         self.post(end)
-
-    def unavailable_until(self) -> float:
-        """When `poll()` may say that no broker can be reached (R-RB-6); infinite if never."""
-        limit: float | None = self.config["metadata.unavailable.timeout.ms"]
-        since = self.updater.unavailable_since
-        if since is None and self.metadata.snapshot is None:
-            since = self.updater.due_since
-        return math.inf if limit is None or since is None else since + limit
