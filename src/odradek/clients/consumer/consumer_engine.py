@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -39,8 +40,10 @@ from odradek.clients.consumer.subscription_state import (
 )
 from odradek.clients.descriptions import TopicDescription, describe_topics, list_topics
 from odradek.clients.impatience import LEAST
+from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
@@ -287,8 +290,15 @@ class ConsumerEngine(ClientEngine):
         return list_topics(self, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
-        """The partitions of a topic that exists."""
-        found = yield from describe_topics(self, [topic], deadline)
+        """The partitions of a topic; the error of one that isn't there has names like it."""
+        try:
+            found = yield from describe_topics(self, [topic], deadline)
+        except UnknownTopicOrPartitionError as error:
+            there: list[str] = []
+            with suppress(KafkaError):  # then nothing is said of names like it
+                there = yield from list_topics(self, deadline, internal=False)
+            hint = f"topic {topic}{like_it(alike(topic, there))}. {cure(topic)}"
+            raise UnknownTopicOrPartitionError(hint) from error
         return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
