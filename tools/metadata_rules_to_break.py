@@ -56,6 +56,14 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "tests/simulation/test_impatience.py::test_a_call_that_waits_hears_of_it",
     ),
     broken(
+        "the doctor doesn't begin with what comes first on the way",
+        "R-EV-1",
+        "cli/doctor/findings.py",
+        "    grave.sort(",
+        "    sorted(grave, ",
+        "tests/unit/cli/test_doctor_findings.py::test_the_order_is_that_of_the_way",
+    ),
+    broken(
         "one broker of three that fails makes a client unwell",
         "R-EV-1",
         "clients/explain/health.py",

@@ -59,6 +59,9 @@ COMMANDS = {
         "broker_api_versions",
         "Which versions of which APIs each broker speaks.",
     ),
+    "doctor": Command(
+        "odradek.cli.doctor", "doctor", "What is wrong with a cluster: the first thing, first."
+    ),
     "explain": Command(
         "odradek.cli.explain",
         "explain",
