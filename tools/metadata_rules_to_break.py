@@ -8,6 +8,7 @@ METADATA = "metadata/metadata.py"
 REACH = "clients/admin/reachability.py"
 NO_ID = "        if not snapshot.cluster_id:  # R-RB-5"
 POLICY = "tests/unit/network/test_dial_policy.py"
+FIRST_DIALS = "tests/simulation/test_first_dials.py"
 MISLED = "tests/simulation/test_misled_connections.py"
 EXPLORE = "tests/simulation/test_explore.py"
 ASKED = "        if connection.ours or connection.asked_whose:\n"
@@ -29,6 +30,46 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "self._dials = self._fresh = 0",
         "self._dials = 0",
         "tests/unit/network/test_dial_governor.py::test_a_proof_renews_the_close_dials",
+    ),
+    broken(
+        "a fleet that starts together dials together",
+        "R-CS-9",
+        "network/dial_policy.py",
+        "self._opens_at = now + self._first_wait",
+        "self._opens_at = now",
+        f"{FIRST_DIALS}::test_a_fleet_that_starts_together_dials_apart",
+    ),
+    broken(
+        "an engine that goes on with another's work waits before its first dial",
+        "R-CS-9",
+        "clients/calls/client_calls.py",
+        "        new.network.dials.go_on()\n",
+        "",
+        f"{FIRST_DIALS}::test_an_engine_that_is_made_anew_does_not_wait_again",
+    ),
+    broken(
+        "calls have their own timeouts while the cluster is away, whatever the option says",
+        "R-RB-6",
+        "clients/impatience.py",
+        "        if self._polls_alone:\n",
+        "        if True:\n",
+        "tests/simulation/test_impatience.py::test_a_call_that_waits_hears_of_it",
+    ),
+    broken(
+        "the doctor doesn't begin with what comes first on the way",
+        "R-EV-1",
+        "cli/doctor/findings.py",
+        "    grave.sort(",
+        "    sorted(grave, ",
+        "tests/unit/cli/test_doctor_findings.py::test_the_order_is_that_of_the_way",
+    ),
+    broken(
+        "one broker of three that fails makes a client unwell",
+        "R-EV-1",
+        "clients/explain/health.py",
+        "if outage is not None and outage.total:",
+        "if outage is not None:",
+        "tests/simulation/test_health.py::test_one_broker_of_three_is_told_of_and_is_no_outage",
     ),
     broken(
         "the address that was dialled first goes on being dialled",

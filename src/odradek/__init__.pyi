@@ -10,7 +10,9 @@ from odradek.api.producer import Producer
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.admin_engine import ClusterDescription
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
-from odradek.clients.admin.reachability import AddressReach, Reachability, TopicReach
+from odradek.clients.admin.cluster_questions import ClusterClock, QuotaStanding
+from odradek.clients.admin.examination import Examination, GroupStanding
+from odradek.clients.admin.reachability import AddressReach, Reachability, TopicReach, TopicStanding
 from odradek.clients.consumer.group.assignors import (
     Assignor, AssignorError, MemberSubscription, RebalanceProtocol,
 )
@@ -25,6 +27,7 @@ from odradek.clients.explain.explanation import (
     AddressExplanation, AttemptExplanation, BufferExplanation, Explanation, MissingExplanation,
     OutageExplanation, RebootstrapExplanation,
 )
+from odradek.clients.explain.health import BrokerHealth, GroupHealth, Health
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.delivery import OffsetRange
 from odradek.common.errors import (
@@ -113,15 +116,15 @@ __all__ = [
     "AdminOptions", "AnswerTooLargeError", "ApiVersionRange", "ArgumentError",
     "ArrowDeliveryFuture", "ArrowFuture", "ArrowSchemaError", "Assignor", "AssignorError",
     "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AttemptExplanation", "AuthenticationError",
-    "AuthorizationError", "BrokerApiVersions", "BrokerDescription", "BrokerError",
+    "AuthorizationError", "BrokerApiVersions", "BrokerDescription", "BrokerError", "BrokerHealth",
     "BrokerIdNotRegisteredError", "BrokerNotAvailableError", "BufferExhaustedError",
     "BufferExplanation", "CertificateExpiredError", "CertificateUntrustedError",
     "ClientBrokenError", "ClientCertificateRequiredError", "ClientClosedError", "ClientForkedError",
-    "ClientOptions", "ClusterAuthorizationError", "ClusterDescription", "ClusterIdMismatchError",
-    "CommitFailedError", "ConcurrentTransactionsError", "ConfigurationError",
-    "ConnectionFailedError", "ConnectionRefusedByPeerError", "ConnectionSetupTimeoutError",
-    "Consumer", "ConsumerGroupMetadata", "ConsumerOptions", "ConsumerRecord",
-    "ControllerIdNotRegisteredError", "CoordinatorLoadInProgressError",
+    "ClientOptions", "ClusterAuthorizationError", "ClusterClock", "ClusterDescription",
+    "ClusterIdMismatchError", "CommitFailedError", "ConcurrentTransactionsError",
+    "ConfigurationError", "ConnectionFailedError", "ConnectionRefusedByPeerError",
+    "ConnectionSetupTimeoutError", "Consumer", "ConsumerGroupMetadata", "ConsumerOptions",
+    "ConsumerRecord", "ControllerIdNotRegisteredError", "CoordinatorLoadInProgressError",
     "CoordinatorNotAvailableError", "CorruptMessageError", "CorruptRecordError",
     "CredentialsRefusedError", "DataLossError", "DelegationTokenAuthDisabledError",
     "DelegationTokenAuthorizationError", "DelegationTokenExpiredError",
@@ -129,11 +132,12 @@ __all__ = [
     "DelegationTokenRequestNotAllowedError", "DeliveryFuture", "DisconnectedError", "DnsError",
     "DuplicateBrokerRegistrationError", "DuplicateResourceError", "DuplicateSequenceNumberError",
     "DuplicateVoterError", "ElectionNotNeededError", "EligibleLeadersNotAvailableError", "Event",
-    "ExplainedError", "Explanation", "FatalTransactionError", "FeatureUpdateFailedError",
-    "FencedInstanceIdError", "FencedLeaderEpochError", "FencedMemberEpochError",
-    "FencedStateEpochError", "FetchSessionIdNotFoundError", "FetchSessionTopicIdError",
-    "FetchTooLargeError", "GroupAuthorizationError", "GroupDeletionFailedError", "GroupExplanation",
-    "GroupIdNotFoundError", "GroupMaxSizeReachedError", "GroupSubscribedToTopicError",
+    "Examination", "ExplainedError", "Explanation", "FatalTransactionError",
+    "FeatureUpdateFailedError", "FencedInstanceIdError", "FencedLeaderEpochError",
+    "FencedMemberEpochError", "FencedStateEpochError", "FetchSessionIdNotFoundError",
+    "FetchSessionTopicIdError", "FetchTooLargeError", "GroupAuthorizationError",
+    "GroupDeletionFailedError", "GroupExplanation", "GroupHealth", "GroupIdNotFoundError",
+    "GroupMaxSizeReachedError", "GroupStanding", "GroupSubscribedToTopicError", "Health",
     "HostNameMismatchError", "IllegalGenerationError", "IllegalSaslStateError", "IllegalStateError",
     "InconsistentClusterIdError", "InconsistentGroupProtocolError", "InconsistentTopicIdError",
     "InconsistentVoterSetError", "IneligibleReplicaError", "InvalidCommitOffsetSizeError",
@@ -160,7 +164,7 @@ __all__ = [
     "PartitionDescription", "PartitionFunction", "PartitionerError", "PlaintextPortError",
     "PolicyViolationError", "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
     "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerOptions",
-    "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "Reachability",
+    "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "QuotaStanding", "Reachability",
     "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",
     "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError", "RecordFuture",
     "RecordLimitError", "RecordListTooLargeError", "RecordMetadata", "RecordTooLargeError",
@@ -175,9 +179,9 @@ __all__ = [
     "TelemetryTooLargeError", "ThrottlingQuotaExceededError", "TimestampRangeError", "TlsError",
     "TlsPortError", "TlsProtocolError", "TokenError", "TokenExpiredError",
     "TopicAlreadyExistsError", "TopicAuthorizationError", "TopicDeletionDisabledError",
-    "TopicDescription", "TopicPartition", "TopicReach", "TransactionAbortableError",
-    "TransactionAbortedError", "TransactionCoordinatorFencedError", "TransactionExplanation",
-    "TransactionalIdAuthorizationError", "TransactionalIdNotFoundError",
+    "TopicDescription", "TopicPartition", "TopicReach", "TopicStanding",
+    "TransactionAbortableError", "TransactionAbortedError", "TransactionCoordinatorFencedError",
+    "TransactionExplanation", "TransactionalIdAuthorizationError", "TransactionalIdNotFoundError",
     "UnacceptableCredentialError", "UndecodableValueError", "UnknownControllerIdError",
     "UnknownErrorCodeError", "UnknownLeaderEpochError", "UnknownMemberIdError",
     "UnknownProducerIdError", "UnknownServerError", "UnknownSubscriptionIdError",

@@ -79,10 +79,13 @@ def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
         until(lambda: ask("GET", "/orders")[1] == {"ann": 5, "bob": 5})
         status, told = ask("GET", "/health")
         assert status == 200
-        assert all("It works" in text for text in told.values()), told
+        assert all(it["ok"] and it["reason"] is None for it in told.values()), told
+        assert (told["consumer"]["group"]["assigned"], told["consumer"]["lag"]) == (3, 0)
         for broker in fake.broker_ids:
             fake.kill(broker)
         until(lambda: ask("GET", "/health")[0] == 503)
+        told = ask("GET", "/health")[1]
+        assert any("Start the broker" in (it["cure"] or "") for it in told.values()), told
         for broker in fake.broker_ids:
             fake.start(broker)
         until(lambda: ask("GET", "/health")[0] == 200)

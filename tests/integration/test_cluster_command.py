@@ -82,7 +82,7 @@ def test_a_taken_port_is_a_clear_error(odradek) -> None:  # type: ignore[no-unty
         failed = odradek("cluster", "start", "--brokers", "1", "--port", str(port))
     assert failed.returncode == 1
     assert str(port) in failed.stderr
-    assert "in use" in failed.stderr
+    assert "is taken by another program (perhaps by other brokers); --port 0 takes" in failed.stderr
 
 
 def test_a_process_that_only_has_the_pid_of_a_dead_cluster_is_left_alone(odradek, tmp_path) -> None:  # type: ignore[no-untyped-def]

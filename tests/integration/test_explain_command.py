@@ -292,6 +292,17 @@ def test_wrong_use(words: list[str]) -> None:
     assert CliRunner().invoke(build("explain"), ["explain", *words]).exit_code == 2
 
 
+def test_a_number_alone_is_told_what_it_would_be() -> None:
+    done = CliRunner().invoke(build("explain"), ["explain", "h:1", "2"])
+    assert "those between two pictures of --watch; --timeout 2 is for how long" in done.stderr
+
+
+def test_the_address_as_kafkas_tools_have_it(nobody: str) -> None:
+    status, picture = explain("--bootstrap-server", nobody)
+    assert status == 1
+    assert the_address(picture)["address"] == nobody
+
+
 def test_watch_tells_when_the_cluster_goes_and_comes_back(server: LoopbackServer) -> None:
     cluster = cluster_on(server)
     with subprocess.Popen(

@@ -57,6 +57,13 @@ def test_the_snippet(kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFi
     assert "metadata: none yet" in printed
 
 
+def test_the_probe(kafka_simulation: KafkaSimulation, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(block("probe"), {"odradek": odradek, "servers": kafka_simulation.bootstrap_servers})  # noqa: S102
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "True None None None"
+    assert "'brokers': ()" in second
+
+
 def test_every_kind_of_event_is_listed() -> None:
     listed = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE, re.MULTILINE))
     assert list(listed) == list(KINDS)

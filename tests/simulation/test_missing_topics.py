@@ -271,3 +271,12 @@ def test_explain_keeps_the_groups_own_trouble_beside_a_missing_topic() -> None:
     assert "But its group" in client.explain().diagnosis
     assert "But topic a hasn't been there" in client.explain().diagnosis
     client.close(0)
+
+
+def test_a_question_about_a_topic_that_is_not_there_has_names_like_it() -> None:
+    scene = Scene()
+    with scene.consumer() as consumer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="names like it: flights. What make"):
+            consumer.partitions_for(TYPO, timeout=5.0)
+        assert len(consumer.partitions_for("flights", timeout=5.0)) == 3
+    assert scene.lists == 1

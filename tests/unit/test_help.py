@@ -23,7 +23,7 @@ from odradek.testing import KafkaSimulation
 
 CLASSES = [c for n in odradek.__all__ if isinstance(c := getattr(odradek, n), type)]
 RULE = re.compile(r"\bR-[A-Z]{2}-\d+")
-OF_ALL = "cluster_id close ended explain listen set_sasl_credentials"
+OF_ALL = "cluster_id close ended explain health listen set_sasl_credentials"
 FUTURE = """
     add_done_callback cancel cancelled done exception result running set_exception set_result
     set_running_or_notify_cancel
@@ -34,17 +34,19 @@ LOOP_FUTURE = """
 METHODS = {
     odradek.Admin: f"""
         {OF_ALL} create_topics delete_topics describe_api_versions describe_cluster
-        describe_reachability describe_topics list_topics
+        describe_reachability describe_topics examine list_topics
     """,
     odradek.Consumer: f"""
         {OF_ALL} assign assignment batches beginning_offsets bootstrap_hint commit commit_async
-        committed describe end_offsets enforce_rebalance group_metadata lag list_topics
-        offsets_for_times partitions_for pause paused poll poll_arrow position records resume seek
-        seek_to_beginning seek_to_committed seek_to_end subscribe subscription unsubscribe wakeup
+        committed describe end_offsets enforce_rebalance group_metadata high_watermarks lag
+        list_topics offsets_for_times partitions_for pause paused poll poll_arrow position records
+        resume seek seek_to_beginning seek_to_committed seek_to_end subscribe subscription
+        unsubscribe wakeup
     """,
     odradek.Producer: f"""
         {OF_ALL} abort_transaction begin_transaction commit_transaction committed_offsets flush
         init_transactions partitions_for send send_arrow send_offsets_to_transaction transaction
+        warm
     """,
     odradek.RecordFuture: FUTURE,
     odradek.ArrowFuture: f"{FUTURE} acknowledged errors rows",

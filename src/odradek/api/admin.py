@@ -13,7 +13,9 @@ from odradek.api.base import Client
 from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
+from odradek.clients.admin.examination import Examination
 from odradek.clients.admin.reachability import Reachability
+from odradek.clients.consumer.group.commit_arguments import group_id
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN, Config
@@ -136,4 +138,23 @@ class Admin(Client[AdminEngine]):
             lambda d: self._engine.describe_reachability(names, d),
             timeout,
             "answers of the cluster's addresses",
+        )
+
+    def examine(
+        self,
+        topics: Sequence[str] | str | None = None,
+        group: str | None = None,
+        timeout: float | None = None,
+    ) -> Examination:
+        """What a cluster is to this client: what `odradek doctor` looks at.
+
+        All that `describe_reachability` finds; of `topics` that are named also what this client may
+        do with them; and of `group` whether it may use it, what was committed and how many records
+        wait. What couldn't be found out stands in the result as an error. Raises only where no
+        metadata at all can be had: `explain()` says then at which stage each address fails.
+        """
+        names = None if topics is None else topic_names("topics", topics)
+        who = None if group is None else group_id(group)
+        return self._call(
+            lambda d: self._engine.examine(names, who, d), timeout, "answers of the cluster"
         )

@@ -13,7 +13,9 @@ from odradek.api.asyncio_base import AsyncClient
 from odradek.clients.admin.admin_arguments import NewTopic, new_topics, topic_names
 from odradek.clients.admin.admin_engine import AdminEngine, ClusterDescription
 from odradek.clients.admin.api_versions import BrokerApiVersions
+from odradek.clients.admin.examination import Examination
 from odradek.clients.admin.reachability import Reachability
+from odradek.clients.consumer.group.commit_arguments import group_id
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag
 from odradek.common.config import ADMIN
@@ -124,4 +126,20 @@ class AsyncAdmin(AsyncClient[AdminEngine]):
             lambda d: self._engine.describe_reachability(names, d),
             timeout,
             "answers of the cluster's addresses",
+        )
+
+    async def examine(
+        self,
+        topics: Sequence[str] | str | None = None,
+        group: str | None = None,
+        timeout: float | None = None,
+    ) -> Examination:
+        """What a cluster is to this client: what `odradek doctor` looks at.
+
+        As `Admin.examine`.
+        """
+        names = None if topics is None else topic_names("topics", topics)
+        who = None if group is None else group_id(group)
+        return await self._call(
+            lambda d: self._engine.examine(names, who, d), timeout, "answers of the cluster"
         )

@@ -6,7 +6,7 @@ wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+from collections.abc import Collection, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -139,6 +139,13 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         As `Producer.partitions_for`.
         """
         return await self._run(self._calls.partitions_for(topic, timeout))
+
+    async def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
+        """Have at hand what a first record to these topics would wait for; a str is one name.
+
+        As `Producer.warm`.
+        """
+        await self._run(self._calls.warm(topics, timeout))
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.

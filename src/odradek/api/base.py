@@ -28,7 +28,7 @@ from odradek.runtime.hosts.host_sources import hosts_from, only_here
 if TYPE_CHECKING:
     from odradek.api.producer import Producer
     from odradek.clients.explain.explanation import Explanation
-
+    from odradek.clients.explain.health import Health
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
@@ -115,6 +115,23 @@ class Facade(Generic[E]):
 
         self._calls.check_here()
         return explain(self._engine, self._calls.kind, self._host.now())
+
+    def health(self) -> Health:
+        """Say whether this client can do its work, cheaply enough to be asked each second.
+
+        Does no I/O, takes no lock and never waits; any thread may ask. `ok` turns false for what a
+        person or another machine has to mend: a cluster that doesn't answer, credentials that are
+        refused, a group that gives nothing to read or a record that finds no leader for 15 s, a
+        program that doesn't poll. A client that works in its callers' calls alone (an `Admin`, a
+        `Consumer` without a group) says what its last call knew.
+
+        >>> producer.health().to_dict()["ok"]
+        True
+        """
+        from odradek.clients.explain.health import health
+
+        self._calls.check_here()
+        return health(self._calls)
 
     def __repr__(self) -> str:
         # Without calls its construction failed, and somebody looks at why.

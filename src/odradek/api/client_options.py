@@ -35,6 +35,7 @@ class ClientOptions(TypedDict, total=False):
     client_id: str
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
+    reconnect_first_jitter_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     socket_connection_setup_timeout_ms: int

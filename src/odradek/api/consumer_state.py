@@ -7,7 +7,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, overload
 
 from odradek.api.base import Facade
 from odradek.clients.calls.consumer_calls import ConsumerCalls
@@ -74,15 +74,34 @@ class ConsumerState(Facade[ConsumerEngine]):
         """Go on behind the last record (None: all assigned); looked up by `poll`."""
         self._calls.reset(partitions, LATEST, "seek_to_end()")
 
-    def lag(self, tp: TopicPartition) -> int | None:
+    @overload
+    def lag(self) -> dict[TopicPartition, int | None]: ...
+
+    @overload
+    def lag(self, tp: TopicPartition) -> int | None: ...
+
+    def lag(
+        self, tp: TopicPartition | None = None
+    ) -> int | dict[TopicPartition, int | None] | None:
         """How far the position is from the end of the log: offsets that are still to be read.
 
-        The end is the one that the last answer to a fetch told: the high watermark, and with
-        `isolation.level=read_committed` the last stable offset. Asks nobody and never waits; None
-        where there is no position yet, or nothing was fetched. Offsets of markers and of compacted
-        records count, too. `end_offsets()` asks the brokers (KIP-695).
+        Of one partition, or by partition of all that are assigned. The end is the one that the last
+        answer to a fetch told: the high watermark, and with `isolation.level=read_committed` the
+        last stable offset. Asks nobody and never waits; None where there is no position yet, or
+        nothing was fetched. Offsets of markers and of compacted records count, too.
+        `end_offsets()` asks the brokers (KIP-695).
         """
-        return self._engine.subscription.lag(one_partition(tp))
+        subscription = self._engine.subscription
+        return subscription.lags() if tp is None else subscription.lag(one_partition(tp))
+
+    def high_watermarks(self) -> dict[TopicPartition, int | None]:
+        """By assigned partition the end of what all its replicas have: nobody reads further.
+
+        As the last answer to a fetch told it; asks nobody and never waits. None where nothing was
+        fetched. With `isolation.level=read_committed` reading may end before it, at the last
+        stable offset, and `lag()` counts up to there.
+        """
+        return self._engine.subscription.high_watermarks()
 
     def pause(self, *partitions: TopicPartition | Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`; give them one by one, or a list.

@@ -6,7 +6,7 @@ Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -135,6 +135,16 @@ class Producer(RecordSending[RecordFuture], Transactional):
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
         """The partitions of a topic, in order. Waits for metadata, default `max.block.ms`."""
         return self._run(self._calls.partitions_for(topic, timeout))
+
+    def warm(self, topics: Collection[str] | str, timeout: float | None = None) -> None:
+        """Have at hand what a first record to these topics would wait for; a str is one name.
+
+        That is their metadata, a connection to each leader of their partitions, and the producer's
+        id; a connection that nobody uses is closed after `connections.max.idle.ms` all the same.
+        `timeout` in seconds, default `max.block.ms`. Raises `TopicAuthorizationError`, and
+        `KafkaTimeoutError` for a topic that isn't there or a leader that can't be reached in time.
+        """
+        self._run(self._calls.warm(topics, timeout))
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Flush for at most `timeout` seconds, then close; records left get `ClientClosedError`.

@@ -19,6 +19,7 @@ MODULES: dict[str, str] = {
         MissingExplanation OutageExplanation RebootstrapExplanation
     """,
     "odradek.clients.explain.explain_group": "GroupExplanation",
+    "odradek.clients.explain.health": "BrokerHealth GroupHealth Health",
     "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
@@ -28,7 +29,9 @@ MODULES: dict[str, str] = {
     "odradek.clients.admin.admin_arguments": "NewTopic",
     "odradek.clients.admin.admin_engine": "ClusterDescription",
     "odradek.clients.admin.api_versions": "ApiVersionRange BrokerApiVersions",
-    "odradek.clients.admin.reachability": "AddressReach Reachability TopicReach",
+    "odradek.clients.admin.cluster_questions": "ClusterClock QuotaStanding",
+    "odradek.clients.admin.examination": "Examination GroupStanding",
+    "odradek.clients.admin.reachability": "AddressReach Reachability TopicReach TopicStanding",
     "odradek.clients.consumer.group.assignors": """
         Assignor AssignorError MemberSubscription RebalanceProtocol
     """,

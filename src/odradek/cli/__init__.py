@@ -19,6 +19,8 @@ from typing import Annotated
 
 import typer
 
+from odradek.cli.overviews import overview
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -57,6 +59,9 @@ COMMANDS = {
         "broker_api_versions",
         "Which versions of which APIs each broker speaks.",
     ),
+    "doctor": Command(
+        "odradek.cli.doctor", "doctor", "What is wrong with a cluster: the first thing, first."
+    ),
     "explain": Command(
         "odradek.cli.explain",
         "explain",
@@ -71,12 +76,8 @@ COMMANDS = {
 
 def build(wanted: str | None) -> typer.Typer:
     """Return the application with the wanted subcommand imported, and the others by name only."""
-    app = typer.Typer(
-        name="odradek",
-        help="A Kafka client that keeps working while its cluster dies, moves and comes back.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
+    app = overview(
+        "A Kafka client that keeps working while its cluster dies, moves and comes back.", "odradek"
     )
 
     @app.callback()

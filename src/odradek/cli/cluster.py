@@ -13,6 +13,7 @@ import json as jsonlib
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,14 +22,13 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from odradek.cli.overviews import overview
 from odradek.testing import jars
 from odradek.testing.detached import read_state, start_time, state_directory
 from odradek.testing.errors import JarsError
 from odradek.testing.security import Security
 
-app = typer.Typer(
-    help="Real Kafka brokers on this machine, behind one address.", no_args_is_help=True
-)
+app = overview("Real Kafka brokers on this machine, behind one address.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 SecurityOption = Annotated[
@@ -64,6 +64,7 @@ PUBLIC = (
 """What `--json` tells of the state."""
 NOTHING = "no cluster runs"
 STARTS = "odradek cluster start starts one (three brokers behind localhost:9092)"
+DEFAULT_PORT = 9092
 _STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 
@@ -77,7 +78,7 @@ def start(
     ] = jars.DEFAULT_VERSION,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the front door; 0 for any free one.")
-    ] = 9092,
+    ] = DEFAULT_PORT,
     directory: Annotated[
         Path | None, typer.Option(help="Keep the data there; without it they are gone after stop.")
     ] = None,
@@ -98,7 +99,10 @@ def start(
     For a secured one, certificates and users are made, and for each user a
     properties file that clients and tools take as it is (--command-config).
     With --simulated it starts at once, keeps its records in memory, and runs
-    in the foreground.
+    in the foreground; of the options it has --brokers, --port, --topics,
+    --auto-create-topics and --json.
+
+    Example: odradek cluster start --simulated --topics flights:3
     """
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
@@ -111,6 +115,10 @@ def start(
     if running is not None:
         where = running["bootstrap_servers"]
         _fail(f"a cluster runs already at {where}; odradek cluster stop ends it")
+    if port and answers(port):
+        from odradek.cli.simulated_cluster import TAKEN
+
+        _fail(TAKEN.format(port=port))
     try:
         version = jars.resolve_version(version)
     except JarsError as error:
@@ -147,10 +155,20 @@ def _serve(
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none."""
+    """Tell whether a cluster runs, where, and which brokers are alive. Exit status 1 if none.
+
+    Brokers of `start --simulated` aren't seen by it: they live as long as their command does.
+    """
     state = read_state()
     if state is None:
         typer.echo(jsonlib.dumps({"running": False}) if json else f"{NOTHING}; {STARTS}")
+        if not json and answers(DEFAULT_PORT):
+            typer.echo(
+                f"something listens at localhost:{DEFAULT_PORT} all the same: another program's "
+                "brokers, or those of --simulated, which live as long as their command; "
+                f"odradek doctor localhost:{DEFAULT_PORT} says what it is",
+                err=True,
+            )
         raise typer.Exit(1)
     if json:
         typer.echo(jsonlib.dumps(_public(state)))
@@ -174,6 +192,15 @@ def stop() -> None:
             _fail(f"process {state['pid']} or one of its brokers does not end")
     read_state()  # forgets the file of a process that was killed
     typer.echo(f"stopped the cluster at {state['bootstrap_servers']}")
+
+
+def answers(port: int) -> bool:
+    """Whether anything accepts connections at a port of this machine."""
+    try:
+        with socket.create_connection(("localhost", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 def _security(

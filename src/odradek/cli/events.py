@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.console.properties import UsageError, read_client_file
+from odradek.cli.overviews import overview
 from odradek.cli.spark_session import spark_session
 from odradek.common.config import CONSUMER
 from odradek.common.secret import Secret
@@ -21,7 +22,7 @@ from odradek.common.secret import Secret
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-app = typer.Typer(help="Clients' own events as tables.", no_args_is_help=True)
+app = overview("Clients' own events as tables.")
 
 
 @app.callback()

@@ -26,11 +26,11 @@ from rich.text import Text
 
 from odradek.api.admin import Admin
 from odradek.cli import INTERRUPTED
+from odradek.cli.console.flags import Bootstrap, OrOption, where_to_start
 from odradek.cli.console.properties import UsageError, parse_words, read_client_file
 from odradek.cli.console.waiting import checked, ending, say
-from odradek.cli.explain_words import as_dict, trouble, verdict
+from odradek.cli.explain_words import as_dict, checked_topic, trouble, verdict
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL
-from odradek.clients.client_engine import check_topic
 from odradek.clients.explain.explanation import AddressExplanation, Explanation
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
@@ -52,7 +52,7 @@ LONGEST_PERIOD = 3600.0
 
 
 def explain(
-    bootstrap: Annotated[str, typer.Argument(help="Where to start: host:port, with commas.")],
+    bootstrap: Bootstrap = None,
     seconds: Annotated[
         float | None,
         typer.Argument(
@@ -62,6 +62,7 @@ def explain(
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on, and draw the picture again and again.")
     ] = False,
+    bootstrap_server: OrOption = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(show_default="all topics", help="Look at this topic only; may be repeated."),
@@ -89,28 +90,24 @@ def explain(
     """
     with ending("odradek explain"):
         if seconds is not None and not watch:
-            raise UsageError("SECONDS goes with --watch")
+            raise UsageError(
+                f"SECONDS ({seconds:g}) are those between two pictures of --watch; --timeout "
+                f"{seconds:g} is for how long to try"
+            )
         if seconds is not None and not 0.01 <= seconds <= LONGEST_PERIOD:
             raise UsageError(f"SECONDS must be 0.01 to {LONGEST_PERIOD:.0f}, not {seconds}")
         given = read_client_file(command_config, ADMIN)
         given.update(sealed(parse_words(config or (), "--config")))
-        given["bootstrap.servers"] = bootstrap
+        given["bootstrap.servers"] = where_to_start(bootstrap, bootstrap_server)
         given.setdefault("client.id", "odradek-explain")
         checked(ADMIN, given)
         for name in topic or ():
-            _checked_topic(name)
+            checked_topic(name)
         if watch:
             state = _watch(given, topic, seconds or PERIOD, timeout, json=json)
         else:
             state = _once(given, topic, TIMEOUT if timeout is None else timeout, json=json)
     raise typer.Exit(STATUSES[state])
-
-
-def _checked_topic(name: str) -> None:
-    try:
-        check_topic(name)
-    except KafkaError as error:
-        raise UsageError(f"--topic: {error}") from None
 
 
 # One picture

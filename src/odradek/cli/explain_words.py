@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from odradek.cli.console.properties import UsageError
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, AddressReach, Reachability
+from odradek.clients.client_engine import check_topic
 from odradek.clients.missing_topics import cure, like_it
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
@@ -20,6 +22,14 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Addresses, topics and partitions that are named; of the others there is their number."""
+
+
+def checked_topic(name: str) -> None:
+    """A name of `--topic` that no broker takes is a wrong use."""
+    try:
+        check_topic(name)
+    except KafkaError as error:
+        raise UsageError(f"--topic: {error}") from None
 
 
 def trouble(found: Reachability, picture: Explanation) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from odradek.common import config
-from odradek.common.habits import CURES, is_idle
+from odradek.common.habits import CURES, INSTEAD, is_idle
 from odradek.common.option_values import Option
 from odradek.common.options import GROUPS
 from odradek.common.spellings import ALIASES, REFUSED, dotted
@@ -117,7 +117,9 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
     if found:
         return found
     if is_idle(name, client):
-        typer.echo(f"{name} is accepted and changes nothing.")
+        instead = INSTEAD.get(name)
+        why = f": {instead}" if instead else ""
+        typer.echo(f"{name} is accepted and changes nothing{why}.")
         raise typer.Exit
     whose = f" of the {client}" if client else ""
     cure = CURES.get(name) or REFUSED.get(name)

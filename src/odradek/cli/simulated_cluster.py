@@ -18,6 +18,8 @@ import typer
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.fake_cluster import FakeCluster
 
+TAKEN = "port {port} is taken by another program (perhaps by other brokers); --port 0 takes any"
+
 
 def serve(
     brokers: int, port: int, topics: Sequence[str], *, auto_create_topics: bool, json: bool
@@ -45,7 +47,7 @@ def serve(
             _show(cluster, json=json)
             done.wait()
     except ClusterStartError as error:
-        _fail(str(error), 1)
+        _fail(TAKEN.format(port=port) if "in use" in str(error) else str(error), 1)
     if came[0] == signal.SIGINT:
         raise typer.Exit(128 + signal.SIGINT)
 

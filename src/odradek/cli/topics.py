@@ -20,13 +20,14 @@ from odradek.api.admin import Admin
 from odradek.cli.console.flags import BootstrapServer
 from odradek.cli.console.properties import parse_words, read_client_file, refuse
 from odradek.cli.console.waiting import checked, ending, in_words, say, telling_of_waiting
+from odradek.cli.overviews import overview
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from odradek.common.printable import printable
 
-app = typer.Typer(help="Make, list and delete topics.", no_args_is_help=True)
+app = overview("Make, list and delete topics.")
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 CommandConfig = Annotated[

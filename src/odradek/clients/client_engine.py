@@ -6,11 +6,13 @@ Producer, consumer and admin engines add their components to it. Must not: know 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from odradek.clients.impatience import Impatience
 from odradek.clients.missing_topics import MissingTopics
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -43,6 +45,7 @@ UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
 LONGEST_NAME = 249
+AWAY = "metadata.unavailable.timeout.ms"
 
 
 def check_topic(name: str) -> None:
@@ -115,6 +118,8 @@ class ClientEngine(Engine):
         if hint is not None:
             self.post(lambda now: self.metadata.start_from(from_hint(hint, now), now))
         self.missing = MissingTopics(self)
+        if config[AWAY] is not None:
+            self.components.append(Impatience(self, polls_alone=AWAY not in config.given))
         self.start(self.updater.run())
         self.start(self.missing.run())
 
@@ -215,6 +220,11 @@ class ClientEngine(Engine):
         unavailable = self.updater.unavailable_since is not None or self.metadata.snapshot is None
         if not unavailable or not attempts:
             return KafkaTimeoutError(f"no {what} in time", attempts, now)
+        return self._no_broker(f"no {what} in time", "no broker can be reached", attempts, now)
+
+    def _no_broker(
+        self, what: str, why: str, attempts: Sequence[Attempt], now: float
+    ) -> NoBrokerAvailableError:
         strategy = self.config["metadata.recovery.strategy"]
         cure = (
             "With this strategy the client only goes on trying the brokers it knows; "
@@ -222,12 +232,31 @@ class ClientEngine(Engine):
             if strategy == "none"
             else "The client goes on trying the known brokers and bootstrap.servers."
         )
-        return NoBrokerAvailableError(
-            f"no {what} in time: no broker can be reached "
-            f"(metadata.recovery.strategy={strategy}). {cure}",
-            attempts,
-            now,
-        )
+        text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure}"
+        return NoBrokerAvailableError(text, attempts, now)
+
+    # A cluster that is away (R-RB-6)
+
+    def unavailable_since(self) -> float | None:
+        """Since when no broker can be reached; None while one can."""
+        since = self.updater.unavailable_since
+        return self.updater.due_since if since is None and self.metadata.snapshot is None else since
+
+    def unavailable_until(self) -> float:
+        """When a call may say that no broker can be reached; infinite if never."""
+        limit: float | None = self.config["metadata.unavailable.timeout.ms"]
+        since = self.unavailable_since()
+        return math.inf if limit is None or since is None else since + limit
+
+    def unavailable(self, what: str, now: float) -> NoBrokerAvailableError:
+        """The error of a call that isn't to wait any longer for what it waits for."""
+        seconds = now - (self.unavailable_since() or now)
+        why = f"no broker could be reached for {seconds:.1f} s ({AWAY})"
+        return self._no_broker(f"no {what}", why, self.recent_attempts(now), now)
+
+    def callers(self) -> list[tuple[Completion[Any], str]]:
+        """The calls that wait, and for what."""
+        return list(self._callers.items())
 
     def recent_attempts(self, now: float) -> list[Attempt]:
         """The last failure of each address that is failing now, and of the metadata requests. It

@@ -42,6 +42,11 @@ CONNECTION_OPTIONS = (
         "An address that failed is dialled again after this many milliseconds at most. Where only "
         "reconnect.backoff.ms is given, this option has the same value."
     ),
+    Option("reconnect.first.jitter.ms", milliseconds(), 0.0).says(
+        "The first dial of a client waits for a random time of up to this many milliseconds, drawn "
+        "once, so that thousands of clients that start at the same moment don't dial at it. The "
+        "timeouts of calls count meanwhile; 0 means that nothing waits."
+    ),
     Option("retry.backoff.ms", milliseconds(), 0.1, kip="KIP-580").says(
         "A request that failed is sent again after this many milliseconds. The wait doubles with "
         "each failure in a row, up to retry.backoff.max.ms, and varies by 20 %."
@@ -133,9 +138,10 @@ METADATA_OPTIONS = (
         "(auto.create.topics.enable). Admin clients and Spark's source never ask for it."
     ),
     unset("metadata.unavailable.timeout.ms", milliseconds(), kip="KIP-899").says(
-        "A consumer's poll() raises NoBrokerAvailableError when no broker could be reached for "
-        "this many milliseconds. Where it isn't given, that is 60000 with "
-        "metadata.recovery.strategy=none and never with rebootstrap."
+        "A call that waits raises NoBrokerAvailableError when no broker could be reached for this "
+        "many milliseconds, instead of waiting for its own timeout; records that were sent have "
+        "delivery.timeout.ms. Where it isn't given, only a consumer's poll() does that, after "
+        "60000 with metadata.recovery.strategy=none and never with rebootstrap."
     ),
     unset("cluster.id.expected", sent_name, "medium", "KIP-899").says(
         "The client refuses every cluster that has another id than this, from its first contact "

@@ -52,6 +52,39 @@ IDLE = frozenset(
     )
 )
 """Settings that are taken and change nothing: nothing that a program does depends on them here."""
+INSTEAD = {
+    "batch.num.messages": "a batch is limited by its bytes here, not by its records: batch.size "
+    "says how many, and a batch that is full is sent at once",
+    "queued.min.messages": "what is fetched ahead is limited by its bytes: fetch.max.bytes",
+    "queued.max.messages.kbytes": "fetch.max.bytes limits what is fetched ahead",
+    "receive.message.max.bytes": "an answer may be as large as fetch.max.bytes asks for",
+    "message.copy.max.bytes": "records are copied into their batch, whatever their size",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms says how old metadata gets",
+    "topic.metadata.refresh.fast.interval.ms": "retry.backoff.ms spaces refreshes that failed",
+    "topic.metadata.refresh.fast.cnt": "refreshes go on until one is answered",
+    "topic.metadata.refresh.sparse": "only topics in use are asked for",
+    "topic.metadata.propagation.max.ms": "a topic that isn't there is waited for, max.block.ms "
+    "at most by a producer",
+    "socket.timeout.ms": "request.timeout.ms says how long an answer may take",
+    "socket.max.fails": "a connection is given up at its first failure, and made anew",
+    "socket.nagle.disable": "Nagle's algorithm is off on every connection",
+    "fetch.error.backoff.ms": "retry.backoff.ms is waited after a fetch that failed",
+    "reconnect.backoff.jitter.ms": "every wait varies by 20 %; reconnect.first.jitter.ms spreads "
+    "the first dials of a fleet",
+    "statistics.interval.ms": "client.health() and client.explain() are asked when they are wanted",
+    "debug": "the client logs to logging.getLogger('odradek'), each event at DEBUG",
+    "log.level": "the client logs to logging.getLogger('odradek')",
+    "api.version.request": "every broker is asked for its versions (KIP-35)",
+    "broker.version.fallback": "every broker is asked for its versions (KIP-35)",
+    "api.version": "every broker is asked for its versions (KIP-35)",
+    "delivery.report.only.error": "give on_delivery to send(), or ask the future, or neither",
+    "coordinator.query.interval.ms": "a coordinator is looked for as soon as it is lost",
+    "enable.incremental.fetch.sessions": "fetch sessions (KIP-227) are used where there are any",
+    "metric.reporters": "client.health() and client.explain() say how it is, and events what "
+    "happened (events.topic, events.dir)",
+    "check.crcs": "every batch's checksum is checked",
+}
+"""Of those that somebody may miss: what there is here, in words that fit after a colon."""
 IDLE_FOR = {
     "client.rack": (PRODUCER, ADMIN),
     "max.in.flight": (CONSUMER, ADMIN),
@@ -154,7 +187,7 @@ METHODS: dict[str, dict[str, str]] = {
         "poll": _NOTHING,
         "list_topics": _LISTS,
         "metrics": "explain()",
-        "bootstrap_connected": "explain()",
+        "bootstrap_connected": "health()",
         "create_batch": "send_arrow(topic, table)",
         "send_batch": "send_arrow(topic, table)",
         "begin": "begin_transaction()",
@@ -172,13 +205,13 @@ METHODS: dict[str, dict[str, str]] = {
         "memberid": "group_metadata().member_id",
         "consumer_group_metadata": "group_metadata()",
         "offsets_for_timestamps": "offsets_for_times({partition: milliseconds})",
-        "highwater": "end_offsets([partition]), or lag(partition)",
+        "highwater": "high_watermarks()[partition]",
         "current_lag": "lag(partition)",
         "unassign": "assign([])",
         "incremental_assign": "assign(partitions), with all of them",
         "incremental_unassign": "assign(partitions), with those that stay",
         "metrics": "explain()",
-        "bootstrap_connected": "explain()",
+        "bootstrap_connected": "health()",
         "start": "nothing: it connects by itself",
         "stop": "close(timeout)",
     },

@@ -62,6 +62,8 @@ class OutageLog:
         self._bootstrap = frozenset(bootstrap)
         self.known = False
         """The cluster was reached at least once."""
+        self.known_since: float | None = None
+        """When it was first reached."""
         self.current: Outage | None = None
         self.counts = Counts()
         self.counts_since = 0.0
@@ -177,6 +179,8 @@ class OutageLog:
 
     def _metadata(self, now: float, fields: Fields) -> None:
         first, self.known = not self.known, True
+        if first:
+            self.known_since = now
         outage = self.current
         if outage is None:
             return

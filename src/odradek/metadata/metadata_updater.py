@@ -93,6 +93,7 @@ class MetadataUpdater:
     def run(self) -> Flow[None]:
         """Refresh whenever it is due, for as long as the client lives."""
         now = yield START
+        self._network.dials.started(now)
         while True:
             due = self.metadata.due_at()
             if due > now and self._forced is None:

@@ -30,6 +30,7 @@ class Why(StrEnum):
     SPACING = "the spacing of all dials"
     PENDING = "the end of another dial"
     METADATA = "metadata"
+    FIRST = "the random wait before the first dial (reconnect.first.jitter.ms)"
 
 
 class When(NamedTuple):
@@ -55,14 +56,21 @@ class Whom(NamedTuple):
 class DialPolicy:
     """One client's answer to every wish to dial."""
 
-    def __init__(self, states: ClusterConnectionStates, governor: DialGovernor) -> None:
+    def __init__(
+        self, states: ClusterConnectionStates, governor: DialGovernor, first_wait: float = 0.0
+    ) -> None:
+        """`first_wait`: seconds from the client's beginning to its first dial (R-CS-9)."""
         self._states = states
         self._governor = governor
+        self._first_wait = first_wait
+        self._opens_at = -math.inf
 
     # Questions
 
     def when(self, address: Address, now: float, *, for_metadata: bool = False) -> When:
         """When an address may be dialled, and what that waits for."""
+        if now < self._opens_at:
+            return When(self._opens_at, Why.FIRST)
         failed, again = self._states.standing(address)
         governor = self._governor
         wait = governor.wait(now, for_metadata=for_metadata, failed=failed, again=again)
@@ -87,7 +95,7 @@ class DialPolicy:
         Bootstrap addresses (`starts`) go first; among equals the one whose last dial is oldest.
         `by` is when the dial would be made, where that isn't now.
         """
-        allowed = now + self._governor.wait(now, for_metadata=True)
+        allowed = max(now + self._governor.wait(now, for_metadata=True), self._opens_at)
         by = now if by is None else by
         find, again_at = self._states.find, self._governor.again_at
         earliest, left = math.inf, False
@@ -128,6 +136,14 @@ class DialPolicy:
         return self._governor.pending
 
     # What happens
+
+    def started(self, now: float) -> None:
+        """The client begins its work: its first dial waits from now on."""
+        self._opens_at = now + self._first_wait
+
+    def go_on(self) -> None:
+        """It goes on with the work of another engine, so its first dial was long ago."""
+        self._first_wait = 0.0
 
     def metadata_only(self, only: bool) -> bool:
         """Note whether metadata can be had from nobody; say whether leaders need wait no more."""

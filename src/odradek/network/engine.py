@@ -51,6 +51,7 @@ class Engine:
         self.components: list[Component] = []
         self.ended: KafkaError | None = None
         """Why the client can't go on: closed, failed fatally or broken."""
+        self.ended_at: float | None = None
         self.torn = False
         """Broken by an exception from outside, amid a step: that is nobody's bug."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
@@ -227,7 +228,7 @@ class Engine:
         """End the client for good: every flow and every future gets `why` (R-RB-5, R-CS-4)."""
         if self.ended is not None:
             return
-        self.ended = why
+        self.ended, self.ended_at = why, self.now
         self._ready.clear()
         self._timers.clear()
         _quietly(self.events.emit, self.now, kind, **fields)

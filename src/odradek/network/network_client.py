@@ -74,7 +74,9 @@ class NetworkClient:
         )
         own = "reconnect.backoff.ms" in config.given
         governor = DialGovernor(rng, self.states.base if own else math.inf)
-        self.dials = DialPolicy(self.states, governor)
+        jitter = config["reconnect.first.jitter.ms"]
+        first_wait = jitter * rng.random() if jitter else 0.0
+        self.dials = DialPolicy(self.states, governor, first_wait)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}

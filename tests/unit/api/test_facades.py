@@ -131,3 +131,11 @@ def test_an_empty_bootstrap_hint_is_none() -> None:
         hint = one.bootstrap_hint()
     assert hint == {}
     Consumer(bootstrap_servers="h:1", bootstrap_hint=hint).close()
+
+
+def test_pythons_own_errors_name_what_the_program_has_called() -> None:
+    with (
+        Producer(bootstrap_servers=SERVERS) as producer,
+        pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected keyword"),
+    ):
+        producer.send("t", b"x", valeu=b"y")  # type: ignore[call-arg]

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek.cli import build
+from odradek.common.habits import IDLE, INSTEAD
 from odradek.common.options import OPTIONS
 
 
@@ -77,5 +78,9 @@ def test_a_name_that_there_is_not(words: list[str], said: str) -> None:
 
 
 def test_a_setting_of_others_that_changes_nothing() -> None:
-    done = run("log_level")
-    assert (done.exit_code, done.stdout) == (0, "log.level is accepted and changes nothing.\n")
+    done = run("log_queue")
+    assert (done.exit_code, done.stdout) == (0, "log.queue is accepted and changes nothing.\n")
+    done = run("batch.num.messages")
+    assert done.exit_code == 0
+    assert "a batch is limited by its bytes here, not by its records: batch.size" in done.stdout
+    assert set(INSTEAD) <= IDLE

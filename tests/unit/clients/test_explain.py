@@ -10,7 +10,8 @@ from odradek import Admin
 from odradek.api.base import on_host
 from odradek.clients.explain import explain_words
 from odradek.clients.explain import explanation as module
-from odradek.clients.explain.explain_words import diagnosis, line, meaning
+from odradek.clients.explain.causes import CAUSES, DialStage, cause, cure_of
+from odradek.clients.explain.explain_words import diagnosis, line
 from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
 from odradek.common import errors
 from odradek.common.types import Address
@@ -39,6 +40,38 @@ ADDRESS = AddressExplanation(
 def changed(**fields: Any) -> AddressExplanation:
     known = {name: getattr(ADDRESS, name) for name in AddressExplanation.__slots__}
     return AddressExplanation(**{**known, **fields})
+
+
+def meaning(error: BaseException | None, state: str, **more: bool) -> str | None:
+    found = cause(error, state, **more)
+    return None if found is None else found.meaning
+
+
+def stage(error: BaseException) -> DialStage:
+    found = cause(error, "disconnected", silent=False)
+    assert found is not None
+    return found.stage
+
+
+def test_each_cause_has_a_cure_and_a_stage() -> None:
+    for _, known in CAUSES:
+        assert known.cure.endswith(".")
+    expected = {
+        DialStage.TLS: errors.TlsPortError("it wants TLS"),
+        DialStage.SASL: errors.SaslExpectedError("it wants SASL"),
+        DialStage.PROTOCOL: errors.NotKafkaError("HTTP"),
+        DialStage.NAME: errors.DnsError("h"),
+        DialStage.NETWORK: errors.ConnectionRefusedByPeerError("refused"),
+        DialStage.PROXY: errors.ProxyError("no way"),
+        DialStage.CLUSTER: errors.ClusterIdMismatchError("a", "b", None),
+        DialStage.BROKER: errors.DisconnectedError("gone"),
+    }
+    assert {stage(error): error for error in expected.values()} == expected
+    assert cure_of(errors.CertificateUntrustedError("nobody knows it", None, "Do that.")) == (
+        "Do that."
+    )
+    assert "Start the broker" in (cure_of(errors.ConnectionRefusedByPeerError("refused")) or "")
+    assert cure_of(None) is None
 
 
 @pytest.mark.parametrize(

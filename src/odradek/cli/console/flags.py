@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from odradek.cli.console import formatting, lines
+from odradek.cli.console.properties import refuse
 
 
 def _number(text: str, least: int = 0) -> typer.models.OptionInfo:
@@ -25,6 +26,24 @@ def _words(spelling: str, text: str) -> typer.models.OptionInfo:
 
 
 BootstrapServer = Annotated[str, typer.Option(help="Where to start: host:port, with commas.")]
+Bootstrap = Annotated[
+    str | None, typer.Argument(show_default=False, help="Where to start: host:port, with commas.")
+]
+OrOption = Annotated[
+    str | None, typer.Option("--bootstrap-server", help="The same, as Kafka's own tools have it.")
+]
+
+
+def where_to_start(bootstrap: str | None, option: str | None) -> str:
+    """Where to start, from the two ways to say it: as an argument, or as Kafka's tools do."""
+    if bootstrap is not None and option is not None:
+        refuse("give the address once: as an argument or as --bootstrap-server")
+    found = option if bootstrap is None else bootstrap
+    if not found:
+        refuse("give an address to start at, host:port, for example localhost:9092")
+    return found
+
+
 CommandConfig = Annotated[
     Path | None, typer.Option(help="A file with options of the client, in Java's properties form.")
 ]

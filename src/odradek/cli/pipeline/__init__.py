@@ -21,11 +21,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-app = typer.Typer(
-    help="Topics through SQL into topics, files or tables: plan and run a pipeline.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+from odradek.cli.overviews import overview
+
+app = overview("Topics through SQL into topics, files or tables: plan and run a pipeline.")
 
 STOP_TIMEOUT = 60.0
 

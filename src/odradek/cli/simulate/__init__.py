@@ -6,15 +6,12 @@ itself with `app`. Must not: import a simulation to print help; each command doe
 
 from __future__ import annotations
 
-import typer
-
+from odradek.cli.overviews import overview
 from odradek.cli.simulate.explore import explore, replay
 from odradek.cli.simulate.fleet import fleet
 from odradek.cli.simulate.recovery import recovery
 
-app = typer.Typer(
-    help="Clusters that die, move and come back, in virtual time.", no_args_is_help=True
-)
+app = overview("Clusters that die, move and come back, in virtual time.")
 
 
 @app.callback()

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from odradek.clients.admin.admin_arguments import NewTopic as NewTopic
 from odradek.clients.admin.api_versions import describe_api_versions
+from odradek.clients.admin.examination import examine
 from odradek.clients.admin.reachability import describe_reachability
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
@@ -190,6 +191,7 @@ class AdminEngine(ClientEngine):
     list_topics = list_topics
     describe_api_versions = describe_api_versions
     describe_reachability = describe_reachability
+    examine = examine
 
     def describe_cluster(self, deadline: float) -> Flow[ClusterDescription]:
         """Ask for the cluster's id, brokers and controller (KIP-700)."""

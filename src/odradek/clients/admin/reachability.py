@@ -17,7 +17,11 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import check_metadata, list_topics, topic_description
 from odradek.clients.missing_topics import alike
 from odradek.common.errors import KafkaError, KafkaTimeoutError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
+from odradek.common.kafka_errors import (
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    error_for,
+)
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.metadata.cluster import Cluster
@@ -33,6 +37,19 @@ ENOUGH_FAILURES = 3
 """Dials of an address that fail in a row, after which it isn't waited for."""
 SLACK = 0.1
 """Seconds before the caller's deadline at which what is known by then is told."""
+OPERATIONS = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+}
+"""Kafka's codes of rights that a topic or a group can give."""
+NOT_TOLD = -(2**31)
+"""The bit field of a broker that wasn't asked, or doesn't know."""
 WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
 
 
@@ -47,6 +64,8 @@ class AddressReach:
     error: KafkaError | None
     leads: int
     """Partitions, of the topics that were looked at, that these brokers lead."""
+    throttle: float = 0.0
+    """Seconds for which its answer asked this client to keep quiet: it is above a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +83,19 @@ class TopicReach:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicStanding:
+    """A topic that is there, as far as it can be used."""
+
+    topic: str
+    partitions: int
+    under_replicated: tuple[int, ...]
+    """Partitions of which not every replica has all records."""
+    rights: frozenset[str] | None
+    """What this client may do with it, in Kafka's words (READ, WRITE, DESCRIBE …); None where that
+    wasn't asked for, or the broker doesn't say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Looked:
     """What the topics say."""
 
@@ -71,6 +103,7 @@ class Looked:
     """How many partitions each broker leads."""
     wrong: tuple[TopicReach, ...]
     absent: tuple[int, ...]
+    standings: tuple[TopicStanding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +119,8 @@ class Reachability:
     aren't running, or their cluster has shut them out (fenced)."""
     topics_error: KafkaError | None
     """Why topics couldn't be looked at."""
+    standings: tuple[TopicStanding, ...] = ()
+    """All topics that were looked at and are there."""
 
     @property
     def brokers(self) -> tuple[AddressReach, ...]:
@@ -107,16 +142,19 @@ class Reachability:
 
 
 def describe_reachability(
-    engine: ClientEngine, names: Sequence[str] | None, deadline: float
+    engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool = False
 ) -> Flow[Reachability]:
-    """Dial every address, look at these topics (None: all); raises only without any metadata."""
+    """Dial every address, look at these topics (None: all); raises only without any metadata.
+
+    With `rights` it is asked what this client may do with each topic (KIP-430).
+    """
     yield START
     snapshot = yield from engine.snapshot(deadline)
     deadline -= min(SLACK, (deadline - engine.now) / 2)
     addresses = [b.address for b in snapshot.brokers.values()]
     addresses = list(dict.fromkeys([*addresses, *engine.updater.bootstrap]))
     asked = {a: engine.start(_ask(engine, a, deadline)) for a in addresses}
-    looked = engine.start(_look(engine, names, deadline))
+    looked = engine.start(_look(engine, names, deadline, rights=rights))
     try:
         yield from _answers(engine, asked, deadline)
         known = [asked[b.address] for b in snapshot.brokers.values()]
@@ -154,7 +192,8 @@ def _answers(
         now = yield Wait((*left, engine.network.changed), deadline)
 
 
-def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
+def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[float]:
+    """Gives the seconds that the answer asks to keep quiet."""
     call = AnyBrokerCall(engine, f"answer of {address}", deadline, lambda _: [address])
 
     def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
@@ -166,17 +205,28 @@ def _ask(engine: ClientEngine, address: Address, deadline: float) -> Flow[None]:
         return error_for(response.error_code) if response.error_code else None
 
     body = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-    yield from call.ask(lambda _: body, MetadataResponse, check)
+    response: MetadataResponse = yield from call.ask(lambda _: body, MetadataResponse, check)
+    return response.throttle_time_ms / 1000.0
 
 
-def _look(engine: ClientEngine, names: Sequence[str] | None, deadline: float) -> Flow[Looked]:
+def _look(
+    engine: ClientEngine, names: Sequence[str] | None, deadline: float, *, rights: bool
+) -> Flow[Looked]:
     """Ask any broker for the topics, and look at their partitions."""
     call = AnyBrokerCall(engine, "description of topics", deadline)
     wanted = None if names is None else [MetadataRequestTopic(name=n) for n in names]
-    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response: MetadataResponse = yield from call.ask(
-        lambda _: body, MetadataResponse, check_metadata(engine)
+    body = MetadataRequest(
+        topics=wanted,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=rights,
     )
+    check = check_metadata(engine)
+    try:
+        response: MetadataResponse = yield from call.ask(lambda _: body, MetadataResponse, check)
+    except UnsupportedVersionError:  # before Kafka 2.3
+        body.include_topic_authorized_operations = False
+        response = yield from call.ask(lambda _: body, MetadataResponse, check)
+    standings: list[TopicStanding] = []
     leads: dict[int, int] = {}
     wrong: list[TopicReach] = []
     missing: list[str] = []
@@ -188,6 +238,10 @@ def _look(engine: ClientEngine, names: Sequence[str] | None, deadline: float) ->
             if partition.leader is not None:
                 leads[partition.leader] = leads.get(partition.leader, 0) + 1
         leaderless = tuple(p.partition for p in topic.partitions if p.leader is None)
+        if not item.error_code:
+            may = operations(item.topic_authorized_operations) if rights else None
+            behind = (p.partition for p in topic.partitions if len(p.isr) < len(p.replicas))
+            standings.append(TopicStanding(topic.name, len(topic.partitions), tuple(behind), may))
         error = None
         if item.error_code:
             error = error_for(item.error_code, f"topic {topic.name}")
@@ -202,7 +256,14 @@ def _look(engine: ClientEngine, names: Sequence[str] | None, deadline: float) ->
             gone = UnknownTopicOrPartitionError(f"topic {name} isn't there")
             wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
     absent = replicas - {broker.node_id for broker in response.brokers}
-    return Looked(leads, tuple(wrong), tuple(sorted(absent)))
+    return Looked(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
+
+
+def operations(bits: int) -> frozenset[str] | None:
+    """The rights that a bit field of Kafka's names (KIP-430); None where it names none at all."""
+    if bits == NOT_TOLD:
+        return None
+    return frozenset(name for code, name in OPERATIONS.items() if bits >> code & 1)
 
 
 def _outcome(
@@ -217,7 +278,15 @@ def _outcome(
     for address, answer in asked.items():
         ids = tuple(sorted(b.id for b in snapshot.brokers.values() if b.address == address))
         error = answer.error if isinstance(answer.error, KafkaError) else None
+        quiet = answer.result() if answer.done and answer.error is None else 0.0
         led = sum(seen.leads.get(i, 0) for i in ids)
-        reached.append(AddressReach(str(address), address in bootstrap, ids, error, led))
+        reached.append(AddressReach(str(address), address in bootstrap, ids, error, led, quiet))
     reached.sort(key=lambda a: (not a.brokers, a.brokers))
-    return Reachability(snapshot.cluster_id, tuple(reached), seen.wrong, seen.absent, topics_error)
+    return Reachability(
+        snapshot.cluster_id,
+        tuple(reached),
+        seen.wrong,
+        seen.absent,
+        topics_error,
+        seen.standings,
+    )

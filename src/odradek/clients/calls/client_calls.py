@@ -201,6 +201,7 @@ class ClientCalls(Generic[E]):
             raise old.ended.with_traceback(None)  # not because of the interruption
         new.events.surface = self.host.surface
         new.network.mechanism = old.network.mechanism
+        new.network.dials.go_on()
         new.metadata.cluster_id = old.metadata.cluster_id
         for listener in self._listeners:
             new.events.listen(listener)

@@ -7,7 +7,7 @@ with a caller that was interrupted (R-HO-1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
 from odradek.clients.producer.record_arguments import checked_record, column_names
-from odradek.common.arguments import checked_timeout, topic_name
+from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (
     BufferExhaustedError,
@@ -113,6 +113,14 @@ class ProducerCalls(TransactionCalls):
         name = topic_name("topic", topic)
         found = yield from self.topic(name, timeout)
         return [TopicPartition(name, p.partition) for p in found.partitions]
+
+    def warm(self, topics: Collection[str] | str, timeout: float | None) -> CallerFlow[None]:
+        """Have what a first record to these topics would wait for."""
+        from odradek.clients.producer.warming import warm
+
+        wanted = names("topics", topics)
+        what = f"connections to the leaders of {', '.join(wanted)}"
+        return self.call(partial(warm, self.engine, wanted), timeout, what, BLOCK_TIMEOUT)
 
     def lane(self, name: str) -> TopicLane | None:
         """What `send` needs to know of a topic, as the newest snapshot has it; None where it isn't

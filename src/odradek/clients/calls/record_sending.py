@@ -25,6 +25,13 @@ DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 
 
 F = TypeVar("F")
+S = TypeVar("S", bound=Callable[..., object])
+
+
+def _of_producers(send: S) -> S:
+    """Python's own errors (an argument too many) name what the program has called."""
+    send.__qualname__ = "Producer.send"
+    return send
 
 
 class RecordSending(Generic[F]):
@@ -55,6 +62,7 @@ class RecordSending(Generic[F]):
         """Carry out `ProducerCalls.append`."""
         raise NotImplementedError
 
+    @_of_producers
     def send(
         self,
         topic: str,

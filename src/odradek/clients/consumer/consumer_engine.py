@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from odradek.clients.client_engine import ClientEngine
@@ -38,8 +39,11 @@ from odradek.clients.consumer.subscription_state import (
     SubscriptionState,
 )
 from odradek.clients.descriptions import TopicDescription, describe_topics, list_topics
+from odradek.clients.impatience import LEAST
+from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
@@ -50,8 +54,6 @@ BUFFER_SLACK = 32 << 20
 """Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
 LOG_RANGE_TIMEOUT = 5.0
 """Seconds for finding out where a log begins and ends, when that is only for an error's text."""
-UNAVAILABLE_PATIENCE = 1.0
-"""Each poll tries at least so long, up to its timeout, before it raises for want of a broker."""
 
 
 class ConsumerEngine(ClientEngine):
@@ -288,8 +290,15 @@ class ConsumerEngine(ClientEngine):
         return list_topics(self, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
-        """The partitions of a topic that exists."""
-        found = yield from describe_topics(self, [topic], deadline)
+        """The partitions of a topic; the error of one that isn't there has names like it."""
+        try:
+            found = yield from describe_topics(self, [topic], deadline)
+        except UnknownTopicOrPartitionError as error:
+            there: list[str] = []
+            with suppress(KafkaError):  # then nothing is said of names like it
+                there = yield from list_topics(self, deadline, internal=False)
+            hint = f"topic {topic}{like_it(alike(topic, there))}. {cure(topic)}"
+            raise UnknownTopicOrPartitionError(hint) from error
         return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
 
     def bootstrap_hint(self) -> dict[str, Any] | None:
@@ -308,7 +317,7 @@ class ConsumerEngine(ClientEngine):
         subscribed = self.group is not None and self.group.subscribed
         if not self.subscription.partitions and not subscribed:
             raise IllegalStateError("nothing to read: call subscribe() or assign() first")
-        patience = min(deadline, now + UNAVAILABLE_PATIENCE)
+        patience = min(deadline, now + LEAST)
         while True:
             if self.group is not None and self.group.calls:
                 return True
@@ -339,11 +348,3 @@ class ConsumerEngine(ClientEngine):
             self.fetcher.changed.notify()
 
         self.post(end)
-
-    def unavailable_until(self) -> float:
-        """When `poll()` may say that no broker can be reached (R-RB-6); infinite if never."""
-        limit: float | None = self.config["metadata.unavailable.timeout.ms"]
-        since = self.updater.unavailable_since
-        if since is None and self.metadata.snapshot is None:
-            since = self.updater.due_since
-        return math.inf if limit is None or since is None else since + limit

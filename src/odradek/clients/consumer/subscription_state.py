@@ -424,8 +424,21 @@ class SubscriptionState:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets from there to the end of the log, as far as that is known."""
-        position, end = self.position(partition), self.get(partition).seen_end
+        return self._lag(self.get(partition))
+
+    def _lag(self, state: PartitionState) -> int | None:
+        position, end = self.hand_over.settled(state)[0], state.seen_end
         return None if position is None or end is None else max(0, end - position)
+
+    def lags(self) -> dict[TopicPartition, int | None]:
+        """The same of all that are assigned; any thread may ask."""
+        states = list(self.partitions.values())
+        return {state.partition: self._lag(state) for state in states}
+
+    def high_watermarks(self) -> dict[TopicPartition, int | None]:
+        """Where the logs ended as the last answers said."""
+        told = {s.partition: s.answered for s in list(self.partitions.values())}
+        return {p: at[0] if at is not None and at[0] >= 0 else None for p, at in told.items()}
 
     def holds(self, state: PartitionState) -> bool:
         """Whether a state is (still) part of the assignment."""

@@ -1,7 +1,7 @@
-"""What an error of an address usually comes from, and a client's state in a sentence.
+"""A client's addresses in a line each, and its state in a sentence.
 
 In: the parts of a picture that `explain` takes. Out: words for people who wonder why nothing
-happens. Must not: look at an engine, or promise to know: these are the usual causes.
+happens. Must not: look at an engine.
 """
 
 from __future__ import annotations
@@ -9,85 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.common.errors import (
-    ClusterIdMismatchError,
-    ConnectionFailedError,
-    ConnectionRefusedByPeerError,
-    ConnectionSetupTimeoutError,
-    DisconnectedError,
-    DnsError,
-    ExplainedError,
-    MalformedMessageError,
-    NotKafkaError,
-    ProxyError,
-    ResponseTimeoutError,
-    TlsError,
-)
-from odradek.network.dial_policy import next_dial
+from odradek.network.dial_policy import Why, next_dial
 
 if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
 
 SOON = 0.05
 """Seconds that would be shown as 0.0."""
-NO_ANSWER = "nothing comes back from there: a firewall, a wrong network, or a machine that is off"
-MUTE = (
-    "it accepts connections and says nothing: a broker that hangs, or a port that waits for "
-    "another protocol (security.protocol)"
-)
-SLOW_NAME = "the name server doesn't answer"
-CLOSES = (
-    "it accepts connections and ends them before it says anything: a broker that is starting or "
-    "stopping, a port that speaks another protocol (security.protocol), or a proxy without a "
-    "broker behind it"
-)
-HALF_DEAD = (
-    "it says which versions it speaks and ends the connection at the first question: a broker that "
-    "is starting or stopping, or a proxy in its place"
-)
-
-# In this order: the first class that fits.
-MEANINGS: tuple[tuple[type[BaseException], str], ...] = (
-    (DnsError, "the name has no address here: its spelling, DNS, or /etc/hosts"),
-    (
-        ConnectionRefusedByPeerError,
-        "nothing listens there: the broker isn't running, or host or port are wrong",
-    ),
-    (ProxyError, "the way through the proxy (proxy.url) ended before the broker"),
-    (TlsError, "TLS didn't come up: a broker that is starting or stopping, or a proxy"),
-    (ClusterIdMismatchError, "another cluster answers there; nothing was sent to it"),
-    (MalformedMessageError, "what came from there isn't Kafka's protocol"),
-    (
-        ResponseTimeoutError,
-        "it was connected and stopped answering: a hung broker or a lost network",
-    ),
-    (DisconnectedError, "a connection that was in use ended: a broker that stopped or restarted"),
-    (ConnectionFailedError, CLOSES),
-)
-
-
-def meaning(
-    error: BaseException | None, state: str, *, silent: bool, unproved: bool = False
-) -> str | None:
-    """The usual cause of an address's last error, or of its dial that hangs.
-
-    `unproved`: the latest connection that was ready ended before it answered a real request.
-    """
-    if silent:
-        return {"resolving": SLOW_NAME, "connecting": NO_ANSWER}.get(state, MUTE)
-    if error is None or state == "ready":
-        return None
-    if isinstance(error, ConnectionSetupTimeoutError):
-        for stage, text in (("resolving", SLOW_NAME), ("connecting", NO_ANSWER)):
-            if f"({stage})" in str(error):
-                return text
-        return MUTE
-    if unproved and type(error) is DisconnectedError:
-        return HALF_DEAD
-    if isinstance(error, ExplainedError) and error.sticky:  # known, not just usual
-        other = type(error) is NotKafkaError
-        return f"{'another service listens there: ' if other else ''}{error.what.rstrip('.')}"
-    return next((text for kind, text in MEANINGS if isinstance(error, kind)), None)
 
 
 def line(a: AddressExplanation) -> str:
@@ -136,6 +64,12 @@ def diagnosis(
     if not brokers:
         failing = [a for a in starts if a.failures or a.silent]
         if not failing:
+            waits = [a for a in starts if a.next_dial_after == Why.FIRST]
+            if waits and waits[0].next_dial_in is not None:
+                return (
+                    "The cluster wasn't reached yet: the first dial waits for "
+                    f"{waits[0].next_dial_in:.1f} s more (reconnect.first.jitter.ms)."
+                )
             return "The cluster wasn't reached yet: " + (
                 "a first connection is being made."
                 if any(a.pending_for is not None or a.ready for a in starts)

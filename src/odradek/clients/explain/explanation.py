@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.explain.causes import cause
 from odradek.clients.explain.explain_group import GroupExplanation, explain_group
 from odradek.clients.explain.explain_producer import (
     LONG,
@@ -19,7 +20,7 @@ from odradek.clients.explain.explain_producer import (
     explain_transaction,
     explain_weaker,
 )
-from odradek.clients.explain.explain_words import diagnosis, line, meaning
+from odradek.clients.explain.explain_words import diagnosis, line
 from odradek.clients.missing_topics import like_it
 from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND
 from odradek.common.printable import cleaned
@@ -75,6 +76,11 @@ class AddressExplanation:
     or where there is a connection."""
     next_dial_after: str = ""
     """What the next dial waits for; empty where nothing holds it back."""
+    stage: str | None = None
+    """Where on the way its last error came: name, network, proxy, tls, sasl, protocol, broker or
+    cluster; None where nothing fails."""
+    cure: str | None = None
+    """What usually mends it."""
 
     @property
     def ready(self) -> bool:
@@ -433,6 +439,7 @@ def _address(
     error = state.last_error
     name = "disconnected" if connection is None else connection.state.value
     throttled = 0.0 if connection is None else max(0.0, connection.throttled_until - now)
+    usual = cause(error, name, silent=silent, unproved=state.dial_failed)
     return AddressExplanation(
         address=str(state.address),
         role=role,
@@ -447,8 +454,10 @@ def _address(
         failures=state.failures,
         last_error=None if error is None else f"{type(error).__name__}: {error}",
         last_error_age=None if error is None else max(0.0, now - state.last_error_at),
-        meaning=meaning(error, name, silent=silent, unproved=state.dial_failed),
+        meaning=None if usual is None else usual.meaning,
         backoff_left=max(0.0, state.backoff_until - now),
         next_dial_in=dial.at - now if connection is None and dial.at < NEVER else None,
         next_dial_after="" if connection is not None else dial.why.value,
+        stage=None if usual is None else usual.stage.value,
+        cure=None if usual is None else usual.cure,
     )

@@ -1,0 +1,169 @@
+"""`odradek doctor`: the first thing that is wrong, why it matters, and what mends it.
+
+In: a bootstrap address, options of a client, topics, a group. Out: one plain sentence before any
+table, the rest of what is wrong, and every step that was looked at; or all of it as JSON. Exit
+statuses: 0 nothing is wrong, 2 wrong use, one from 10 on for each kind of trouble (`findings`), 130
+Ctrl-C. Must not: write anything to a cluster, or know more than `Admin.examine` and `explain()`
+say, but for this machine itself (`surroundings`).
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import logging
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+# All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from odradek.api.admin import Admin
+from odradek.cli.console.flags import Bootstrap, OrOption, where_to_start
+from odradek.cli.console.properties import UsageError, parse_words, read_client_file
+from odradek.cli.console.waiting import checked, ending, telling_of_waiting
+from odradek.cli.doctor.checks import OK, WRONG, Check, checks
+from odradek.cli.doctor.findings import STATUSES, Finding, Seen, findings
+from odradek.cli.doctor.surroundings import look_around
+from odradek.cli.explain_words import checked_topic
+from odradek.clients.admin.examination import Examination
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import KafkaError
+from odradek.common.spellings import sealed
+
+TIMEOUT = 15.0
+"""Seconds: an address from which nothing comes back is given up after ten."""
+WELL = "Nothing is wrong, as far as this can be seen from here."
+SHOWN = 10
+"""Findings that are told in full, after the first one."""
+
+
+def doctor(
+    bootstrap: Bootstrap = None,
+    bootstrap_server: OrOption = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(show_default="all topics", help="Look at this topic; may be repeated."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Look at this consumer group: its rights and its lag.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to look.")] = TIMEOUT,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(help="A file with options of the client, in Java's properties form."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the client; may be repeated."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is wrong with a cluster, or with the way to it: the first thing first.
+
+    Goes the way of a client: name, connection, TLS, login, Kafka's protocol, the addresses that
+    brokers give, topics, rights, groups, quotas. Changes nothing there. Exit status 0 if nothing
+    is wrong; else one for each kind of trouble (docs/doctor.md).
+
+    Example: odradek doctor localhost:9092 --topic flights --group board
+    """
+    with ending("odradek doctor"):
+        given = read_client_file(command_config, ADMIN)
+        given.update(sealed(parse_words(config or (), "--config")))
+        given["bootstrap.servers"] = where_to_start(bootstrap, bootstrap_server)
+        given.setdefault("client.id", "odradek-doctor")
+        # It asks a port in plaintext why it ends TLS; with no credential, and nothing else.
+        given.setdefault("security.protocol.probe.enable", "true")
+        options = checked(ADMIN, given)
+        for name in topic or ():
+            checked_topic(name)
+        if group == "":
+            raise UsageError("--group needs a group's id")
+        seen = _examined(given, options, topic, group, timeout)
+    found = findings(seen)
+    steps = checks(seen, found)
+    first = next((one for one in found if one.grave), None)
+    status = 0 if first is None else STATUSES[first.kind]
+    if json:
+        typer.echo(jsonlib.dumps(_as_dict(seen, found, steps, status), indent=2))
+    else:
+        _show(found, steps)
+    raise typer.Exit(status)
+
+
+def _examined(
+    given: dict[str, Any],
+    options: Config,
+    topics: list[str] | None,
+    group: str | None,
+    timeout: float,
+) -> Seen:
+    """Ask the cluster, then look at what the client has seen."""
+    logging.getLogger("odradek").setLevel(logging.ERROR)  # it says so itself
+    found: Examination | None = None
+    error: KafkaError | None = None
+    text = f"still looking; it takes {timeout:.0f} s at most"
+    with Admin(given) as admin, telling_of_waiting(text):
+        until = time.monotonic() + timeout
+        try:
+            found = admin.examine(topics, group, timeout=timeout)
+        except KafkaError as failure:
+            error = failure
+        picture = admin.explain()
+        left = until - time.monotonic()
+    answering = [] if found is None else [a.address for a in found.reach.addresses if not a.error]
+    protocol = options["security.protocol"]
+    mechanism = options["sasl.mechanism"] if protocol.startswith("SASL") else None
+    around = look_around(options, answering if left > 0 else [])
+    return Seen(picture, error, found, protocol, mechanism, around)
+
+
+def _show(found: list[Finding], steps: list[Check]) -> None:
+    """For people: what is wrong, first, and then the way."""
+    console = Console(highlight=False)
+    console.soft_wrap = not console.is_terminal  # who searches in it wants whole sentences
+    grave = [one for one in found if one.grave]
+    notes = [one for one in found if not one.grave]
+    if grave:
+        console.print(Text(grave[0].what, style="bold red"))
+        console.print(Text(f"\nWhy it matters: {grave[0].why}"))
+        console.print(Text(f"\nWhat to do: {grave[0].cure}"))
+    else:
+        console.print(Text(WELL, style="bold green"))
+    _list(console, "Also wrong", grave[1:])
+    _list(console, "Worth knowing", notes)
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("step", "", "seen"):
+        table.add_column(name, overflow="fold")
+    styles = {OK: "green", WRONG: "bold red"}
+    for step in steps:
+        table.add_row(
+            Text(step.step), Text(step.state, style=styles.get(step.state, "")), Text(step.detail)
+        )
+    console.print(table)
+
+
+def _list(console: Console, head: str, found: list[Finding]) -> None:
+    if found:
+        console.print(Text(f"\n{head}:", style="bold"))
+    for one in found[:SHOWN]:
+        console.print(Text(f"- {one.what} {one.cure}"))
+    if len(found) > SHOWN:
+        console.print(f"- … and {len(found) - SHOWN} more.")
+
+
+def _as_dict(seen: Seen, found: list[Finding], steps: list[Check], status: int) -> dict[str, Any]:
+    first = next((one for one in found if one.grave), None)
+    return {
+        "status": status,
+        "kind": None if first is None else first.kind.value,
+        "first": WELL if first is None else first.what,
+        "findings": [one.to_dict() for one in found],
+        "steps": [one.to_dict() for one in steps],
+        "error": None if seen.error is None else f"{type(seen.error).__name__}: {seen.error}",
+        "explain": seen.picture.to_dict(),
+    }

@@ -1,0 +1,150 @@
+"""What `odradek doctor` went through, a line for each step on the way to a record.
+
+In: what was seen, and what is wrong with it. Out: steps with `ok`, `wrong`, `-` (not reached, or
+not asked for) and a detail. Must not: judge anew; a step is wrong where a finding says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from odradek.cli.doctor.findings import Finding, Seen, Trouble
+from odradek.clients.explain.causes import DialStage
+from odradek.common.printable import cleaned
+
+if TYPE_CHECKING:
+    from odradek.clients.explain.explanation import AddressExplanation
+
+OK, WRONG, NOT_SEEN = "ok", "wrong", "-"
+DAY = 86400.0
+WAY = (
+    ("name", DialStage.NAME, Trouble.NAME),
+    ("connection", DialStage.NETWORK, Trouble.NETWORK),
+    ("TLS", DialStage.TLS, Trouble.TLS),
+    ("login", DialStage.SASL, Trouble.SASL),
+    ("Kafka's protocol", DialStage.PROTOCOL, Trouble.PROTOCOL),
+    ("answers", DialStage.BROKER, Trouble.BROKER),
+)
+"""The way of one connection. A proxy comes before the name, where there is one."""
+CLUSTER = ("brokers' addresses", "cluster id", "topics", "rights", "group", "clocks", "quotas")
+RANK = {
+    stage: place for place, stage in enumerate((DialStage.PROXY, *(stage for _, stage, _ in WAY)))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One step."""
+
+    step: str
+    state: str
+    detail: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain data."""
+        return asdict(self)
+
+
+def checks(seen: Seen, found: Sequence[Finding]) -> list[Check]:
+    """All steps, in their order."""
+    wrong = {one.kind for one in found if one.grave}
+    return [cleaned(one) for one in (*_way(seen), *_cluster(seen, wrong))]
+
+
+def _way(seen: Seen) -> Iterator[Check]:
+    """How far the bootstrap address that got furthest has come."""
+    starts = [a for a in seen.picture.addresses if "bootstrap" in a.role]
+    if not starts:
+        return
+    best = max(starts, key=_progress)
+    reached = _progress(best)
+    for step, stage, _ in WAY:
+        rank = RANK[stage]
+        detail = _detail(seen, best, stage)
+        if rank < reached:
+            skipped = detail == "none"
+            yield Check(step, NOT_SEEN if skipped else OK, detail)
+        else:
+            meaning = best.meaning or best.last_error or ""
+            yield Check(step, WRONG if rank == reached else NOT_SEEN, meaning * (rank == reached))
+
+
+def _progress(a: AddressExplanation) -> int:
+    """The rank of the stage at which an address fails; above all where it answers."""
+    return len(RANK) + 1 if a.stage is None else RANK.get(DialStage(a.stage), len(RANK))
+
+
+def _detail(seen: Seen, a: AddressExplanation, stage: DialStage) -> str:
+    if stage is DialStage.NAME:
+        host = a.address.rpartition(":")[0]
+        return host if a.ip in (None, host) else f"{host} is {a.ip}"
+    if stage is DialStage.NETWORK:
+        return a.address
+    if stage is DialStage.TLS:
+        if not seen.protocol.endswith("SSL"):
+            return "none"
+        ends = (seen.around.certificates or {}).get(a.address)
+        days = None if ends is None else (ends - seen.around.now) / DAY
+        return "" if days is None else f"the certificate is good for {days:.0f} more days"
+    if stage is DialStage.SASL:
+        return seen.mechanism or "none"
+    return ""
+
+
+def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
+    """What the cluster said of itself."""
+    reach = seen.reach
+    if reach is None:
+        for step in (
+            "brokers' addresses",
+            "cluster id",
+            "topics",
+            "rights",
+            "group",
+            "clocks",
+            "quotas",
+        ):
+            yield Check(step, NOT_SEEN, "")
+        return
+    brokers = reach.brokers
+    answering = sum(a.error is None for a in brokers)
+    yield Check(
+        "brokers' addresses",
+        WRONG if Trouble.ADVERTISED in wrong or answering < len(brokers) else OK,
+        f"{answering} of {len(brokers)} answer: "
+        + ", ".join(a.address for a in brokers[:3])
+        + (" …" if len(brokers) > 3 else ""),
+    )
+    yield Check("cluster id", WRONG if Trouble.CLUSTER in wrong else OK, reach.cluster_id or "none")
+    bad = wrong & {Trouble.TOPIC, Trouble.LEADERLESS, Trouble.UNDER_REPLICATED}
+    there = sum(topic.partitions for topic in reach.standings)
+    yield Check(
+        "topics", WRONG if bad else OK,
+        f"{len(reach.standings)} there, with {there} partitions",
+    )  # fmt: skip
+    rights = [(t.topic, t.rights) for t in reach.standings if t.rights is not None]
+    told = "; ".join(f"{topic}: {', '.join(sorted(may)) or 'none'}" for topic, may in rights[:3])
+    asked = bool(rights) or Trouble.RIGHTS in wrong
+    state = WRONG if Trouble.RIGHTS in wrong else OK if asked else NOT_SEEN
+    yield Check("rights", state, told)
+    group = None if seen.found is None else seen.found.group
+    if group is None:
+        yield Check("group", NOT_SEEN, "")
+    else:
+        lag = sum(group.waiting.values())
+        said = f"{len(group.committed)} partitions committed, {lag} records wait"
+        if group.state is not None:
+            said = f"{group.state}, {group.members} members; {said}"
+        bad_group = group.error is not None
+        yield Check("group", WRONG if bad_group else OK, "" if bad_group else said)
+    ahead = seen.ahead
+    told = "" if ahead is None else f"{abs(ahead):.1f} s apart"
+    yield Check("clocks", NOT_SEEN if ahead is None else _state(Trouble.CLOCK, wrong), told)
+    slow = max((a.throttle for a in reach.addresses), default=0.0)
+    yield Check("quotas", WRONG if slow else OK, f"quiet for {slow:.1f} s" if slow else "")
+
+
+def _state(kind: Trouble, wrong: set[Trouble]) -> str:
+    return WRONG if kind in wrong else OK

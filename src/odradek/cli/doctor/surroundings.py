@@ -1,0 +1,86 @@
+"""Where `odradek doctor` runs, and what it learns besides Kafka's answers.
+
+In: a configuration, addresses. Out: whether this is a container; when an address's certificate
+ends, by a handshake of its own with the clients' context. Must not: send anything but TLS, or fail:
+what can't be found out is None.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.types import Address
+from odradek.runtime.tls.tls_context import tls_source
+
+MARKS = ("/.dockerenv", "/run/.containerenv")
+"""Files that Docker and Podman put into their containers."""
+VARIABLES = ("container", "KUBERNETES_SERVICE_HOST")
+"""What Podman, systemd and Kubernetes put into the environment."""
+HANDSHAKE = 3.0
+"""Seconds for a handshake with an address that has just answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """This machine, in a beginner's words."""
+
+    container: bool = False
+    certificates: Mapping[str, float] | None = None
+    """When the certificates of addresses end, in seconds since the epoch; None without TLS."""
+    now: float = 0.0
+    """Seconds since the epoch."""
+    at: float = 0.0
+    """The same moment in the time of clients' engines."""
+
+    @property
+    def here(self) -> str:
+        """What `localhost` is here."""
+        return "this container" if self.container else "this machine"
+
+
+def in_container() -> bool:
+    """Whether this process lives in a container, as far as that shows."""
+    marked = any(Path(mark).exists() for mark in MARKS)
+    return marked or any(os.environ.get(name) for name in VARIABLES)
+
+
+def certificates(config: Config, addresses: list[str]) -> dict[str, float] | None:
+    """When their certificates end, of those that show one that this client trusts."""
+    source = tls_source(config)
+    if source is None or config["proxy.url"] is not None:
+        return None
+    context, found = source(), {}
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        ends = _end_of_certificate(context, Address(host.strip("[]"), int(port)))
+        if ends is not None:
+            found[address] = ends
+    return found
+
+
+def _end_of_certificate(context: ssl.SSLContext, address: Address) -> float | None:
+    try:
+        with (
+            socket.create_connection(address, HANDSHAKE) as plain,
+            context.wrap_socket(plain, server_hostname=address.host) as secured,
+        ):
+            shown = secured.getpeercert()
+    except (OSError, ValueError, KafkaError):
+        return None
+    ends = (shown or {}).get("notAfter")  # nothing is told of what wasn't verified
+    return ssl.cert_time_to_seconds(ends) if isinstance(ends, str) else None
+
+
+def look_around(config: Config, addresses: list[str]) -> Surroundings:
+    """Look around, after the addresses have answered."""
+    return Surroundings(
+        in_container(), certificates(config, addresses), time.time(), time.monotonic()
+    )

@@ -1,0 +1,216 @@
+"""What `odradek doctor` looks at, beyond the addresses: rights, and how far a group is.
+
+In: names of topics, a group's id, a deadline. Out: one `Examination`; what couldn't be found out
+stands in it as an error, so that one refusal hides nothing else. Must not: join a group, commit,
+make a topic, or change the client's own snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from odradek.clients.admin.cluster_questions import (
+    ClusterClock,
+    QuotaStanding,
+    cluster_clock,
+    members,
+    quotas,
+)
+from odradek.clients.admin.reachability import (
+    ENOUGH_FAILURES,
+    Reachability,
+    describe_reachability,
+)
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.fetching.offsets import (
+    BEGINNING,
+    END,
+    ListedOffset,
+    ListOffsetsCall,
+)
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.clients.descriptions import describe_topics
+from odradek.clients.producer.group_offsets import group_offsets
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import (
+    GroupAuthorizationError,
+    UnsupportedVersionError,
+    error_for,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
+
+T = TypeVar("T")
+
+NEEDED = (MetadataRequest, ProduceRequest, FetchRequest, ListOffsetsRequest)
+"""What any use of a cluster begins with."""
+SLACK = 0.2
+"""Seconds before the caller's deadline at which what is known by then is told."""
+LEADERS_TIME = 3.0
+"""Seconds in which leaders say where their logs end; one that is away holds up no other."""
+NOBODY = "odradek-doctor"
+"""A member's id that no coordinator has given to anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStanding:
+    """A group, as far as a client can tell that isn't a member of it."""
+
+    group_id: str
+    error: KafkaError | None = None
+    """Why nothing can be said of it: most often, that this client may not use it."""
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The offsets that it goes on from."""
+    waiting: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets after them that are there, by partition; of partitions without a committed offset,
+    all that are there."""
+    state: str | None = None
+    """Of a classic group, in Kafka's words; None where the coordinator doesn't say."""
+    members: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What a cluster and its topics are to this client."""
+
+    reach: Reachability
+    """Addresses, topics and rights."""
+    group: GroupStanding | None
+    """The group that was asked for."""
+    lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By address what of `NEEDED` isn't spoken there in any version that this client speaks."""
+    clock: ClusterClock | None = None
+    """None where the cluster doesn't say, as before Kafka 3.3 and where this client has no right to
+    ask."""
+    quotas: tuple[QuotaStanding, ...] | None = None
+    """Those that hold for this client; None as with the clock."""
+
+
+def examine(
+    engine: ClientEngine, names: Sequence[str] | None, group: str | None, deadline: float
+) -> Flow[Examination]:
+    """Look at everything at once; raises only without any metadata, as `describe_reachability`."""
+    now = yield START
+    until = deadline - min(SLACK, (deadline - now) / 2)
+    yield from _first_contact(engine, until)
+    # Rights are a question of their own for each topic, so not where they are many.
+    looks = describe_reachability(engine, names, until, rights=names is not None)
+    reached = engine.start(looks)
+    stands = None if group is None else engine.start(_group(engine, group, names or (), until))
+    clock, limits = engine.start(cluster_clock(engine, until)), engine.start(quotas(engine, until))
+    others: list[Completion[Any]] = [clock, limits, *([] if stands is None else [stands])]
+    try:
+        while not reached.done:
+            yield Wait((reached,))
+        reach = reached.result()
+        if all(a.error is not None for a in reach.brokers):
+            for other in others:
+                engine.cancel_now(other, KafkaTimeoutError("no broker answers that could say it"))
+        for other in others:
+            while not other.done:
+                yield Wait((other,))
+    finally:  # also when the caller gave up
+        for each in (reached, *others):
+            engine.cancel(each, KafkaTimeoutError("nobody waits for it any more"))
+    standing: GroupStanding | None = None
+    if group is not None and stands is not None:
+        if isinstance(stands.error, KafkaError):
+            standing = GroupStanding(group, stands.error)
+        else:
+            standing = stands.result()
+    return Examination(reach, standing, _lacking(engine), _known(clock), _known(limits))
+
+
+def _known(answer: Completion[T | None]) -> T | None:
+    return None if answer.error is not None else answer.result()
+
+
+def _lacking(engine: ClientEngine) -> dict[str, tuple[str, ...]]:
+    """What the brokers said in their handshakes; nobody is asked."""
+    found: dict[str, tuple[str, ...]] = {}
+    for connection in engine.network.connections.values():
+        texts = []
+        for request in NEEDED if connection.ready else ():
+            try:
+                engine.network.version_for(connection, request)
+            except UnsupportedVersionError as error:
+                texts.append(str(error))
+        if texts:
+            found[str(connection.address)] = tuple(texts)
+    return found
+
+
+def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
+    """Wait for a first picture of the cluster, unless no bootstrap address will give one soon."""
+    now = yield START
+    states = engine.network.states
+    while engine.metadata.snapshot is None:
+        hopeless = all(
+            states.state(a).failures >= ENOUGH_FAILURES for a in engine.updater.bootstrap
+        )
+        if hopeless or now >= deadline:
+            raise engine.timeout("metadata of the cluster", now)
+        now = yield Wait((engine.metadata.changed, engine.network.changed), deadline)
+
+
+def _group(
+    engine: ClientEngine, group: str, topics: Sequence[str], deadline: float
+) -> Flow[GroupStanding]:
+    yield START
+    coordinator = Coordinator(engine, CoordinatorKind.GROUP, group)
+    yield from _check_right(coordinator, deadline)
+    who = yield from members(engine, coordinator, deadline)
+    committed = yield from group_offsets(engine, group, deadline)
+    since = {p: at.offset for p, at in committed.items()}
+    there: list[TopicPartition] = []
+    for name in topics:
+        with suppress(KafkaError):  # a topic that isn't there is told of elsewhere
+            found = yield from describe_topics(engine, [name], deadline)
+            there += [TopicPartition(name, p.partition) for p in found[name].partitions]
+    fresh = dict.fromkeys((p for p in there if p not in since), BEGINNING)
+    begins = yield from _offsets(engine, fresh, deadline)
+    ends = yield from _offsets(engine, dict.fromkeys([*since, *begins], END), deadline)
+    waiting = {p: max(0, end - since.get(p, begins.get(p, end))) for p, end in sorted(ends.items())}
+    state, count = (None, None) if who is None else who
+    return GroupStanding(group, None, since, waiting, state, count)
+
+
+def _offsets(
+    engine: ClientEngine, wanted: Mapping[TopicPartition, int], deadline: float
+) -> Flow[dict[TopicPartition, int]]:
+    """Beginnings or ends, of those partitions whose leaders say it soon."""
+    now = yield START
+    found: dict[TopicPartition, int] = {}
+
+    def take(partition: TopicPartition, result: ListedOffset | KafkaError) -> None:
+        if isinstance(result, ListedOffset):
+            found[partition] = result.offset
+
+    until = min(deadline, now + LEADERS_TIME)
+    call = ListOffsetsCall(engine, wanted, take, isolation=0, deadline=until)
+    with suppress(KafkaTimeoutError):
+        yield from call.run()
+    return found
+
+
+def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
+    """Whether this client may be a member: a heartbeat of nobody's is refused for that alone."""
+    group = coordinator.key
+    body = HeartbeatRequest(group_id=group, generation_id=-1, member_id=NOBODY)
+
+    def check(answer: HeartbeatResponse) -> KafkaError | None:
+        error = error_for(answer.error_code, f"group {group!r}") if answer.error_code else None
+        if isinstance(error, GroupAuthorizationError):
+            raise error.needing("READ", group, "group")
+        return error if error is not None and error.retriable else None
+
+    what = f"answer of the coordinator of group {group!r}"
+    yield from coordinator.ask(what, lambda _: body, HeartbeatResponse, check, deadline)

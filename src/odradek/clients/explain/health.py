@@ -1,0 +1,262 @@
+"""`client.health()`: whether a client can do its work, for probes that come every second.
+
+In: the engine of a client, read from any thread. Out: a frozen picture with one reason and its
+cure. No request is sent for it, no lock is taken, and while all is well nothing is put into words.
+Must not: change anything, wait, or call a client unwell for what passes by itself in seconds: who
+restarts programs because of it would make an outage worse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.consumer.group.membership import MemberState
+from odradek.clients.explain.causes import cure_of
+from odradek.clients.explain.explain_producer import HINTS
+from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it
+from odradek.clients.producer.transaction_state import TransactionState
+from odradek.common.errors import KafkaError
+from odradek.common.printable import cleaned
+
+if TYPE_CHECKING:
+    from odradek.clients.calls.client_calls import ClientCalls
+    from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+STUCK = 15.0
+"""Seconds that a record may wait for its leader, or a consumer for its group, before that is
+trouble: elections and rebalances take less."""
+TAKES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHealth:
+    """One broker of the cluster."""
+
+    id: int
+    address: str
+    state: str
+    """`ready`: connected; `failing`: the last attempt went wrong, or it is silent; `idle`: nobody
+    needs a connection to it just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHealth:
+    """A consumer in its group."""
+
+    group_id: str
+    state: str
+    """Kafka's word for the member's state, as `explain()` has it; `none` for one that only commits.
+    """
+    assigned: int
+    """Partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a client can do its work. `to_dict()` gives plain data."""
+
+    ok: bool
+    """It isn't in the way of its program, as far as it knows."""
+    since: float | None
+    """Since when that has been so, in seconds since the epoch as `time.time()` gives them; None
+    where nothing has happened yet."""
+    reason: str | None
+    """What is wrong, in a sentence; also of what leaves it `ok`, as one broker of three."""
+    cure: str | None
+    """What mends it, where somebody has to do something."""
+    brokers: tuple[BrokerHealth, ...]
+    """Those of the cluster, by id; none before the first contact."""
+    group: GroupHealth | None
+    """Of a consumer with a `group.id`."""
+    lag: int | None
+    """Offsets that are still to be read of all assigned partitions together, as far as their ends
+    are known; None where none is, and of other clients."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+
+class _Finding(NamedTuple):
+    """What is wrong, in the engine's time."""
+
+    ok: bool
+    since: float | None
+    reason: str
+    cure: str | None
+
+
+def health(calls: ClientCalls[Any]) -> Health:
+    """Take the picture; texts of peers are cleaned for display (R-IN-3)."""
+    for _ in range(TAKES):
+        try:
+            return _picture(calls)
+        except RuntimeError:  # the client's thread changed a dictionary that is read here
+            continue
+    return _picture(calls)
+
+
+def _picture(calls: ClientCalls[Any]) -> Health:
+    engine, now = calls.engine, calls.host.now()
+    reads = cast("ConsumerEngine", engine) if hasattr(engine, "subscription") else None
+    group = None if reads is None else reads.group
+    found = _finding(calls, engine, now)
+    if found is None:
+        found = _Finding(True, _well_since(engine), "", None)
+    shift = calls.host.wall_clock() - now
+    return Health(
+        found.ok,
+        None if found.since is None else round(found.since + shift, 3),
+        cleaned(found.reason) or None,
+        cleaned(found.cure),
+        _brokers(engine),
+        None if group is None else _group(group),
+        None if reads is None else _lag(reads),
+    )
+
+
+def _well_since(engine: ClientEngine) -> float | None:
+    """The first answer, or the end of the last outage."""
+    outages = engine.outages
+    return None if outages.known_since is None else max(outages.known_since, outages.last_ended)
+
+
+def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Finding | None:
+    """The gravest thing that is wrong; None where nothing is."""
+    if calls.closed:
+        return _Finding(False, None, f"this {calls.kind} is closed", None)
+    if engine.ended is not None:
+        text = f"it can't go on: {type(engine.ended).__name__}: {engine.ended}"
+        return _Finding(
+            False, engine.ended_at, text, cure_of(engine.ended) or "Make another client."
+        )
+    outage = engine.outages.current
+    if outage is not None and outage.total:
+        return _outage(engine, outage.begun, now)
+    return (
+        _of_group(engine, now)
+        or _of_transactions(engine)
+        or _of_records(engine, now)
+        or _of_topics(engine, now)
+        or (None if outage is None else _trouble(engine, outage.begun, now))
+    )
+
+
+def _outage(engine: ClientEngine, begun: float, now: float) -> _Finding:
+    """Nobody answers."""
+    from odradek.clients.explain.explanation import explain
+
+    picture = explain(engine, "", now)
+    failing = [a for a in picture.addresses if a.cure is not None]
+    refusal = engine.updater.refusals.latest()
+    mends = cure_of(refusal) or (failing[0].cure if failing else None)
+    return _Finding(False, begun, picture.diagnosis, mends)
+
+
+def _trouble(engine: ClientEngine, begun: float, now: float) -> _Finding:
+    """Some addresses fail, and others answer."""
+    outage = _outage(engine, begun, now)
+    return outage._replace(ok=True)
+
+
+def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
+    group: ConsumerGroup | None = getattr(engine, "group", None)
+    if group is None or group.membership is None:
+        return None
+    membership, error = group.membership, group.error
+    since, name = membership.unsettled_since, f"group {group.group_id}"
+    if isinstance(error, KafkaError):
+        text = f"{name} refuses this consumer: {type(error).__name__}: {error}"
+        return _Finding(False, since, text, cure_of(error))
+    if membership.state is MemberState.STALE:
+        text = f"the program hasn't called poll() for max.poll.interval.ms, so it has left {name}"
+        mends = (
+            "Call poll() again, and see what kept the program; where its work takes that long, set "
+            "max.poll.interval.ms above it, or lower max.poll.records."
+        )
+        return _Finding(False, since, text, mends)
+    if cast("ConsumerEngine", engine).subscription.suspended:
+        text = f"no heartbeat of {name} was answered for session.timeout.ms: nothing is handed out"
+        return _Finding(False, since, text, None)
+    if since is None or now - since < STUCK or group.owned():
+        return None
+    text = (
+        f"{name} has given this consumer nothing to read for {now - since:.0f} s "
+        f"({membership.state.value})"
+    )
+    return _Finding(False, since, text, "odradek doctor --group says what the group waits for.")
+
+
+def _of_transactions(engine: ClientEngine) -> _Finding | None:
+    manager = getattr(engine, "transactions", None)
+    if manager is None or manager.state is not TransactionState.FATAL_ERROR:
+        return None
+    text = f"transactional id {manager.transactional_id}: {manager.error}"
+    return _Finding(False, None, text, HINTS["fatal_error"])
+
+
+def _of_records(engine: ClientEngine, now: float) -> _Finding | None:
+    """Records whose leader can't be had. A topic that isn't there is another matter: a name that
+    somebody wrote wrongly stops no other.
+    """
+    if not hasattr(engine, "sender"):
+        return None
+    from odradek.clients.producer.why_waiting import why_waiting
+
+    sends, missing = cast("ProducerEngine", engine), engine.missing.topics
+    waits = [b for b in sends.sender.incomplete() if b.count and b.partition.topic not in missing]
+    oldest = min(waits, key=lambda batch: batch.created_at, default=None)
+    if oldest is None or now - oldest.created_at < STUCK + sends.config["linger.ms"]:
+        return None
+    seconds, topic = now - oldest.created_at, oldest.partition.topic
+    text = (
+        f"a record for topic {topic} is {seconds:.0f} s old and waits for "
+        f"{why_waiting(sends, oldest, now)}"
+    )
+    return _Finding(False, oldest.created_at, text, "odradek doctor --topic says what is wrong.")
+
+
+def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
+    """A topic that isn't there: whoever uses others as well goes on."""
+    late = [(name, m) for name, m in list(engine.missing.topics.items()) if _late(m, now)]
+    if not late:
+        return None
+    name, missing = late[0]
+    text = f"topic {name} isn't there{like_it(missing.near)}"
+    return _Finding(True, missing.since, text, cure(name))
+
+
+def _late(missing: Missing, now: float) -> bool:
+    return now - missing.since >= TELL_AFTER
+
+
+def _brokers(engine: ClientEngine) -> tuple[BrokerHealth, ...]:
+    snapshot, states = engine.metadata.snapshot, engine.network.states
+    if snapshot is None:
+        return ()
+    ready = set()
+    for connection in list(engine.network.connections.values()):
+        if connection.ready and not connection.suspect:
+            ready.add(connection.address)
+    found = []
+    for broker in sorted(snapshot.brokers.values(), key=lambda one: one.id):
+        record = states.find(broker.address)
+        failing = record is not None and record.failures > 0
+        state = "ready" if broker.address in ready else "failing" if failing else "idle"
+        found.append(BrokerHealth(broker.id, str(broker.address), state))
+    return tuple(found)
+
+
+def _group(group: ConsumerGroup) -> GroupHealth:
+    membership = group.membership
+    state = "none" if membership is None else membership.state.value
+    return GroupHealth(group.group_id, state, len(group.owned()))
+
+
+def _lag(engine: ConsumerEngine) -> int | None:
+    known = [lag for lag in engine.subscription.lags().values() if lag is not None]
+    return sum(known) if known else None

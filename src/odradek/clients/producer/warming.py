@@ -1,0 +1,56 @@
+"""What a first record would wait for, had beforehand: `producer.warm()`.
+
+In: names of topics. Out: their metadata, a connection to each leader of their partitions, and a
+producer id where there is to be one. Partitions without a leader are left out: nobody knows yet
+whom to dial for them. Must not: send a record, or keep a connection from being closed when idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ClientClosedError
+from odradek.common.types import Address
+from odradek.network.flow import START, Completion, Flow, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+
+def warm(engine: ProducerEngine, names: Sequence[str], deadline: float) -> Flow[None]:
+    """Raises what `engine.topic` raises, and at the deadline for a leader that can't be had."""
+    yield START
+    engine.metadata.want(names)  # all at once
+    leaders: set[int] = set()
+    for name in names:
+        topic = yield from engine.topic(name, deadline)
+        leaders.update(partition.leader for partition in topic.partitions)
+    snapshot = yield from engine.snapshot(deadline)
+    addresses = [b.address for b in snapshot.brokers.values() if b.id in leaders]
+    parts: list[Completion[Any]] = [
+        engine.start(_connection(engine, address, deadline)) for address in addresses
+    ]
+    if engine.transactions is None:  # else init_transactions() gets it
+        parts.append(engine.start(_producer_id(engine, deadline)))
+    try:
+        for part in parts:
+            while not part.done:
+                yield Wait((part,))
+            part.result()
+    finally:  # also when the caller gave up
+        for part in parts:
+            engine.cancel(part, ClientClosedError("nobody waits for it any more"))
+
+
+def _connection(engine: ProducerEngine, address: Address, deadline: float) -> Flow[None]:
+    now = yield START
+    yield from engine.connect(address, deadline, now)
+
+
+def _producer_id(engine: ProducerEngine, deadline: float) -> Flow[None]:
+    now = yield START
+    while not engine.identity.usable():
+        if now >= deadline:
+            raise engine.timeout("producer id", now)
+        now = yield Wait((engine.network.changed,), deadline)

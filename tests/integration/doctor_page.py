@@ -1,0 +1,47 @@
+"""docs/doctor.md shows what the command says; `ODRADEK_WRITE_DOCS=1` writes it again."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from odradek.cli import build
+
+PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
+WIDTH = 100
+BLOCK = "<!-- {name} -->\n```console\n"
+LOOPBACK = ("refused", "advertised", "container", "another network", "topic", "nothing")
+SECURED = ("no tls", "password", "trust", "rights")
+"""The questions, by who asks them."""
+
+
+def questions() -> list[str]:
+    """What the page has, in its order."""
+    return re.findall(r"<!-- ([\w ]+) -->\n```console", PAGE.read_text())
+
+
+def shows(name: str, words: list[str], told: dict[str, str]) -> None:
+    """The page has this call and what comes of it; `told` says what stands there for what came."""
+    done = CliRunner().invoke(build("doctor"), ["doctor", *words])
+    said = done.stdout.partition("\n step ")[0].rstrip()
+    lines = [
+        f"$ odradek doctor {' '.join(words)}",
+        *said.splitlines(),
+        f"exit status {done.exit_code}",
+    ]
+    text = "\n".join(lines)
+    for came, stands in told.items():
+        text = text.replace(came, stands)
+    made = "\n".join(textwrap.fill(line, WIDTH) if line else "" for line in text.splitlines())
+    page = PAGE.read_text()
+    head = BLOCK.format(name=name)
+    before, _, after = page.partition(head)
+    shown, _, rest = after.partition("```\n")
+    if os.environ.get("ODRADEK_WRITE_DOCS"):
+        PAGE.write_text(f"{before}{head}{made}\n```\n{rest}")
+    else:
+        assert shown.split() == made.split(), f"{name}: ODRADEK_WRITE_DOCS=1 writes it again"

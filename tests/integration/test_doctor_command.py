@@ -1,0 +1,453 @@
+"""`odradek doctor` says the first thing that is wrong: each way to be lost, on loopback.
+
+Real brokers that a real mistake can be made with are in `test_doctor_secured.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.doctor_page import LOOPBACK, PAGE, SECURED, questions, shows
+from tests.integration.test_explain_command import listening
+from typer.testing import CliRunner
+
+from odradek import Consumer, Producer
+from odradek.cli import build
+from odradek.cli.doctor import surroundings
+from odradek.cli.doctor.findings import STATUSES, Trouble
+from odradek.common.types import Address
+from odradek.simulation.brokers.broker import SimulatedBroker
+from odradek.testing import FakeCluster
+
+COMMAND = Path(sys.executable).parent / "odradek"
+SENT = 40
+
+
+@pytest.fixture(autouse=True)
+def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever these tests run in: a container has other words."""
+    monkeypatch.setattr(surroundings, "in_container", lambda: False)
+
+
+def doctor(*words: str, timeout: float = 15.0) -> tuple[int, dict[str, Any]]:
+    """Exit status and all that was found."""
+    done = CliRunner().invoke(build("doctor"), ["doctor", *words, "--json", f"--timeout={timeout}"])
+    found = json.loads(done.stdout)
+    assert found["status"] == done.exit_code, done.output
+    return done.exit_code, found
+
+
+def text(*words: str) -> str:
+    """What people see."""
+    return CliRunner().invoke(build("doctor"), ["doctor", *words]).stdout
+
+
+def first(found: dict[str, Any]) -> dict[str, Any]:
+    """The gravest finding, which has to be whole."""
+    finding: dict[str, Any] = found["findings"][0]
+    assert finding["grave"]
+    assert finding["what"] == found["first"]
+    assert all(finding[name].endswith((".", ")")) for name in ("what", "why")), finding
+    assert finding["cure"]
+    return finding
+
+
+def wrong(found: dict[str, Any]) -> list[str]:
+    """The steps that are wrong."""
+    return [step["step"] for step in found["steps"] if step["state"] == "wrong"]
+
+
+@contextmanager
+def changed(
+    fake: FakeCluster, change: Callable[[SimulatedBroker], object]
+) -> Iterator[list[SimulatedBroker]]:
+    """Do something to each simulated broker, in its own thread."""
+    cluster = fake._cluster
+    fake._call(lambda: [change(broker) for broker in cluster.brokers.values()])
+    yield list(cluster.brokers.values())
+
+
+def advertise(fake: FakeCluster, address: Callable[[int], Address]) -> None:
+    """Let the brokers say that they are elsewhere, as advertised.listeners does."""
+
+    def elsewhere(broker: SimulatedBroker) -> None:
+        broker.address = address(broker.id)
+
+    with changed(fake, elsewhere):
+        pass
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=3, topics={"flights": 6}) as running:
+        yield running
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address at which nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"localhost:{bound.getsockname()[1]}"
+
+
+def test_nothing_is_wrong(fake: FakeCluster) -> None:
+    status, found = doctor(fake.bootstrap_servers)
+    assert (status, found["findings"], found["kind"]) == (0, [], None)
+    assert found["first"].startswith("Nothing is wrong")
+    assert wrong(found) == []
+    said = text(fake.bootstrap_servers)
+    assert said.splitlines()[0] == found["first"]
+    assert "3 of 3 answer" in said
+
+
+def test_the_first_sentence_comes_before_any_table(nobody: str) -> None:
+    lines = text(nobody).splitlines()
+    assert lines[0] == (
+        f"Nothing listens at {nobody}: no broker runs there, or host or port are wrong."
+    )
+    assert lines[2].startswith("Why it matters: ")
+    assert lines[4].startswith("What to do: Start the broker. If it runs in a container, publish")
+    table = next(n for n, line in enumerate(lines) if line.split()[:2] == ["step", "seen"])
+    assert table > 4
+
+
+def test_a_name_that_nobody_knows() -> None:
+    status, found = doctor("no-such-host.invalid:9092")
+    assert status == STATUSES[Trouble.NAME] == 10
+    assert first(found)["what"] == (
+        "This machine doesn't know the name no-such-host.invalid (of no-such-host.invalid:9092)."
+    )
+    assert wrong(found) == ["name"]
+
+
+def test_docker_on_linux_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    status, found = doctor("host.docker.internal:9092")
+    if status == 0:
+        pytest.skip("this machine knows the name")
+    assert "--add-host host.docker.internal:host-gateway" in first(found)["cure"]
+
+
+def test_localhost_in_a_container(monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
+    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    status, found = doctor(nobody)
+    assert status == STATUSES[Trouble.NETWORK] == 11
+    what = first(found)["what"]
+    assert "in a container localhost is the container itself, not the machine" in what
+    port = nobody.rpartition(":")[2]
+    assert f"host.docker.internal:{port}" in first(found)["cure"]
+    assert wrong(found) == ["connection"]
+
+
+def test_nothing_comes_back() -> None:
+    """A listener whose queue is full swallows what comes, as a firewall does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(address)
+        status, found = doctor(f"127.0.0.1:{address[1]}", timeout=4.0)
+        for sock in waiting:
+            sock.close()
+    assert status == STATUSES[Trouble.NETWORK]
+    assert "nothing comes back from there: a firewall" in first(found)["what"]
+    assert "firewalls, security groups, VPN" in first(found)["cure"]
+
+
+def answer(reply: bytes) -> Callable[[socket.socket], None]:
+    def serve(sock: socket.socket) -> None:
+        sock.recv(4096)
+        sock.sendall(reply)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("serve", "kind", "words"),
+    [
+        (answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"), Trouble.PROTOCOL, "HTTP"),
+        (answer(b"SSH-2.0-OpenSSH_9.6\r\n"), Trouble.PROTOCOL, "another service listens there"),
+        (answer(b"\x15\x03\x03\x00\x02\x02\x46"), Trouble.TLS, "TLS"),
+        (lambda sock: sock.close(), Trouble.BROKER, "ends them before it says anything"),
+    ],
+    ids=["http", "ssh", "tls", "closes"],
+)
+def test_another_service(serve: Callable[[socket.socket], None], kind: Trouble, words: str) -> None:
+    with listening(serve) as address:
+        status, found = doctor(address, timeout=6.0)
+    assert status == STATUSES[kind], found["findings"]
+    assert words in first(found)["what"]
+
+
+def test_a_port_that_says_nothing() -> None:
+    with listening() as address:
+        status, found = doctor(address, timeout=4.0)
+    assert status == STATUSES[Trouble.BROKER]
+    assert "accepts connections and says nothing" in first(found)["what"]
+    assert "security.protocol" in first(found)["cure"]
+
+
+def test_a_time_that_is_too_short(fake: FakeCluster) -> None:
+    status, found = doctor(fake.bootstrap_servers, timeout=0.0)
+    assert status == STATUSES[Trouble.OTHER] == 1
+    assert "hasn't answered in the time that there was" in first(found)["what"]
+
+
+def test_of_two_addresses_the_one_that_got_further_is_told_first(nobody: str) -> None:
+    with listening(answer(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
+        status, found = doctor(f"{nobody},{address}", timeout=6.0)
+    assert status == STATUSES[Trouble.PROTOCOL]
+    assert [f["kind"] for f in found["findings"]] == ["protocol", "network"]
+
+
+# The classic trap
+
+
+def test_brokers_that_send_clients_to_localhost(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client in a container, brokers that advertise localhost, as in half of all tutorials."""
+    advertise(fake, lambda i: Address("localhost", 1 + i))
+    port = fake.bootstrap_servers.rpartition(":")[2]
+    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    # A name of this machine that isn't localhost, as the name of a service would be.
+    host = socket.gethostname()
+    monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
+    status, found = doctor(f"{host}:{port}")
+    assert status == STATUSES[Trouble.ADVERTISED] == 17
+    assert first(found)["what"] == (
+        f"The cluster answers at {host}:{port}, and sends clients on to localhost:2: there, "
+        "localhost is this container, and not the broker's machine."
+    )
+    assert "advertised.listeners" in first(found)["why"]
+    assert f"PLAINTEXT://{host}:{port}" in first(found)["cure"]
+    assert "KAFKA_ADVERTISED_LISTENERS" in first(found)["cure"]
+    assert wrong(found) == ["brokers' addresses"]
+
+
+def _also(host: str) -> Callable[[str, int], list[str]]:
+    def look_up(name: str, port: int) -> list[str]:
+        return ["127.0.0.1"] if name in (host, "localhost") else []
+
+    return look_up
+
+
+def test_brokers_that_have_names_of_another_network(fake: FakeCluster) -> None:
+    advertise(fake, lambda i: Address(f"kafka-{i}.invalid", 29092))
+    status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.ADVERTISED]
+    assert first(found)["what"] == (
+        f"The cluster answers at {fake.bootstrap_servers}, and sends clients on to "
+        "kafka-1.invalid:29092, a name that this machine doesn't know."
+    )
+
+
+def test_brokers_at_ports_where_nobody_is(fake: FakeCluster) -> None:
+    advertise(fake, lambda i: Address("127.0.0.1", 1 + i))
+    status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.ADVERTISED]
+    assert first(found)["what"] == (
+        f"The cluster answers at {fake.bootstrap_servers}, and sends clients on to 127.0.0.1:2; "
+        "from this machine, nothing listens there."
+    )
+
+
+def test_one_broker_of_three(fake: FakeCluster) -> None:
+    dead = fake.addresses[2]
+    fake.kill(2)
+    status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.ADVERTISED]
+    assert (
+        f"1 of 3 brokers can't be reached from this machine: broker 2 at {dead}"
+        in (first(found)["what"])
+    )
+
+
+def test_brokers_that_share_an_address(fake: FakeCluster) -> None:
+    shared = Address("127.0.0.1", int(fake.addresses[1].rpartition(":")[2]))
+    advertise(fake, lambda _: shared)
+    status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.ADVERTISED]
+    assert f"Brokers 1, 2, 3 all say that they are at {shared}" in first(found)["what"]
+
+
+# Clusters, topics, groups
+
+
+def test_another_cluster_than_the_one_that_is_meant(fake: FakeCluster) -> None:
+    words = ("--config", "cluster.id.expected=theirs")
+    status, found = doctor(fake.bootstrap_servers, *words)
+    assert status == STATUSES[Trouble.CLUSTER] == 18
+    assert "belongs to cluster fake-cluster-0001, and cluster theirs is" in first(found)["what"]
+
+
+def test_two_clusters_in_one_list(fake: FakeCluster) -> None:
+    with FakeCluster(brokers=1, cluster_id="another") as other:
+        status, found = doctor(f"{fake.bootstrap_servers},{other.bootstrap_servers}")
+    assert status == STATUSES[Trouble.CLUSTER]
+    assert "belongs to cluster" in first(found)["what"]
+
+
+def test_brokers_that_name_no_brokers(fake: FakeCluster) -> None:
+    fake._call(lambda: fake._cluster.answer_empty_brokers(True))
+    status, found = doctor(fake.bootstrap_servers, timeout=3.0)
+    assert status == STATUSES[Trouble.BROKER]
+    assert "gives no picture of its cluster: an answer without brokers" in first(found)["what"]
+
+
+def test_a_topic_that_is_not_there(fake: FakeCluster) -> None:
+    status, found = doctor(fake.bootstrap_servers, "--topic", "Flihgts", "--topic", "flights")
+    assert status == STATUSES[Trouble.TOPIC] == 19
+    assert first(found)["what"] == "There is no topic Flihgts; names like it: flights."
+    assert "odradek topics create Flihgts" in first(found)["cure"]
+
+
+def test_a_partition_without_a_leader(fake: FakeCluster) -> None:
+    fake.create_topic("single", partitions=3, replication_factor=1)
+    fake.kill(fake.leader("single", 1))
+    deadline = time.monotonic() + 30
+    while fake.leader("single", 1) >= 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.LEADERLESS] == 21
+    assert first(found)["what"] == "1 of 3 partitions of topic single has no leader (1)."
+    assert "(broker 2 is missing)" in first(found)["cure"]
+    kinds = [f["kind"] for f in found["findings"]]
+    assert kinds == sorted(kinds, key=lambda kind: STATUSES[Trouble(kind)])
+    assert "under-replicated" in kinds
+
+
+def test_a_group_that_has_read_nothing_yet(fake: FakeCluster) -> None:
+    """ "My consumer gets nothing": the newcomer's question about auto.offset.reset."""
+    with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
+        for _ in range(SENT):
+            producer.send("flights", b"x")
+    words = ("--topic", "flights", "--group", "board")
+    status, found = doctor(fake.bootstrap_servers, *words)
+    assert status == 0, "nothing is wrong"
+    (note,) = found["findings"]
+    assert not note["grave"]
+    assert "Group board has committed nothing, so a new consumer begins where " in note["what"]
+    assert f"{SENT} records are there already" in note["what"]
+    assert "auto.offset.reset=earliest" in note["cure"]
+    settings = {"bootstrap.servers": fake.bootstrap_servers, "group.id": "board"}
+    with Consumer(settings, auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["flights"])
+        read = 0
+        while read < SENT:
+            read += len(consumer.poll(5.0))
+        consumer.commit()
+    status, found = doctor(fake.bootstrap_servers, *words)
+    assert (status, found["findings"]) == (0, [])
+    with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
+        for _ in range(7):
+            producer.send("flights", b"x", partition=3)
+    status, found = doctor(fake.bootstrap_servers, *words)
+    (note,) = found["findings"]
+    assert note["what"] == "7 records wait for group board, most of them in flights-3 (7)."
+    assert not note["grave"]
+
+
+def test_a_cluster_whose_groups_have_no_coordinator(fake: FakeCluster) -> None:
+    """A single broker with the default offsets.topic.replication.factor does so for ever."""
+    fake.refuse("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
+    status, found = doctor(fake.bootstrap_servers, "--group", "board", timeout=3.0)
+    assert status == STATUSES[Trouble.GROUP] == 22
+    assert "No coordinator answers for group board" in first(found)["what"]
+    assert "offsets.topic.replication.factor" in first(found)["cure"]
+
+
+def test_a_client_that_is_slowed_down(fake: FakeCluster) -> None:
+    def slow(broker: SimulatedBroker) -> None:
+        broker.throttle = 0.4
+
+    with changed(fake, slow):
+        status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.THROTTLED] == 24
+    assert "asked it to keep quiet for 0.4 s" in first(found)["what"]
+
+
+# docs/doctor.md
+
+
+def test_every_question_of_the_page_is_asked_here_or_there() -> None:
+    assert sorted(questions()) == sorted((*LOOPBACK, *SECURED))
+    assert len(questions()) == 10
+    page = PAGE.read_text()
+    for kind, status in STATUSES.items():
+        assert f"| {status} | `{kind}` |" in page
+
+
+def test_the_page(fake: FakeCluster, nobody: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question that needs no security."""
+    shows("refused", [nobody], {nobody.rpartition(":")[2]: "9092"})
+    start, port = fake.bootstrap_servers, fake.bootstrap_servers.rpartition(":")[2]
+    shows("topic", [start, "--topic", "flihgts"], {start: "kafka.example:9092"})
+    with Producer({"bootstrap.servers": start}) as producer:
+        for _ in range(SENT):
+            producer.send("flights", b"x")
+    words = [start, "--topic", "flights", "--group", "board"]
+    shows("nothing", words, {start: "kafka.example:9092"})
+    advertise(fake, lambda i: Address(f"kafka-{i}.invalid", 29092))
+    told = {start: "localhost:9092", "kafka-1.invalid": "kafka"}
+    shows("another network", [start], told)
+    advertise(fake, lambda i: Address("localhost", 1 + i))
+    host = socket.gethostname()
+    monkeypatch.setattr("odradek.runtime.resolver.look_up", _also(host))
+    told = {f"{host}:{port}": "kafka.example:9092", "localhost:2": "localhost:9092"}
+    shows("advertised", [f"{host}:{port}"], told)
+    monkeypatch.setattr(surroundings, "in_container", lambda: True)
+    shows("container", [nobody], {nobody.rpartition(":")[2]: "9092"})
+
+
+# The command
+
+
+def test_wrong_uses() -> None:
+    for words in (["--group", ""], ["--topic", "no/topic\u00e4" * 100], ["--config", "nonsense"]):
+        done = CliRunner().invoke(build("doctor"), ["doctor", "localhost:1", *words])
+        assert done.exit_code == 2, done.output
+    done = CliRunner().invoke(build("doctor"), ["doctor", "localhost:1", "--config", "retry=1"])
+    assert done.exit_code == 2
+
+
+def test_the_address_as_kafkas_tools_have_it(fake: FakeCluster) -> None:
+    status, found = doctor("--bootstrap-server", fake.bootstrap_servers)
+    assert (status, found["kind"]) == (0, None)
+    for words in ([], ["localhost:1", "--bootstrap-server", "localhost:1"]):
+        done = CliRunner().invoke(build("doctor"), ["doctor", *words])
+        assert done.exit_code == 2
+        assert "give " in done.stderr
+        assert "address" in done.stderr
+
+
+def test_ctrl_c(nobody: str) -> None:
+    with (
+        listening() as address,
+        subprocess.Popen(
+            [COMMAND, "doctor", address, "--timeout", "60"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        time.sleep(2.0)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in error + out

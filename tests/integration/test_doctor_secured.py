@@ -1,0 +1,344 @@
+"""`odradek doctor` before real brokers that want TLS, a password and rights: each real mistake."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.doctor_page import shows
+from tests.integration.test_doctor_command import doctor, first, wrong
+from tests.integration.test_explain_command import listening
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.cli.console.properties import read_client_file
+from odradek.cli.doctor import surroundings
+from odradek.cli.doctor.findings import STATUSES, Trouble
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import Address
+from odradek.testing import LocalCluster
+from odradek.testing.front_door import FrontDoor
+from odradek.testing.shared_clusters import SharedClusters
+
+USERS = {"alice": "alice-secret-17", "bob": "bob-secret-23"}
+OPTIONS = {
+    "brokers": 3,
+    "security": "SASL_SSL",
+    "mechanisms": ["PLAIN"],
+    "users": USERS,
+    "acls": True,
+    "auto_create_topics": True,
+}
+WRONG = "not-her-password"
+MINE, SEEN, THEIRS = "mine", "seen", "theirs"
+
+
+@pytest.fixture(autouse=True)
+def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "in_container", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def strict(clusters: SharedClusters) -> LocalCluster:
+    """Alice may use `mine` and her group; she sees `seen`, and nothing about `theirs`."""
+    running = clusters.start(OPTIONS)
+    with Admin(running.inner_config()) as admin:
+        admin.create_topics([NewTopic(t, 3, 3) for t in (MINE, SEEN, THEIRS)], timeout=30)
+        admin.create_topics([NewTopic("single", 3, 1)], timeout=30)
+    running.allow("alice", "--operation", "All", "--topic", MINE, "--group", "board")
+    running.allow("alice", "--operation", "Describe", "--topic", SEEN, "--group", "known")
+    running.allow("alice", "--operation", "Read", "--topic", "single")
+    running.allow("alice", "--operation", "Describe", "--cluster")
+    running.allow("alice", "--operation", "DescribeConfigs", "--cluster")
+    running.allow("alice", "--operation", "Describe", "--topic", "__consumer_offsets")
+    return running
+
+
+@pytest.fixture
+def settings(strict: LocalCluster, tmp_path: Path) -> Callable[..., list[str]]:
+    """What a user would have in a file, with something changed."""
+
+    def made(user: str = "alice", **changes: str | None) -> list[str]:
+        given = {name.replace("_", "."): value for name, value in changes.items()}
+        login = {"sasl.username": user, "sasl.password": USERS[user]}
+        found = {**strict.client_config(user), "sasl.jaas.config": None, **login, **given}
+        lines = [f"{k}={v}" for k, v in found.items() if v is not None and k != "bootstrap.servers"]
+        file = tmp_path / "client.properties"
+        file.write_text("\n".join(lines))
+        return ["--command-config", str(file)]
+
+    return made
+
+
+Settings = Callable[..., list[str]]
+
+
+def test_all_is_well(strict: LocalCluster, settings: Settings) -> None:
+    status, found = doctor(
+        strict.bootstrap_servers, "--topic", MINE, "--group", "board", *settings()
+    )
+    assert status == 0, found["findings"]
+    steps = {step["step"]: step for step in found["steps"]}
+    assert {step["state"] for step in found["steps"]} == {"ok"}
+    assert steps["TLS"]["detail"].startswith("the certificate is good for ")
+    assert steps["login"]["detail"] == "PLAIN"
+    assert float(steps["clocks"]["detail"].partition(" ")[0]) < 2.0, "one machine, one clock"
+    assert steps["rights"]["detail"].startswith(f"{MINE}: ALTER, ALTER_CONFIGS, CREATE, DELETE")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "what", "cure"),
+    [
+        ({"sasl_password": WRONG}, Trouble.SASL, "doesn't let this client in", "sasl.password"),
+        ({"sasl_mechanism": "SCRAM-SHA-256"}, Trouble.SASL, "SCRAM-SHA-256", "PLAIN"),
+        ({"security_protocol": "SSL", "sasl_mechanism": None, "sasl_username": None,
+          "sasl_password": None}, Trouble.SASL, "wants SASL", "SASL_SSL"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, Trouble.TLS, "TLS", "SASL_SSL"),
+        ({"ssl_truststore_location": None, "ssl_truststore_type": None}, Trouble.TLS,
+         "certificate isn't trusted", "ssl.ca.location"),
+    ],
+    ids=["password", "mechanism", "no SASL", "no TLS", "no trust"],
+)  # fmt: skip
+def test_settings_that_do_not_fit(
+    strict: LocalCluster,
+    settings: Settings,
+    changes: dict[str, str | None],
+    kind: Trouble,
+    what: str,
+    cure: str,
+) -> None:
+    status, found = doctor(strict.bootstrap_servers, *settings(**changes))
+    assert status == STATUSES[kind], found["findings"]
+    assert what in first(found)["what"], found["first"]
+    assert cure in first(found)["cure"]
+    assert wrong(found) == ["TLS" if kind is Trouble.TLS else "login"]
+    assert "secret-17" not in json.dumps(found)
+
+
+def test_tls_to_a_port_without_it(strict: LocalCluster, settings: Settings) -> None:
+    status, found = doctor(strict.inner_servers.partition(",")[0], *settings())
+    assert status == STATUSES[Trouble.TLS]
+    assert "plaintext" in first(found)["what"]
+
+
+def test_a_certificate_for_another_name(strict: LocalCluster, settings: Settings) -> None:
+    door = FrontDoor("127.0.0.77")
+    door.start()
+    try:
+        host, _, port = strict.broker_addresses[0].rpartition(":")
+        door.lead_to([Address(host, int(port))])
+        status, found = doctor(str(door.address), *settings())
+    finally:
+        door.close()
+    assert status == STATUSES[Trouble.TLS]
+    assert "certificate isn't for" in first(found)["what"]
+    assert "subjectAltName" in first(found)["cure"]
+
+
+@contextmanager
+def certificate(strict: LocalCluster, starts: float, ends: float) -> Iterator[str]:
+    """A port that shows a certificate of the cluster's authority, good for these days."""
+    now = datetime.now(UTC)
+    identity = strict.authority.issue(
+        "other",
+        hosts=["127.0.0.1"],
+        starts=now + timedelta(days=starts),
+        ends=now + timedelta(days=ends),
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.both)
+
+    def serve(sock: Any) -> None:
+        with context.wrap_socket(sock, server_side=True) as tls:
+            tls.recv(1)
+
+    with listening(lambda sock: threading.Thread(target=_quietly, args=(serve, sock)).start()) as a:
+        yield a
+
+
+def _quietly(serve: Callable[[Any], None], sock: Any) -> None:
+    try:
+        serve(sock)
+    except OSError:
+        return
+
+
+def test_a_certificate_that_has_expired(strict: LocalCluster, settings: Settings) -> None:
+    with certificate(strict, -3, -2) as address:
+        status, found = doctor(address, *settings(), timeout=6.0)
+    assert status == STATUSES[Trouble.TLS]
+    assert "the broker's certificate has expired" in first(found)["what"]
+    assert "new certificate" in first(found)["cure"]
+
+
+def test_a_certificate_that_ends_soon(strict: LocalCluster, settings: Settings) -> None:
+    with certificate(strict, -3, 3.5) as address:
+        file = Path(settings()[1])
+        config = Config(ADMIN, {**read_client_file(file, ADMIN), "bootstrap.servers": address})
+        ends = surroundings.certificates(config, [address, "127.0.0.1:1"])
+    assert ends is not None
+    assert list(ends) == [address]
+    assert 3.0 < (ends[address] - time.time()) / 86400 < 3.6
+
+
+def test_rights_for_topics(strict: LocalCluster, settings: Settings) -> None:
+    status, found = doctor(strict.bootstrap_servers, "--topic", SEEN, *settings())
+    assert status == STATUSES[Trouble.RIGHTS] == 20
+    assert first(found)["what"] == (
+        f"This client's user may see topic {SEEN}, and not READ or WRITE it."
+    )
+    status, found = doctor(strict.bootstrap_servers, "--topic", THEIRS, *settings())
+    assert status == STATUSES[Trouble.RIGHTS]
+    assert "has no right to DESCRIBE on topic 'theirs'" in first(found)["what"]
+    assert "kafka-acls.sh --add" in first(found)["cure"]
+
+
+def test_rights_for_groups(strict: LocalCluster, settings: Settings) -> None:
+    # To see a group is less than to be in it.
+    for group, right in (("known", "READ"), ("nobodys", "DESCRIBE")):
+        status, found = doctor(strict.bootstrap_servers, "--group", group, *settings())
+        assert status == STATUSES[Trouble.RIGHTS], found["findings"]
+        assert f"has no right to {right} on group '{group}'" in first(found)["what"]
+
+
+def test_lag(strict: LocalCluster, settings: Settings) -> None:
+    config = strict.client_config("alice")
+    with Producer(config) as producer:
+        for n in range(60):
+            producer.send(MINE, b"x", partition=n % 3)
+    with Consumer({**config, "group.id": "board", "auto.offset.reset": "earliest"}) as consumer:
+        consumer.subscribe([MINE])
+        read = 0
+        while read < 60:
+            read += len(consumer.poll(5.0))
+        words = (strict.bootstrap_servers, "--group", "board", *settings())
+        steps = {step["step"]: step for step in doctor(*words)[1]["steps"]}
+        assert steps["group"]["detail"].startswith("Stable, 1 members; ")
+    with Producer(config) as producer:
+        for _ in range(5):
+            producer.send(MINE, b"x", partition=1)
+    words = (strict.bootstrap_servers, "--topic", MINE, "--group", "board", *settings())
+    status, found = doctor(*words)
+    assert status == 0
+    (note,) = found["findings"]
+    assert note["what"] == (
+        "5 records wait for group board, which has no members: nobody reads them."
+    )
+
+
+def test_the_doctor_makes_no_topic_where_brokers_would(strict: LocalCluster) -> None:
+    start, words = strict.inner_servers, []
+    for name, value in strict.inner_config().items():
+        if name != "bootstrap.servers":
+            words += ["--config", f"{name}={value}"]
+    for _ in range(2):
+        status, found = doctor(start, "--topic", "unheard-of", "--group", "board", *words)
+        assert status == STATUSES[Trouble.TOPIC], found["findings"]
+        assert first(found)["what"].startswith("There is no topic unheard-of")
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_brokers_make_topics_for_clients_that_let_them(strict: LocalCluster, allowed: bool) -> None:
+    """allow.auto.create.topics, in both clients (KIP-361); admin clients never let them."""
+    config = {**strict.inner_config(), "allow.auto.create.topics": allowed}
+    sent, read = f"sent-{allowed}", f"read-{allowed}"
+    with Producer(config, max_block_ms=3000) as producer:
+        future = producer.send(sent, b"x")
+        if allowed:
+            assert future.result(timeout=30).offset == 0
+        else:
+            with pytest.raises(KafkaTimeoutError):
+                future.result(timeout=30)
+    with Consumer(config) as consumer, Admin(strict.inner_config()) as admin:
+        consumer.assign([TopicPartition(read, 0)])
+        deadline = time.monotonic() + 30
+        there: list[str] = []
+        with suppress(UnknownTopicOrPartitionError):
+            for _ in range(3):
+                consumer.poll(1.0)
+        while time.monotonic() < deadline:
+            there = admin.list_topics()
+            if (read in there) is allowed:
+                break
+    assert (sent in there, read in there) == (allowed, allowed)
+
+
+def test_the_page(strict: LocalCluster, settings: Settings) -> None:
+    """The questions of docs/doctor.md that a real broker asks."""
+    start = strict.bootstrap_servers
+
+    def asked(name: str, *words: str, **changes: str | None) -> None:
+        given = settings(**changes)
+        told = {given[1]: "client.properties", start: "kafka.example:9093"}
+        shows(name, [start, *words, *given], told)
+
+    asked("no tls", security_protocol="SASL_PLAINTEXT")
+    asked("password", sasl_password=WRONG)
+    asked("trust", ssl_truststore_location=None, ssl_truststore_type=None)
+    asked("rights", "--topic", SEEN)
+
+
+def test_a_quota_that_is_not_used_up(strict: LocalCluster, settings: Settings) -> None:
+    change = ["--alter", "--entity-type", "users", "--entity-name", "alice"]
+    quota = "consumer_byte_rate"
+    for words in (["--add-config", f"{quota}=1048576"], ["--delete-config", quota]):
+        arguments = [*strict.tool_arguments(), *change, *words]
+        strict.run_tool("kafka.admin.ConfigCommand", arguments)
+        status, found = doctor(strict.bootstrap_servers, *settings())
+        said = [f["what"] for f in found["findings"]]
+        set_now = "--add-config" in words
+        there = f"There is a quota for user 'alice': {quota} 1048576."
+        assert (status, said) == (0, [there] if set_now else [])
+
+
+def test_a_quota(strict: LocalCluster, settings: Settings) -> None:
+    """A share of the brokers' time so small that each request is one too many."""
+    change = ("--alter", "--entity-type", "clients", "--entity-name", "odradek-doctor")
+    quota = "request_percentage"
+
+    def configure(*words: str) -> None:
+        tool = "kafka.admin.ConfigCommand"
+        strict.run_tool(tool, [*strict.tool_arguments(), *change, *words])
+
+    configure("--add-config", f"{quota}=0.0001")
+    try:
+        status, found = doctor(strict.bootstrap_servers, *settings())
+        for _ in range(5):  # brokers count before they slow anybody down
+            if status:
+                break
+            status, found = doctor(strict.bootstrap_servers, *settings())
+    finally:
+        configure("--delete-config", quota)
+    assert status == STATUSES[Trouble.THROTTLED], found["findings"]
+    assert "slows this client down" in first(found)["what"]
+
+
+def test_a_broker_that_is_gone(strict: LocalCluster, settings: Settings) -> None:
+    """At first its address is dead; then its partitions have no leader, or one copy less."""
+    with Admin(strict.inner_config()) as admin:
+        led = {p.leader: p.partition for p in admin.describe_topics("single")["single"].partitions}
+    gone = next(iter(led))
+    assert gone is not None
+    strict.kill(gone)
+    try:
+        status, found = doctor(strict.bootstrap_servers, "--topic", "single", *settings())
+        assert status in (STATUSES[Trouble.ADVERTISED], STATUSES[Trouble.LEADERLESS])
+        deadline = time.monotonic() + 60
+        while status != STATUSES[Trouble.LEADERLESS] and time.monotonic() < deadline:
+            status, found = doctor(strict.bootstrap_servers, "--topic", "single", *settings())
+        assert first(found)["what"].startswith("1 of 3 partitions of topic single has no leader")
+        assert f"broker {gone} is missing" in first(found)["cure"]
+        status, found = doctor(strict.bootstrap_servers, "--topic", MINE, *settings())
+        assert status == STATUSES[Trouble.UNDER_REPLICATED] == 23
+        assert first(found)["what"].startswith(f"Broker {gone} should hold copies of partitions")
+    finally:
+        strict.start(gone)

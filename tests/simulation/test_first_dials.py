@@ -1,0 +1,106 @@
+"""R-CS-9: the first dial of a client waits for a random time (`reconnect.first.jitter.ms`)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek.api.admin import Admin
+from odradek.api.base import on_host
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.clients.explain.explanation import Explanation
+from odradek.common.errors import KafkaTimeoutError
+from odradek.common.types import TopicPartition
+
+P0 = TopicPartition("t", 0)
+CLIENTS = 40
+
+
+def test_a_fleet_that_starts_together_dials_apart() -> None:
+    stage = Stage()
+    fleet = [
+        stage.client(Producer, f"p{n}", reconnect_first_jitter_ms=10_000) for n in range(CLIENTS)
+    ]
+    begin = stage.world.now
+    for producer in fleet:
+        producer.send("t", b"x")
+    stage.world.advance(12.0)
+    first: dict[str, float] = {}
+    for dial in stage.world.dials:
+        first.setdefault(dial.client, dial.at - begin)
+    assert len(first) == CLIENTS
+    waits = sorted(first.values())
+    assert waits[0] < 1.5
+    assert 8.5 < waits[-1] <= 10.0
+    for n in range(10):  # each second has about its share
+        assert sum(n <= wait < n + 1 for wait in waits) <= CLIENTS / 3
+    for producer in fleet:
+        producer.flush(timeout=5.0)
+        producer.close()
+
+
+def test_the_wait_is_drawn_once_and_nothing_later_waits() -> None:
+    stage = Stage()
+    producer = stage.producer(reconnect_first_jitter_ms=5_000)
+    producer.send("t", b"x").result(timeout=10.0)
+    stage.disconnect()
+    begin = stage.world.now
+    producer.send("t", b"x").result(timeout=10.0)
+    assert stage.world.now - begin < 1.0
+    producer.close()
+
+
+def test_without_the_option_nothing_waits() -> None:
+    stage = Stage()
+    begin = stage.world.now
+    with stage.client(Admin) as admin:
+        admin.list_topics(1.0)
+        assert stage.world.now - begin < 0.1
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_call_keeps_its_timeout_and_explain_says_what_is_waited_for(background: bool) -> None:
+    stage = Stage(seed=3)
+    admin = stage.client(Admin, background=background, reconnect_first_jitter_ms=600_000)
+    pictures: list[Explanation] = []
+    begin = stage.world.now
+    stage.world.after(1.0, lambda: pictures.append(admin.explain()))
+    with pytest.raises(KafkaTimeoutError):
+        admin.list_topics(2.0)
+    assert stage.world.now - begin == pytest.approx(2.0, abs=0.1)
+    (picture,) = pictures
+    assert "the first dial waits for" in picture.diagnosis
+    assert "reconnect.first.jitter.ms" in picture.addresses[0].next_dial_after
+    assert stage.world.dials == []
+    assert not stage.world.hot_loops
+    admin.close()
+
+
+def test_a_consumer_that_knows_its_cluster_waits_as_well() -> None:
+    """A hint names brokers, so no metadata has to come before the first fetch."""
+    stage = Stage()
+    stage.write(range(3))
+    with stage.consumer(name="first") as first:
+        first.assign([P0])
+        first.poll(1.0)
+        hint = first.bootstrap_hint()
+    begin, before = stage.world.now, len(stage.world.dials)
+    host = stage.world.host("second", background=True)
+    settings = stage.settings(reconnect_first_jitter_ms=60_000, auto_offset_reset="earliest")
+    with on_host(host, Consumer, settings, bootstrap_hint=hint) as second:
+        second.assign([P0])
+        while not second.poll(1.0):
+            assert stage.world.now - begin < 61
+        first_dial = stage.world.dials[before]
+    assert 0.5 < first_dial.at - begin <= 60.0
+
+
+def test_an_engine_that_is_made_anew_does_not_wait_again() -> None:
+    """After an exception from outside amid a step; the client's first dial was long ago."""
+    stage = Stage()
+    with stage.client(Admin, reconnect_first_jitter_ms=3_600_000) as admin:
+        admin._calls._renew()
+        begin = stage.world.now
+        assert admin.list_topics(5.0) == ["t"]
+        assert stage.world.now - begin < 0.5

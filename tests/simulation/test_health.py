@@ -1,0 +1,245 @@
+"""`health()`: what it calls unwell, what it doesn't, and that it costs nobody anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.group_scene import PROTOCOLS, Scene
+from tests.simulation.produce_script import every_broker
+from tests.simulation.scene import Stage
+
+from odradek.api.admin import Admin
+from odradek.api.producer import Producer
+from odradek.clients.explain.health import STUCK, Health
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+
+P0 = TopicPartition("t", 0)
+
+
+def test_a_client_that_did_nothing_is_in_nobodys_way() -> None:
+    stage = Stage()
+    with stage.client(Admin) as admin:
+        assert admin.health() == Health(True, None, None, None, (), None, None)
+
+
+def test_all_is_well_since_the_first_answer() -> None:
+    stage = Stage()
+    with stage.producer() as producer:
+        producer.send("t", b"x", partition=0).result(5.0)
+        answered = stage.world.wall_clock()
+        stage.world.advance(100.0)
+        found = producer.health()
+    assert (found.ok, found.reason, found.cure, found.group, found.lag) == (True,) + (None,) * 4
+    assert found.since == pytest.approx(answered, abs=0.1)
+    assert [b.id for b in found.brokers] == [1, 2, 3]
+    assert "ready" in {b.state for b in found.brokers} <= {"ready", "idle"}
+    assert json.loads(json.dumps(found.to_dict()))["brokers"][0]["id"] == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.ok = False  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "cure"),
+    [
+        ("crash", "nothing listens there", "Start the broker"),
+        ("go_silent", "says nothing", "security.protocol"),
+        ("ready_then_close", "ends the connection at the first question", "read its log"),
+    ],
+)
+def test_an_outage_has_a_beginning_a_reason_and_a_cure(fault: str, reason: str, cure: str) -> None:
+    stage = Stage()
+    producer = stage.producer()
+    producer.send("t", b"x").result(5.0)
+    every_broker(stage.cluster, fault)
+    begun = stage.world.wall_clock()
+    producer.send("t", b"x")
+    stage.world.advance(20.0)
+    found = producer.health()
+    assert not found.ok
+    assert found.since == pytest.approx(begun, abs=6.0)
+    assert reason in (found.reason or "")
+    assert cure in (found.cure or "")
+    stage.cluster.heal()
+    if fault == "crash":
+        every_broker(stage.cluster, "restart")
+    producer.flush(30.0)
+    back = producer.health()
+    assert back.ok
+    assert back.reason is None
+    assert back.since is not None
+    assert begun + 15.0 < back.since <= stage.world.wall_clock()
+    producer.close()
+    assert producer.health().reason == "this Producer is closed"
+
+
+def test_one_broker_of_three_is_told_of_and_is_no_outage() -> None:
+    stage = Stage()
+    producer = stage.producer()
+    for n in range(3):
+        producer.send("t", b"x", partition=n).result(5.0)
+    led = [p for p in range(3) if getattr(stage.cluster.leader("t", p), "id", None) == 2]
+    stage.cluster.crash(2)
+    producer.send("t", b"x", partition=led[0])
+    stage.world.advance(1.0)
+    found = producer.health()
+    assert found.ok
+    assert "nothing listens there" in (found.reason or "")
+    assert [b.state for b in found.brokers if b.id == 2] == ["failing"]
+    producer.close()
+
+
+def test_a_record_that_finds_no_leader_is_trouble_after_a_while() -> None:
+    stage = Stage(brokers=3, partitions=3)
+    topic = stage.cluster.topics["t"]
+    producer = stage.producer(delivery_timeout_ms=600_000)
+    producer.send("t", b"x", partition=0).result(5.0)
+    leader = stage.cluster.leader("t", 0)
+    assert leader is not None
+    topic.partitions[0].replicas = [leader.id]
+    stage.cluster.stop(leader.id)
+    stage.world.advance(1.0)
+    sent = stage.world.wall_clock()
+    producer.send("t", b"x", partition=0)
+    stage.world.advance(STUCK - 3.0)
+    assert producer.health().ok
+    stage.world.advance(5.0)
+    found = producer.health()
+    assert not found.ok
+    assert "a record for topic t is 1" in (found.reason or "")
+    assert "leader" in (found.reason or "")
+    assert found.since == pytest.approx(sent, abs=0.2)
+    with pytest.raises(KafkaError):
+        producer.close(0)
+
+
+def test_a_topic_that_is_not_there_has_a_cure_and_stops_no_other() -> None:
+    stage = Stage()
+    producer = stage.producer()
+    producer.send("tt", b"x")
+    stage.world.advance(STUCK + 5.0)
+    found = producer.health()
+    assert found.ok
+    assert found.reason == "topic tt isn't there; names like it: t"
+    assert found.cure == "What makes it: odradek topics create tt"
+    with pytest.raises(KafkaError):
+        producer.close(0)
+
+
+@PROTOCOLS
+def test_a_member_has_its_state_and_its_lag(protocol: str) -> None:
+    scene = Scene(protocol)
+    scene.write(range(40))
+    consumer = scene.subscribed()
+    scene.read(consumer, 40)
+    found = consumer.health()
+    assert found.ok
+    assert found.group is not None
+    assert (found.group.group_id, found.group.state, found.group.assigned) == ("g", "stable", 4)
+    assert found.lag == 0
+    consumer.seek_to_beginning()
+    consumer.position(P0, 5.0)
+    assert (consumer.health().lag or 0) >= 10
+
+
+@PROTOCOLS
+def test_a_program_that_does_not_poll(protocol: str) -> None:
+    scene = Scene(protocol)
+    consumer = scene.subscribed(max_poll_interval_ms=20_000)
+    consumer.poll(5.0)
+    scene.world.advance(15.0)
+    assert consumer.health().ok
+    scene.world.advance(10.0)
+    found = consumer.health()
+    assert not found.ok
+    assert "hasn't called poll() for max.poll.interval.ms" in (found.reason or "")
+    assert "max.poll.records" in (found.cure or "")
+    consumer.poll(10.0)
+    assert consumer.health().ok
+
+
+@PROTOCOLS
+def test_a_member_that_got_nothing_for_long(protocol: str) -> None:
+    scene = Scene(protocol)
+    members = [scene.subscribed("m0", max_poll_interval_ms=600_000)]
+    while not members[0].assignment():
+        members[0].poll(1.0)
+    members.append(scene.subscribed("m1", max_poll_interval_ms=600_000))
+    begun = scene.world.now
+    while members[1].health().ok and scene.world.now < begun + 120:
+        members[1].poll(1.0)  # the other one doesn't poll: in a classic group it holds all up
+    if protocol == "classic":
+        assert "has given this consumer nothing to read for 1" in str(members[1].health().reason)
+        assert scene.world.now - begun == pytest.approx(STUCK, abs=2.0)
+        members[0].poll(1.0)
+        members[1].poll(5.0)
+        assert members[1].health().ok
+
+
+def test_what_ended_a_client() -> None:
+    stage = Stage()
+    admin = stage.client(Admin)
+    admin.list_topics(5.0)
+    stage.cluster.replace_with_foreign(after=0.0)
+    with pytest.raises(KafkaError):
+        for _ in range(60):
+            admin.list_topics(2.0)
+    ended = stage.world.wall_clock()
+    stage.world.advance(50.0)
+    found = admin.health()
+    assert not found.ok
+    assert "it can't go on: ClusterIdMismatchError" in (found.reason or "")
+    assert "start a new client" in (found.cure or "")
+    assert found.since == pytest.approx(ended, abs=0.1)
+    admin.close()
+
+
+@pytest.mark.parametrize("trouble", [False, True])
+def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> None:
+    stage = Stage()
+    consumer = stage.consumer()
+    consumer.assign([P0])
+    consumer.poll(1.0)
+    if trouble:
+        every_broker(stage.cluster, "crash")
+        consumer.poll(5.0)
+    engine, counts = consumer._engine, dict(consumer._engine.events.counts)
+    before = (engine.flows, len(engine.effects), engine.has_inputs)
+    seen: list[Health] = []
+    with engine.lock:  # of this thread: another one that wants it would wait for ever
+        other = threading.Thread(target=lambda: seen.append(consumer.health()))
+        other.start()
+        other.join(30.0)
+    assert seen == [consumer.health()]
+    assert seen[0].ok is not trouble
+    assert (engine.flows, len(engine.effects), engine.has_inputs) == before
+    assert dict(engine.events.counts) == counts
+    consumer.close()
+
+
+def test_its_cost_does_not_grow_with_what_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While all is well nothing is put into words: the addresses aren't explained."""
+    stage = Stage()
+    with stage.client(Producer) as producer:
+        producer.send("t", b"x").result(5.0)
+        monkeypatch.setattr("odradek.clients.explain.explanation.explain", _not_called)
+        assert producer.health().ok
+
+
+def _not_called(*_: Any) -> Callable[..., Any]:
+    raise AssertionError("it was explained")
+
+
+def test_texts_of_peers_are_printable() -> None:
+    stage = Stage()
+    producer = stage.producer()
+    producer.send("t", b"x").result(5.0)
+    producer._engine.ended = KafkaError("\x1b[2J")
+    assert "\x1b" not in (producer.health().reason or "")
+    producer._engine.ended = None
+    producer.close()

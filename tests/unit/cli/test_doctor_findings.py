@@ -1,0 +1,145 @@
+"""What `odradek doctor` makes of what was found, where no test can make it so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek import Admin
+from odradek.cli.doctor.checks import checks
+from odradek.cli.doctor.findings import STATUSES, Finding, Seen, Trouble, findings
+from odradek.cli.doctor.surroundings import Surroundings, certificates, in_container
+from odradek.clients.admin.cluster_questions import ClusterClock, QuotaStanding
+from odradek.clients.admin.examination import Examination, GroupStanding
+from odradek.clients.admin.reachability import (
+    AddressReach,
+    Reachability,
+    TopicReach,
+    TopicStanding,
+    operations,
+)
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import KafkaError
+from odradek.common.types import TopicPartition
+
+NOW, DAY = 1_800_000_000.0, 86400.0
+WELL = Reachability("c", (AddressReach("h:1", True, (1,), None, 3),), (), (), None)
+PICTURE = Admin(bootstrap_servers="h:1").explain()
+
+
+def found(
+    examined: Examination, around: Surroundings | None = None, protocol: str = "PLAINTEXT"
+) -> list[Finding]:
+    seen = Seen(PICTURE, None, examined, protocol, None, around or Surroundings())
+    listed = findings(seen)
+    assert next(step.step for step in checks(seen, listed)) == "name"
+    return listed
+
+
+def test_nothing() -> None:
+    assert found(Examination(WELL, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [(300.0, "300 s ahead of"), (-90.0, "90 s after"), (59.0, None), (-59.0, None)],
+)
+def test_clocks(ahead: float, words: str | None) -> None:
+    """The cluster was asked 2 s before this machine looked at its clock."""
+    around = Surroundings(now=NOW + ahead + 2.0, at=52.0)
+    listed = found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 0.01)), around)
+    assert [one.kind for one in listed] == ([Trouble.CLOCK] if words else [])
+    assert all(f"The clock of this machine is {words} the cluster's." == f.what for f in listed)
+
+
+def test_a_slow_answer_says_little_of_a_clock() -> None:
+    around = Surroundings(now=NOW + 70.0, at=50.0)
+    assert found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 80.0)), around) == []
+
+
+@pytest.mark.parametrize("days", [3.0, 20.0])
+def test_a_certificate_that_ends_soon(days: float) -> None:
+    around = Surroundings(certificates={"h:1": NOW + days * DAY}, now=NOW)
+    listed = found(Examination(WELL, None), around, "SSL")
+    assert [one.what for one in listed] == (
+        ["The certificate of h:1 ends in 3 days."] if days < 14 else []
+    )
+    assert not any(one.grave for one in listed)
+
+
+def test_quotas_are_worth_knowing() -> None:
+    quota = QuotaStanding({"user": "alice", "client-id": None}, {"producer_byte_rate": 1024.0})
+    (note,) = found(Examination(WELL, None, quotas=(quota,)))
+    assert not note.grave
+    assert note.what == (
+        "There is a quota for every client-id without one of its own and user 'alice': "
+        "producer_byte_rate 1024."
+    )
+
+
+def test_no_version_in_common() -> None:
+    (one,) = found(Examination(WELL, None, lacking={"h:1": ("Produce has versions 99 to 100",)}))
+    assert (one.kind, one.grave) == (Trouble.PROTOCOL, True)
+    assert "no version in common of what both need: Produce has" in one.what
+
+
+def test_a_group_without_members() -> None:
+    waiting = {TopicPartition("t", 0): 7}
+    group = GroupStanding("board", None, {TopicPartition("t", 0): 3}, waiting, "Empty", 0)
+    (note,) = found(Examination(WELL, group))
+    assert note.what == "7 records wait for group board, which has no members: nobody reads them."
+    (usual,) = found(Examination(WELL, replace(group, state="Stable", members=2)))
+    assert "most of them in t-0 (7)" in usual.what
+
+
+def test_the_order_is_that_of_the_way() -> None:
+    reach = replace(
+        WELL,
+        addresses=(*WELL.addresses, AddressReach("h:2", False, (2,), KafkaError("away"), 1, 0.5)),
+        topics=(TopicReach("t", 3, (1,)), TopicReach("u", 0, (), KafkaError("odd"))),
+        absent=(3,),
+        standings=(TopicStanding("t", 3, (0,), frozenset({"DESCRIBE"})),),
+    )
+    kinds = [one.kind for one in found(Examination(reach, None))]
+    assert kinds == sorted(kinds, key=list(Trouble).index)
+    assert kinds[0] is Trouble.ADVERTISED
+    assert set(kinds) >= {
+        Trouble.RIGHTS,
+        Trouble.LEADERLESS,
+        Trouble.UNDER_REPLICATED,
+        Trouble.OTHER,
+    }
+    assert sorted(STATUSES) == sorted(Trouble)
+    assert len(set(STATUSES.values())) == len(Trouble)
+
+
+def test_texts_of_peers_are_printable() -> None:
+    reach = replace(WELL, topics=(TopicReach("t", 0, (), KafkaError("\x1b[2J")),))
+    (one,) = found(Examination(reach, None))
+    assert "\x1b" not in one.what
+
+
+def test_rights_of_a_bit_field() -> None:
+    assert operations(-(2**31)) is None
+    assert operations(1 << 3 | 1 << 8) == frozenset({"READ", "DESCRIBE"})
+    assert operations(0) == frozenset()
+
+
+@pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])
+def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr("odradek.cli.doctor.surroundings.MARKS", (str(tmp_path / "none"),))
+    for name in ("container", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert not in_container()
+    monkeypatch.setenv(variable, "yes")
+    assert in_container()
+    monkeypatch.delenv(variable)
+    (tmp_path / "mark").touch()
+    monkeypatch.setattr("odradek.cli.doctor.surroundings.MARKS", (str(tmp_path / "mark"),))
+    assert in_container()
+
+
+def test_without_tls_nobody_is_asked_for_a_certificate() -> None:
+    assert certificates(Config(ADMIN, {"bootstrap.servers": "h:1"}), ["h:1"]) is None
