@@ -110,11 +110,14 @@ def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> 
     `buffer` is the frame without its length. For ApiVersions this includes what
     `decode_api_versions_response` does.
     """
-    if request.API_KEY == API_VERSIONS:
-        correlation_id, answer = decode_api_versions_response(buffer, version)
-        return correlation_id, cast("R", answer)
     view = as_bytes_view(buffer)
-    correlation_id = peek_correlation_id(view)
+    return peek_correlation_id(view), decode_answer(request, version, view)
+
+
+def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
+    """The same, of a view of single bytes whose correlation id was looked at before."""
+    if request.API_KEY == API_VERSIONS:
+        return cast("R", decode_api_versions_response(view, version)[1])
     pos = 4
     response: type[R] = request.RESPONSE  # type: ignore[assignment]  # as `Request[R]` says
     first = response.FLEXIBLE_FROM
@@ -124,7 +127,7 @@ def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> 
         except (WireError, IndexError) as error:
             what = f"header of {response.__name__} v{version}"
             raise malformed(what, len(view), error, pos) from error
-    return correlation_id, response.read(view, version, pos)
+    return response.read(view, version, pos)
 
 
 def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:
