@@ -314,7 +314,8 @@ class Module:
         for item in tagged:
             annotate = f": {python_type(item)}" if item.array or not item.nullable.empty else ""
             lines.append(f"{local(item)}{annotate} = {fresh_default(item)}")
-        lines += ["tags, pos = read_uvarint(view, pos)", "for _ in range(tags):"]
+        lines += ["tags = view[pos]", "if tags < 0x80:", "    pos += 1", "else:"]
+        lines += ["    tags, pos = read_uvarint(view, pos)", "for _ in range(tags):"]
         lines.append("    tag, pos, end = read_tag(view, pos)")
         for number, item in enumerate(sorted(tagged, key=lambda item: item.tag or 0)):
             lines.append(f"    {'elif' if number else 'if'} tag == {item.tag}:")

@@ -566,7 +566,7 @@ BREAKAGES = (
         "a record goes out before its partition is in the transaction",
         "R-PR-1",
         "clients/producer/sender.py",
-        " and self.identity.admits(partition)",
+        " and identity.admits(partition)",
         "",
         "tests/simulation/test_transactional_producer.py",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from odradek.api.base import E, Facade
 from odradek.clients.calls.caller_flow import CallerFlow
@@ -31,7 +31,7 @@ class AsyncClient(Facade[E]):
 
     @property
     def _loop_host(self) -> LoopHost:
-        return cast("LoopHost", self._calls.host)
+        return self._calls.host  # type: ignore[return-value]  # as `loop_host` makes it
 
     async def _run(self, flow: CallerFlow[T]) -> T:
         """Carry out a call in the loop that runs here."""

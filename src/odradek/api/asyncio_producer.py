@@ -97,7 +97,8 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
         Raises what `send` raises, and what ended the record's batch.
         """
-        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+        put = self._put(topic, value, key, headers, partition, timestamp_ms)
+        return await (put if type(put) is DeliveryFuture else await put)
 
     async def send_arrow(
         self,

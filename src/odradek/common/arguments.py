@@ -56,6 +56,8 @@ def is_bool(value: Any) -> bool:
 
 def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "") -> int:
     """A whole number within bounds; numpy's are taken, True and False aren't numbers."""
+    if type(value) is int and low <= value <= high:
+        return value
     if is_bool(value):
         raise refusal(name, "a whole number", value, cure)
     try:

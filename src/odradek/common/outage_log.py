@@ -60,6 +60,8 @@ class OutageLog:
     def __init__(self, client: str, bootstrap: Collection[str]) -> None:
         self._client = client
         self._bootstrap = frozenset(bootstrap)
+        self.resting = True
+        """No line is due, and no outage goes on that could end by time alone."""
         self.known = False
         """The cluster was reached at least once."""
         self.known_since: float | None = None
@@ -88,6 +90,7 @@ class OutageLog:
         handler = self._HANDLERS.get(event.kind)
         if handler is not None and not self._ended:
             handler(self, event.at, event.fields)
+            self.resting = self.current is None and self._next_line == math.inf
 
     def _dial(self, now: float, fields: Fields) -> None:
         address = fields["address"]
@@ -238,6 +241,7 @@ class OutageLog:
             self._over(outage, end, f"others answer, and {gone} is no longer needed")
         if now >= self._next_line:
             self._summary(now)
+        self.resting = self.current is None and self._next_line == math.inf
         return False
 
     def next_deadline(self, now: float) -> float | None:

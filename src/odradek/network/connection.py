@@ -184,10 +184,11 @@ class Connection:
         self.suspect = False
         return True
 
-    def sends(self, now: float) -> None:
-        """A request goes out, and is in flight already."""
-        if len(self.in_flight) == 1:
+    def sends(self, request: InFlightRequest, now: float) -> None:
+        """A request goes out: from now on it is in flight."""
+        if self.in_flight.head is None:
             self.last_received = now  # silence counts from the question on
+        self.in_flight.note(request)
         self.last_used = now
 
     def uses_nothing(self, last_used: float) -> None:
@@ -268,13 +269,16 @@ class Connection:
         if not self.ready:
             due = self.setup_deadline
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
-        deadline = self.overdue_at(suspicion)
-        if deadline is None:
-            deadline = self.idle_at(idle)
+        head = self.in_flight.head
+        if head is None:
+            deadline = self.last_used + idle if self.session is None else self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
-        elif not self.suspect:
-            deadline = min(deadline, self.suspect_at(suspicion) or deadline)
+        elif self.suspect:
+            deadline = self.overdue_at(suspicion)
+        else:
+            silent = max(head.sent_at + head.patience, self.last_received) + suspicion
+            deadline = min(silent, self.overdue_at(suspicion))
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:
@@ -302,12 +306,11 @@ class Connection:
         at = self.held_at
         return at is not None and now >= at
 
-    def overdue_at(self, grace: float) -> float | None:
+    def overdue_at(self, grace: float) -> float:
         """When the oldest request counts as lost; bytes that arrive put it off by `grace`."""
-        head = self.in_flight.head
+        head, deadline = self.in_flight.head, self.in_flight.deadline
         if head is None:
-            return None
-        deadline = self.in_flight.next_deadline() or math.inf
+            return math.inf
         # The first question of a quiet connection sets `last_received` as well: that is no byte.
         heard = self.last_received > head.sent_at
         return max(deadline, self.last_received + grace) if heard else deadline

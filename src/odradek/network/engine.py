@@ -13,6 +13,7 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from odradek.common.errors import ClientBrokenError, KafkaError
@@ -30,6 +31,9 @@ MAX_TURNS = 100_000
 
 class Component(Protocol):
     """A part of a client that moves when the engine steps."""
+
+    resting: bool
+    """It has nothing to do and waits for no time: it isn't asked until it says otherwise."""
 
     def advance(self, now: float) -> bool:
         """Do what can be done now; say whether anything moved."""
@@ -56,6 +60,9 @@ class Engine:
         """Broken by an exception from outside, amid a step: that is nobody's bug."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self._inputs: deque[Callable[[float], None]] = deque()
+        # Inputs only record. Appending to a deque is atomic, so any thread may call them.
+        self.post = self._inputs.append
+        """Run a function with `now` inside the next step."""
         self._ready: deque[Task[Any]] = deque()
         self._timers: list[tuple[float, int, Task[Any], int]] = []
         self._timer_serial = 0
@@ -67,16 +74,12 @@ class Engine:
         """A host that can be interrupted knows which exceptions aren't the engine's own."""
         self._from_outside = from_outside
 
-    # Inputs: they only record. Appending to a deque is atomic, so any thread may call them.
-
-    def post(self, action: Callable[[float], None]) -> None:
-        """Run a function with `now` inside the next step."""
-        self._inputs.append(action)
+    # Inputs
 
     def start(self, flow: Flow[T]) -> Completion[T]:
         """Start a flow in the next step; its completion is there at once."""
         task: Task[T] = Task(flow, self._ready.append)
-        self.post(lambda now: self._begin(task))
+        self.post(partial(self._begin, task))
         return task.completion
 
     def cancel(self, completion: Completion[Any], error: KafkaError) -> None:
@@ -128,24 +131,28 @@ class Engine:
             moved = False
             if self.ended is None:
                 for component in self.components:
-                    moved = component.advance(now) or moved
+                    if not component.resting:
+                        moved = component.advance(now) or moved
             if not moved and not inputs and not ready:
                 return self._next_deadline(now)
         raise RuntimeError(f"a step of more than {MAX_TURNS} turns")
 
     def _next_deadline(self, now: float) -> float | None:
         timers = self._timers
-        while timers and self._stale(timers[0]):  # waits that are over must not wake the host
+        while timers:  # waits that are over must not wake the host
+            _, _, task, serial = timers[0]
+            if serial == task.serial and not task.completion.done:
+                break
             heapq.heappop(timers)
         earliest = timers[0][0] if timers else None
         if self.ended is None:
             for component in self.components:
-                deadline = component.next_deadline(now)
+                deadline = None if component.resting else component.next_deadline(now)
                 if deadline is not None and (earliest is None or deadline < earliest):
                     earliest = deadline
         return earliest
 
-    def _begin(self, task: Task[Any]) -> None:
+    def _begin(self, task: Task[Any], now: float) -> None:
         if task.completion.done:  # it was cancelled before
             task.flow.close()
             return

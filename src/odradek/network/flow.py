@@ -8,7 +8,6 @@ In: the engine resumes flows. Out: completions that hosts hand to callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from odradek.common.errors import IllegalStateError, KafkaError
@@ -55,34 +54,35 @@ class Signal(Waitable):
     def notify(self) -> None:
         """Wake all that wait now."""
         self.serial += 1
-        self._wake_all()
+        if self._waiters:
+            self._wake_all()
 
 
 class Completion(Waitable, Generic[T]):
     """A result that comes exactly once. Threads other than the engine's may read it."""
 
-    __slots__ = ("_callbacks", "_error", "_result", "done")
+    __slots__ = ("_callbacks", "_result", "done", "error")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._waiters = {}  # without a call: each request and each batch has one
         self.done = False
         self._result: T | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
+        """Why it failed, if it did."""
         self._callbacks: list[Callable[[Completion[T]], None]] = []
-
-    def complete(self, result: T) -> None:
-        """End well. A second end is a bug and raises."""
-        self._end(result, None)
 
     def fail(self, error: BaseException) -> None:
         """End with an error. A second end is a bug and raises."""
-        self._end(None, error)
+        if not self.done:
+            self.error = error
+        self.complete(None)  # type: ignore[arg-type]  # nobody gets it
 
-    def _end(self, result: T | None, error: BaseException | None) -> None:
+    def complete(self, result: T) -> None:
+        """End well. A second end is a bug and raises."""
         if self.done:
             # No KafkaError: that would only end the flow which does it, and so hide the bug.
             raise RuntimeError("a completion was completed twice")
-        self._result, self._error = result, error
+        self._result = result
         self.done = True
         while self._callbacks:
             try:
@@ -90,7 +90,8 @@ class Completion(Waitable, Generic[T]):
             except IndexError:  # another thread has just taken it, see `when_done` and `forget`
                 break
             callback(self)
-        self._wake_all()
+        if self._waiters:
+            self._wake_all()
 
     def when_done(self, callback: Callable[[Completion[T]], None]) -> None:
         """Call back in the engine's thread, or at once when it is done already."""
@@ -104,21 +105,18 @@ class Completion(Waitable, Generic[T]):
 
     def forget(self, callback: Callable[[Completion[T]], None]) -> None:
         """Take a `when_done` back, if it wasn't called yet."""
-        with suppress(ValueError):
+        try:
             self._callbacks.remove(callback)
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why it failed, if it did."""
-        return self._error
+        except ValueError:
+            return
 
     def result(self) -> T:
         """The result; raises the error."""
         if not self.done:
             raise IllegalStateError("the result isn't there yet")
-        if self._error is not None:
+        if self.error is not None:
             try:
-                raise self._error
+                raise self.error
             finally:
                 del self  # or the error holds this frame, which holds the error
         return self._result  # type: ignore[return-value]  # set by complete()

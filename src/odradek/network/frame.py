@@ -67,7 +67,9 @@ class FrameReader:
         while self._body is None and self._filled - self._start >= 4:
             if not self._cut(frames):
                 break
-        if self._body is None:
+        if self._start == self._filled and self._body is None:  # nearly always
+            self._start = self._filled = 0
+        elif self._body is None:
             self._compact()
         return frames
 

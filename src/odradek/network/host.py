@@ -133,7 +133,7 @@ class LoopHost(Host, Protocol):
 
     @property
     def overdue(self) -> bool:
-        """The loop didn't come to this client for long."""
+        """The loop was asked to come to this client, and didn't for long."""
 
     async def breathe(self) -> None:
-        """Let the loop go on, if that is overdue."""
+        """Let the loop go on, if it didn't come to this client for long."""

@@ -38,13 +38,22 @@ class InFlightRequest:
     """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
     replicas have it, or the controller has given one of them up)."""
 
+    def waited(self, now: float) -> None:
+        """It goes out only now, though it was made before."""
+        self.deadline += now - self.sent_at
+        self.sent_at = now
+
 
 class InFlightRequests:
     """First in, first out: Kafka answers the requests of one connection in order."""
 
-    __slots__ = ("_next_id", "_queue", "_writing")
+    __slots__ = ("_next_id", "_queue", "_writing", "deadline", "head")
 
     def __init__(self) -> None:
+        self.head: InFlightRequest | None = None
+        """The request whose answer comes next; without one, the oldest that isn't written yet."""
+        self.deadline = math.inf
+        """When the first request becomes overdue."""
         self._queue: deque[InFlightRequest] = deque()
         self._writing: dict[int, InFlightRequest] = {}
         """Those that get no answer, until they are written."""
@@ -77,28 +86,17 @@ class InFlightRequests:
         """A request goes out now."""
         if request.answered:
             self._queue.append(request)
+            self.head = self._queue[0]
         else:
             self._writing[request.correlation_id] = request
+            self.head = self.head or request
+        self.deadline = min(self.deadline, request.deadline)
 
-    def put(self, request: InFlightRequest, now: float) -> None:
-        """Note that a request goes out only now, which was made before and had to wait."""
-        request.deadline += now - request.sent_at
-        request.sent_at = now
-        self.note(request)
-
-    @property
-    def head(self) -> InFlightRequest | None:
-        """The request whose answer comes next; without one, the oldest that isn't written yet."""
-        if self._queue:
-            return self._queue[0]
-        return next(iter(self._writing.values())) if self._writing else None
-
-    def next_deadline(self) -> float | None:
-        """When the first request becomes overdue."""
-        queue = self._queue
-        if not self._writing and len(queue) < 2:  # nearly always; a generator costs more
-            return queue[0].deadline if queue else None
-        return min(r.deadline for r in (*queue, *self._writing.values()))
+    def _look_again(self) -> None:
+        """Some are gone."""
+        queue, writing = self._queue, self._writing
+        self.head = queue[0] if queue else next(iter(writing.values())) if writing else None
+        self.deadline = min((r.deadline for r in (*queue, *writing.values())), default=math.inf)
 
     def patience_ends(self) -> float:
         """Until when a broker may rightly answer these first, and nothing that is sent now."""
@@ -115,11 +113,18 @@ class InFlightRequests:
             raise MalformedMessageError(
                 f"the answer has correlation id {correlation_id}, expected {expected}"
             )
-        return self._queue.popleft()
+        found = self._queue.popleft()
+        if self._queue or self._writing:
+            self._look_again()
+        else:
+            self.head, self.deadline = None, math.inf
+        return found
 
     def written(self, correlation_id: int) -> InFlightRequest | None:
         """A request without an answer is over, if it still is there."""
-        return self._writing.pop(correlation_id, None)
+        found = self._writing.pop(correlation_id, None)
+        self._look_again()
+        return found
 
     def give_back(self, correlation_id: int, error: BaseException) -> None:
         """A request never went out, since it can't be put into bytes: its sender is told."""
@@ -129,6 +134,7 @@ class InFlightRequests:
             if found is None:
                 return
             self._queue.remove(found)
+        self._look_again()
         if not found.reply.done:
             known = isinstance(error, KafkaError)
             found.reply.fail(error if known else InvalidRequestError(in_words(error)))
@@ -138,4 +144,5 @@ class InFlightRequests:
         requests = [*self._queue, *self._writing.values()]
         self._queue.clear()
         self._writing.clear()
+        self._look_again()
         return requests

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -36,7 +37,7 @@ from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
 from odradek.network.probe import judged, suspect
-from odradek.protocol.headers import decode_response, peek_correlation_id
+from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ LostListener = Callable[[Connection, KafkaError, bool, float], None]
 
 class NetworkClient:
     """All connections of one client; a component of its engine."""
+
+    resting = False
 
     def __init__(self, engine: Engine, config: Config, rng: Rng, *, frame_limit: int) -> None:
         self.engine = engine
@@ -127,15 +130,11 @@ class NetworkClient:
             self.engine.post(lambda now: self._malformed(connection, failure, now))
             return
         if frames:
-            self.engine.post(lambda now: self._frames(connection, frames, now))
+            self.engine.post(partial(self._frames, connection, frames))
 
     def received(self, connection: int, response: IncomingResponse) -> None:
         """A response as an object."""
-        self.engine.post(
-            lambda now: self._answered(
-                connection, response.correlation_id, None, response.message, now
-            )
-        )
+        self.engine.post(partial(self._message, connection, *response))
 
     def writable(self, connection: int, ready: bool) -> None:
         """Whether the host takes more for this connection."""
@@ -215,7 +214,7 @@ class NetworkClient:
         timeout: float | None = None,
     ) -> Completion[Message]:
         """Send a request on a ready connection; the reply may fail with any `KafkaError`."""
-        version = self.version_for(connection, type(body))
+        version = connection.version_for(type(body))
         return self.send_version(
             connection, body, version, now, patience=patience, timeout=timeout
         ).reply
@@ -246,7 +245,6 @@ class NetworkClient:
             session.hold(request, now)
             self.changed.notify()
             return request
-        in_flight.note(request)
         self._transmit(connection, request, now)
         return request
 
@@ -255,17 +253,17 @@ class NetworkClient:
     ) -> None:
         """Send what had to wait while the connection authenticated again."""
         for request in requests:
-            connection.in_flight.put(request, now)
+            request.waited(now)
             self._transmit(connection, request, now)
         self.changed.notify()
 
     def _transmit(self, connection: Connection, request: InFlightRequest, now: float) -> None:
-        connection.sends(now)
-        identity, version = request.correlation_id, request.version
-        outgoing = OutgoingRequest(
-            request.body, version, identity, self.client_id, request.answered
-        )
-        self.engine.effects.append(Send(connection.id, outgoing))
+        connection.sends(request, now)
+        body, version, identity = request.body, request.version, request.correlation_id
+        # As these tuples' own `__new__` makes them, without a call of Python's.
+        fields = (body, version, identity, self.client_id, request.answered)
+        outgoing = tuple.__new__(OutgoingRequest, fields)
+        self.engine.effects.append(tuple.__new__(Send, (connection.id, outgoing)))
 
     def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
         """The highest version of an API that both sides speak."""
@@ -314,6 +312,10 @@ class NetworkClient:
         """In one pass (R-CS-5): fail what is overdue, note proofs, close what idles (R-CS-7)."""
         moved = False
         for connection in list(self._by_id.values()):
+            if connection.bytes_seen and connection.ready:  # neither silent nor overdue
+                moved = self._heard(connection, now) or moved
+            if connection.look_at(SUSPICION, self._idle, PROOF_BY_AGE) > now:
+                continue
             if not connection.ready:
                 if now >= connection.setup_deadline:
                     seconds = connection.setup_deadline - connection.dialled_at
@@ -324,8 +326,6 @@ class NetworkClient:
                     self._suspect(connection, now)
                     moved = True
                 continue
-            if connection.bytes_seen:  # part of an answer: neither silent nor overdue
-                moved = self._heard(connection, now) or moved
             head = connection.in_flight.head
             if head is None:
                 if not connection.proved and connection.ready_at + PROOF_BY_AGE <= now:
@@ -334,7 +334,7 @@ class NetworkClient:
                 elif now >= connection.idle_at(self._idle):
                     self.close(connection, now, "idle")
                     moved = True
-            elif now >= (connection.overdue_at(SUSPICION) or math.inf):
+            elif now >= connection.overdue_at(SUSPICION):
                 text = f"no answer to {head.body.API_NAME} within request.timeout.ms"
                 self.fail(connection, ResponseTimeoutError(text), now)
                 self._close_unheard(connection.address, head.sent_at, now)
@@ -369,7 +369,7 @@ class NetworkClient:
     def _heard(self, connection: Connection, now: float) -> bool:
         """Bytes came; say whether that ended a silence."""
         self.heard_at = now
-        if not connection.heard(now):
+        if not connection.heard(now):  # nearly always
             return False
         self.events.emit(now, "heard", address=str(connection.address), ready=connection.ready)
         self.changed.notify()
@@ -423,20 +423,23 @@ class NetworkClient:
         self._heard(connection, now)
         for frame in frames:
             try:
-                identity = peek_correlation_id(frame)
+                request = connection.in_flight.take(peek_correlation_id(frame))
             except MalformedMessageError as error:
                 self._malformed(number, error, now)
                 return
-            self._answered(number, identity, frame, None, now)
+            try:
+                message = decode_answer(type(request.body), request.version, frame)
+            except MalformedMessageError as error:
+                if not request.reply.done:  # it may have been carried out: as good as no answer
+                    lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
+                    request.reply.fail(lost)
+                self._malformed(number, error, now)
+                return
+            self._answered(connection, request, message, now)
+            if number not in self._by_id:  # that answer has ended it
+                return
 
-    def _answered(
-        self,
-        number: int,
-        identity: int,
-        frame: memoryview | None,
-        message: Message | None,
-        now: float,
-    ) -> None:
+    def _message(self, number: int, identity: int, message: Message, now: float) -> None:
         connection = self._by_id.get(number)
         if connection is None:
             return
@@ -446,17 +449,12 @@ class NetworkClient:
         except MalformedMessageError as error:
             self._malformed(number, error, now)
             return
-        if frame is not None:
-            try:
-                _, message = decode_response(type(request.body), request.version, frame)
-            except MalformedMessageError as error:
-                if not request.reply.done:  # it may have been carried out: as good as no answer
-                    lost = DisconnectedError(f"{connection.address}: {in_words(error)}")
-                    request.reply.fail(lost)
-                self._malformed(number, error, now)
-                return
-        answer = cast("Message", message)
-        throttle = getattr(answer, "throttle_time_ms", 0)
+        self._answered(connection, request, message, now)
+
+    def _answered(
+        self, connection: Connection, request: InFlightRequest, answer: Message, now: float
+    ) -> None:
+        throttle: int = getattr(answer, "throttle_time_ms", 0)
         if throttle > 0:  # KIP-219: the client keeps quiet for so long
             connection.throttle(now + throttle / 1000.0)
         if connection.ready and not connection.proved:

@@ -36,7 +36,9 @@ API_VERSIONS = 18
 UNSUPPORTED_VERSION = 35
 
 _REQUEST_HEAD = Struct(">hhi")
+_FRAMED_HEAD = Struct(">ihhi")
 _INT32 = Struct(">i")
+_INT32_TWICE = Struct(">ii")
 _INT16 = Struct(">h")
 
 R = TypeVar("R", bound=Message)
@@ -47,29 +49,32 @@ def encode_request(
 ) -> Buffers:
     """Write a request as a frame, its length in front."""
     out = Output()
-    out += _REQUEST_HEAD.pack(request.API_KEY, version, correlation_id)
+    out += _FRAMED_HEAD.pack(0, request.API_KEY, version, correlation_id)
     write_nullable_string(out, client_id)
-    if request.is_flexible(version):
+    first = request.FLEXIBLE_FROM
+    if first is not None and version >= first:
         out.append(0)
-    return _framed(out, request.encode(version))
+    request.write(out, version)
+    return _framed(out)
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> Buffers:
     """Write an answer as a frame, its length in front (for simulated brokers)."""
     out = Output()
-    out += _INT32.pack(correlation_id)
+    out += _INT32_TWICE.pack(0, correlation_id)
     if message.is_flexible(version) and message.API_KEY != API_VERSIONS:
         out.append(0)
-    return _framed(out, message.encode(version))
+    message.write(out, version)
+    return _framed(out)
 
 
-def _framed(head: Output, body: Buffers) -> Buffers:
-    """Put the length in front of header and message; the first small piece joins the header."""
-    size = len(head) + sum(map(len, body))
-    first = _INT32.pack(size) + head
-    if body and isinstance(body[0], bytes):
-        return [first + body[0], *body[1:]]
-    return [first, *body]
+def _framed(out: Output) -> Buffers:
+    """Write the length in front of header and message, where there is room for it."""
+    size = len(out) - 4
+    for _, records in out.splices:
+        size += len(records)
+    _INT32.pack_into(out, 0, size)
+    return out.buffers()
 
 
 def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, int]:
@@ -93,9 +98,10 @@ def decode_request_header(buffer: Buffer) -> tuple[int, int, int, str | None, in
 def peek_correlation_id(buffer: Buffer) -> int:
     """Return the correlation id of an answer, which tells what the rest is."""
     try:
-        return cast("int", _INT32.unpack_from(buffer)[0])
+        found: int = _INT32.unpack_from(buffer)[0]
     except StructError as error:
         raise malformed("response header", as_bytes_view(buffer).nbytes, error) from error
+    return found
 
 
 def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> tuple[int, R]:
@@ -104,20 +110,24 @@ def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> 
     `buffer` is the frame without its length. For ApiVersions this includes what
     `decode_api_versions_response` does.
     """
-    if request.API_KEY == API_VERSIONS:
-        correlation_id, answer = decode_api_versions_response(buffer, version)
-        return correlation_id, cast("R", answer)
     view = as_bytes_view(buffer)
-    correlation_id = peek_correlation_id(view)
+    return peek_correlation_id(view), decode_answer(request, version, view)
+
+
+def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
+    """The same, of a view of single bytes whose correlation id was looked at before."""
+    if request.API_KEY == API_VERSIONS:
+        return cast("R", decode_api_versions_response(view, version)[1])
     pos = 4
-    response = cast("type[R]", request.RESPONSE)
-    if response.is_flexible(version):
+    response: type[R] = request.RESPONSE  # type: ignore[assignment]  # as `Request[R]` says
+    first = response.FLEXIBLE_FROM
+    if first is not None and version >= first:
         try:
             pos = skip_tags(view, pos)
         except (WireError, IndexError) as error:
             what = f"header of {response.__name__} v{version}"
             raise malformed(what, len(view), error, pos) from error
-    return correlation_id, response.decode(view, version, pos)
+    return response.read(view, version, pos)
 
 
 def decode_api_versions_response(buffer: Buffer, version: int) -> tuple[int, ApiVersionsResponse]:

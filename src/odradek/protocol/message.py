@@ -82,8 +82,14 @@ class Message:
         UnsupportedVersionError: a field holds a value that this version can't carry.
         InvalidRequestError: a value doesn't fit its field (null, too long, out of range).
         """
-        writer = self.WRITERS[self._index(version)]
         out = Output()
+        self.write(out, version)
+        return out.buffers()
+
+    def write(self, out: Output, version: int) -> None:
+        """The same, after what is written already."""
+        at = version - self.MIN_VERSION
+        writer = self.WRITERS[at if 0 <= at < len(self.WRITERS) else self._index(version)]
         try:
             writer(out, self)
         except AbsentFieldError as error:
@@ -94,7 +100,6 @@ class Message:
             raise InvalidRequestError(
                 f"{type(self).__name__} v{version} can't be written: {error}"
             ) from error
-        return out.buffers()
 
     @classmethod
     def decode(cls, buffer: Buffer, version: int, offset: int = 0, *, whole: bool = True) -> Self:
@@ -103,8 +108,13 @@ class Message:
         With `whole=False` bytes after it are left, as Kafka's brokers leave them. Raises
         MalformedMessageError: the bytes don't follow the layout, or some are left over.
         """
-        reader = cls.READERS[cls._index(version)]
-        view = as_bytes_view(buffer)
+        return cls.read(as_bytes_view(buffer), version, offset, whole=whole)
+
+    @classmethod
+    def read(cls, view: memoryview, version: int, offset: int, *, whole: bool = True) -> Self:
+        """The same, of a view of single bytes."""
+        at = version - cls.MIN_VERSION
+        reader = cls.READERS[at if 0 <= at < len(cls.READERS) else cls._index(version)]
         message: Self
         pos = offset
         try:

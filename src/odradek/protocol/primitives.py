@@ -124,8 +124,14 @@ def read_nullable_string(view: memoryview, pos: int) -> tuple[str | None, int]:
 
 def read_compact_string(view: memoryview, pos: int) -> tuple[str, int]:
     """Read a string whose varint length is one more than it is."""
-    length, pos = read_uvarint(view, pos)
-    end = _slice_end(view, pos, length - 1)
+    length = view[pos]
+    if length < 0x80:
+        pos += 1
+    else:
+        length, pos = read_uvarint(view, pos)
+    end = pos + length - 1
+    if not pos <= end <= len(view):
+        end = _slice_end(view, pos, length - 1)
     return str(view[pos:end], "utf-8"), end
 
 
@@ -180,7 +186,11 @@ def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview |
     """Read compact bytes, 0 meaning null."""
     if view[pos] == 0:
         return None, pos + 1
-    return read_compact_view(view, pos)
+    length, pos = read_uvarint(view, pos)  # as above, without its call: each partition has one
+    end = pos + length - 1
+    if not pos <= end <= len(view):
+        end = _slice_end(view, pos, length - 1)
+    return view[pos:end], end
 
 
 def read_bytes(view: memoryview, pos: int) -> tuple[bytes, int]:
@@ -220,11 +230,17 @@ def read_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
 
 def read_compact_count(view: memoryview, pos: int, smallest: int) -> tuple[int, int]:
     """Read an array's varint count, which is one more than it is."""
-    count, pos = read_uvarint(view, pos)
-    if count == 0:
+    count = view[pos] - 1
+    if count < 0x7F:
+        pos += 1
+    else:
+        count, pos = read_uvarint(view, pos)
+        count -= 1
+    if count < 0:
         raise WireError("null where null isn't allowed")
-    _check_count(view, pos, count - 1, smallest)
-    return count - 1, pos
+    if count * smallest > len(view) - pos:
+        _check_count(view, pos, count, smallest)
+    return count, pos
 
 
 def read_int32s(view: memoryview, pos: int, count: int) -> list[int]:
@@ -257,6 +273,8 @@ def check_tag(tag: int, pos: int, end: int) -> None:
 
 def skip_tags(view: memoryview, pos: int) -> int:
     """Skip a section of tagged fields none of which is known (a newer broker may send any)."""
+    if view[pos] == 0:  # nearly always
+        return pos + 1
     tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         _, _, pos = read_tag(view, pos)
@@ -286,13 +304,19 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
     if value is None:
         out += b"\xff\xff"
     else:
-        write_string(out, value)
+        encoded = value.encode()
+        out += _pack_int16(len(encoded))
+        out += encoded
 
 
 def write_compact_string(out: bytearray, value: str) -> None:
     """Write a string with its varint length plus one."""
     encoded = value.encode()
-    write_uvarint(out, len(encoded) + 1)
+    length = len(encoded) + 1
+    if length < 0x80:
+        out.append(length)
+    else:
+        write_uvarint(out, length)
     out += encoded
 
 
@@ -342,13 +366,17 @@ def records_view(records: Records) -> memoryview | None:
     """Return a records field as one memoryview; copies only when it is a list of several."""
     if records is None:
         return None
+    if isinstance(records, memoryview):  # nearly always
+        return as_bytes_view(records)
     buffers = _record_buffers(records)
     return as_bytes_view(buffers[0] if len(buffers) == 1 else b"".join(buffers))
 
 
 def _splice(out: Output, buffers: list[bytes | memoryview]) -> None:
     at = len(out)
-    out.splices.extend((at, item) for item in buffers if len(item) > 0)
+    for item in buffers:
+        if len(item):
+            out.splices.append((at, item))
 
 
 def write_nullable_records(out: Output, records: Records) -> None:
@@ -408,11 +436,18 @@ def write_count(out: bytearray, values: Sequence[object]) -> None:
 
 def write_compact_count(out: bytearray, values: Sequence[object]) -> None:
     """Write an array's varint count plus one."""
-    write_uvarint(out, len(values) + 1)
+    count = len(values) + 1
+    if count < 0x80:
+        out.append(count)
+    else:
+        write_uvarint(out, count)
 
 
 def write_tags(out: bytearray, tags: Sequence[tuple[int, bytearray]]) -> None:
     """Write a section of tagged fields, in ascending order of tags as the protocol asks."""
+    if not tags:
+        out.append(0)
+        return
     write_uvarint(out, len(tags))
     for tag, value in tags:
         write_uvarint(out, tag)

@@ -33,7 +33,10 @@ _NULL = b"\x01"
 def estimate_record_size(key: bytes | None, value: bytes | None, headers: HeaderInput = ()) -> int:
     """Give an upper bound of what one record adds to a batch before compression."""
     size = _RECORD_OVERHEAD + 3 * _LONGEST_LENGTH
-    size += _size(key) + _size(value)
+    if key is not None:
+        size += len(key) if type(key) is bytes else _size(key)
+    if value is not None:
+        size += len(value) if type(value) is bytes else _size(value)
     for name, content in headers:
         # A character is at most 3 bytes for each UTF-16 unit, 4 in all.
         size += 2 * _LONGEST_LENGTH + (len(name) if name.isascii() else 4 * len(name))

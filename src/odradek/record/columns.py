@@ -248,6 +248,8 @@ class RecordColumns:
     def slice(self, start: int = 0, stop: int | None = None) -> RecordColumns:
         """Give rows `start` to `stop` without copying; bounds are cut as Python's slices do."""
         start, stop, _ = slice(start, stop).indices(self.count)
+        if start == 0 and stop == self.count:  # nothing is left out, as with a small answer
+            return self
         return replace(self, start=self.start + start, count=max(0, stop - start))
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:

@@ -204,6 +204,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def _rings(self) -> None:
         self._rung = True
         super()._rings()
+        self._rung = False  # it may have been too early for a step
 
     # Links in place of sockets
 

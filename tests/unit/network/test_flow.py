@@ -167,6 +167,8 @@ class TestCancel:
 class Part:
     """A component that does what a test says."""
 
+    resting = False
+
     def __init__(
         self,
         advance: Callable[[float], bool] = lambda now: False,

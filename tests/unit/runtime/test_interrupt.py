@@ -105,6 +105,8 @@ def test_what_a_handler_raises_is_told_by_its_traceback(handler: None) -> None:
 class Amid:
     """A part of an engine that does something once, amid a step."""
 
+    resting = False
+
     def __init__(self, action: Callable[[], object]) -> None:
         self.action = action
 

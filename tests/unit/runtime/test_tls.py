@@ -62,7 +62,7 @@ def test_what_openssl_holds_is_read_without_another_readiness(
     theirs: ssl.SSLContext,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("odradek.runtime.hosts.host_sockets.READ_BUDGET", 1000)
+    monkeypatch.setattr("odradek.runtime.hosts.host_sockets.HostSockets.read_budget", 1000)
 
     def one_record(sock: socket.socket) -> None:
         sock.sendall(bytes(16000))
@@ -81,7 +81,7 @@ def test_an_error_behind_bytes(
     monkeypatch: pytest.MonkeyPatch,
     budget: int,
 ) -> None:
-    monkeypatch.setattr("odradek.runtime.hosts.host_sockets.READ_BUDGET", budget)
+    monkeypatch.setattr("odradek.runtime.hosts.host_sockets.HostSockets.read_budget", budget)
 
     def garbage_at_the_end(sock: socket.socket) -> None:
         sock.sendall(bytes(60))

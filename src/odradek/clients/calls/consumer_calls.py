@@ -210,7 +210,8 @@ class ConsumerCalls(GroupCalls):
     def _waited(self, seconds: float) -> CallerFlow[bool]:
         """Wait for something to hand out, or to call; a host that is late brings nothing."""
         try:
-            return (yield from self.call(self.engine.data, max(0.0, seconds), "records"))
+            left = max(0.0, seconds)
+            return (yield from self.call(self.engine.data, left, "records", checked=True))
         except KafkaTimeoutError:
             if self.engine.unavailable_until() <= (yield START):
                 raise

@@ -194,7 +194,7 @@ class ProducerCalls(TransactionCalls):
                 size = engine.early.room(owner)
             else:
                 engine.metadata.use(topic, now)
-                target = TopicPartition(topic, partition)
+                target = tuple.__new__(TopicPartition, (topic, partition))  # without Python's call
                 append = engine.accumulator.append
                 place = append(target, record, size, now, owner)
                 if place is None and owner is None and self._cannot_wait:
@@ -348,10 +348,11 @@ class ProducerCalls(TransactionCalls):
             of, end, over = find()
             if over:
                 return
-            self.host.wake()
             now = yield Wait((end,), deadline)
             if not end.done:
                 raise self.too_late(of, now)
+            if isinstance(of, int) or of.parts is None:
+                return
 
     def too_late(self, of: ProducerBatch | int, now: float) -> KafkaTimeoutError:
         """The error of a wait that ended before the delivery timeout did."""

@@ -140,7 +140,9 @@ class PartitionState:
         `epoch`: the leader epoch of the last record, where it is known.
         """
         self.served, self.offset_bytes = served, bytes_each
-        self.fetch_from(next_offset, epoch)
+        self.fetch_offset = next_offset
+        if epoch is not None:
+            self.fetch_epoch = epoch
 
     def there(self, log_end: int | None = None) -> None:
         """A leader answered for it; the log ends there, as far as it said."""

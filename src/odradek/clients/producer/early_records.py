@@ -110,6 +110,8 @@ class EarlyRecords:
     """A component of a producer's engine."""
 
     def __init__(self, engine: ProducerEngine) -> None:
+        self.resting = True
+        """No record waits; changed under the accumulator's lock."""
         self._engine = engine
         self._accumulator = engine.accumulator
         self._topics: dict[str, _Waiting] = {}
@@ -149,6 +151,7 @@ class EarlyRecords:
                 return False
             if not accumulator.keeps(record, self.room(record), turn=turn):
                 return None
+            self.resting = False
             waiting = self._topics.get(name)
             if waiting is None:
                 waiting = self._topics[name] = _Waiting(accumulator.flushes)
@@ -169,6 +172,7 @@ class EarlyRecords:
                 if record in queue:
                     queue.remove(record)
             self._accumulator.waive(record)
+            self.resting = False
             self._due.append(record.partition.topic)
             record.empty()
             record.done.complete(NO_OFFSET)
@@ -195,7 +199,11 @@ class EarlyRecords:
 
     def advance(self, now: float) -> bool:
         """See to it that somebody waits for the metadata of each topic."""
-        if not (self._topics or self._due) or now < self._again_at:
+        if now < self._again_at:
+            return False
+        with self._accumulator.lock:
+            self.resting = not (self._topics or self._due)
+        if self.resting:
             return False
         if (dropping := self._engine.sender.identity.dropping) is not None:
             self._fail_all(dropping)

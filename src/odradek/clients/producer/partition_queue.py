@@ -141,11 +141,12 @@ class PartitionQueue:
         numbering.acknowledged = batch.serial
         if offset < 0:
             return
-        older = [b for b in self.unsettled() if b.serial < batch.serial]
-        between = sum(b.count for b in older if b.serial > newest)
-        if older and offset < numbering.reached + between:
-            numbering.cut = True
-        numbering.reached = offset + batch.count
+        if self.in_flight or self.waiting:
+            older = [b for b in self.unsettled() if b.serial < batch.serial]
+            between = sum(b.count for b in older if b.serial > newest)
+            if older and offset < numbering.reached + between:
+                numbering.cut = True
+        numbering.reached = offset + batch.builder.count
 
     def send(self, batch: ProducerBatch, epoch: int, *, numbered: bool) -> None:
         """A batch that waits goes to the leader of this epoch."""
@@ -162,7 +163,7 @@ class PartitionQueue:
         numbering = self.numbering
         batch.number(numbering.next_sequence, numbering.identity, numbering.numbered)
         numbering.numbered += 1
-        numbering.next_sequence = (numbering.next_sequence + batch.count) % SEQUENCES
+        numbering.next_sequence = (numbering.next_sequence + batch.builder.count) % SEQUENCES
 
     def take_back(self, batch: ProducerBatch) -> bool:
         """Let the next batch have the sequence of this one, which certainly isn't in the log; False

@@ -48,9 +48,12 @@ class Partitioner:
 
     def partition(self, topic: Topic, size: int) -> int:
         """Choose for one record of about `size` bytes, whose key doesn't decide."""
-        chosen, _ = self.sticky(topic, self._stride)
-        self.took(topic, size)
-        return chosen
+        current = self._sticky.get(topic.name)
+        if current is None or current[0] >= len(topic.partitions) or current[1] >= self._stride:
+            self.sticky(topic, self._stride)
+            current = self._sticky[topic.name]
+        current[1] += size
+        return current[0]
 
     def sticky(self, topic: Topic, stride: int) -> tuple[int, int]:
         """The partition for records without a key, and the bytes that may still go there.

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from odradek.clients.producer.batch import OPEN, ProducerBatch
 from odradek.common.config import Config
@@ -41,12 +39,11 @@ SentRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]
 """Key, value, headers and the time in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """A record's place: its batch, its index there, and whether the host must be woken."""
 
     batch: ProducerBatch
-    index: int
+    index: int  # type: ignore[assignment]  # as tuples name a method of theirs
     wake: bool
 
 
@@ -112,13 +109,16 @@ class RecordAccumulator:
 
     # Exceptions from outside
 
-    @contextmanager
-    def _books(self, *, counted: bool = True) -> Iterator[None]:
-        """Under the lock, around every change. `counted`: all bytes are in batches or granted."""
+    def _open_books(self) -> None:
+        """Under the lock, before every change. An exception between this and `_close_books` leaves
+        the books torn.
+        """
         if self._torn:
             self._mend()
         self._torn = True
-        yield
+
+    def _close_books(self, *, counted: bool = True) -> None:
+        """After the change. `counted`: all bytes are in batches or granted."""
         if counted and self._doubted and not self._claimed:
             self.used = sum(b.reserved for b in self._live) + sum(self.granted.values())
             self._doubted = False
@@ -174,15 +174,16 @@ class RecordAccumulator:
         `early`: it was taken before, so it is taken now, whatever has ended since.
         """
         with self.lock:
-            if not early:
+            if not early and self.ended is not None:
                 self.check()
-            with self._books():
-                granted = self._taken_back(owner)
-                turn = owner is not None or not self.waiters
-                limit = self.limit if turn else 0
-                place = self._append(partition, record, size, now, granted, limit)
+            self._open_books()
+            granted = 0 if owner is None else self._taken_back(owner)
+            turn = owner is not None or not self.waiters
+            limit = self.limit if turn else 0
+            place = self._append(partition, record, size, now, granted, limit)
+            self._close_books()
         if granted and place is not None and self.waiters:
-            return replace(place, wake=True)  # some of it is left for others
+            return place._replace(wake=True)  # some of it is left for others
         return place
 
     def grant(self, owner: object, size: int) -> bool:
@@ -197,17 +198,20 @@ class RecordAccumulator:
         return (turn or not self.waiters) and self._grant(owner, size)
 
     def _grant(self, owner: object, size: int) -> bool:
-        with self._books():
-            fits = self.used + size <= self.limit
-            if fits:
-                self.granted[owner] = size
-                self.used += size
+        self._open_books()
+        fits = self.used + size <= self.limit
+        if fits:
+            self.granted[owner] = size
+            self.used += size
+        self._close_books()
         return fits
 
     def waive(self, owner: object) -> None:
         """Whoever it is waits no longer: what was granted is free again."""
-        with self.lock, self._books():
+        with self.lock:
+            self._open_books()
             self._taken_back(owner)
+            self._close_books()
 
     def _taken_back(self, owner: object) -> int:
         granted = self.granted.pop(owner, 0)
@@ -224,9 +228,14 @@ class RecordAccumulator:
         limit: int,
     ) -> Appended | None:
         """Put a record into the open batch or a new one, with no more than `limit` bytes used."""
-        lane = self.lane(partition.topic)
-        most = self._at_most(self.batch_size, partition.topic, now)
-        batch, index, wake = lane.get(partition.partition), None, False
+        topic, number = partition
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = self.lane(topic)
+        most = self.batch_size
+        if self.topic_limits:
+            most = self._at_most(most, topic, now)
+        batch, index, wake = lane.get(number), None, False
         if batch is not None:
             index = batch.append(*record)
             while index is None and batch.builder.limit_bytes < most:
@@ -241,12 +250,12 @@ class RecordAccumulator:
             batch = self._open(partition, size, most, now, granted, limit)
             if batch is None:
                 return None
-            lane[partition.partition] = batch
+            lane[number] = batch
             index = batch.append(*record) or 0
         if batch.builder.estimated_size >= most:
             self._make_ready(batch)
             wake = True
-        return Appended(batch, index, wake)
+        return tuple.__new__(Appended, (batch, index, wake))
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
         """How large batches of a topic become: smaller where it has refused some."""
@@ -268,13 +277,17 @@ class RecordAccumulator:
             if self.used + reserved > limit:
                 return None
         batch = self._begin(partition, HEADER_SIZE + reserved, now)
-        self._settle(batch, reserved)
+        self.used += reserved
+        batch.reserved = reserved
         return batch
 
     def _begin(self, partition: TopicPartition, limit_bytes: int, now: float) -> ProducerBatch:
         batch = self.make(partition, limit_bytes, now)
         self._live[batch] = None
-        self._begun.setdefault(partition, deque()).append(batch)
+        begun = self._begun.get(partition)
+        if begun is None:
+            begun = self._begun[partition] = deque()
+        begun.append(batch)
         self._lingering.append(batch)
         return batch
 
@@ -314,7 +327,7 @@ class RecordAccumulator:
         while begun and begun[0].builder.closed:
             batch = begun[0]
             batch.serial = self._serial
-            self._serial += batch.count  # a serial for each record: for the parts of a split batch
+            self._serial += batch.builder.count  # one for each record: for parts of a split batch
             self._ready.append(batch)  # without records as well: somebody may wait for it
             begun.popleft()
             went = True
@@ -335,11 +348,13 @@ class RecordAccumulator:
         """Reserve up to `most` bytes for records that are yet to be put into claimed batches: what
         the owner was granted; otherwise what is free, but nothing while others wait in line.
         """
-        with self.lock, self._books(counted=False):
+        with self.lock:
+            self._open_books()
             granted = self.granted.pop(owner, 0)
             if not granted and not self.waiters:
                 granted = max(0, min(most, self.limit - self.used))
                 self.used += granted
+            self._close_books(counted=False)
         return granted
 
     def claim(
@@ -355,24 +370,27 @@ class RecordAccumulator:
         """
         with self.lock:
             self.check()
-            with self._books(counted=False):
-                batch = self.lane(partition.topic).pop(partition.partition, None)
-                most = self._at_most(self.column_batch_size, partition.topic, now)
-                if batch is None:
-                    batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
-                else:
-                    self._settle(batch)
-                    batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
-                if claims is not None:
-                    claims[partition.partition] = batch
-                self._claimed[batch] = None
+            self._open_books()
+            batch = self.lane(partition.topic).pop(partition.partition, None)
+            most = self._at_most(self.column_batch_size, partition.topic, now)
+            if batch is None:
+                batch = self._begin(partition, max(most, HEADER_SIZE + size), now)
+            else:
+                self._settle(batch)
+                batch.builder.limit_bytes = max(most, batch.builder.estimated_size)
+            if claims is not None:
+                claims[partition.partition] = batch
+            self._claimed[batch] = None
+            self._close_books(counted=False)
         return batch
 
     def make_claim_ready(self, batch: ProducerBatch) -> None:
         """Close a claimed batch: it goes to the sender, with the bytes its owner had reserved."""
-        with self.lock, self._books(counted=False):
+        with self.lock:
+            self._open_books()
             if batch in self._claimed:
                 self._make_claim_ready(batch)
+            self._close_books(counted=False)
 
     def _make_claim_ready(self, batch: ProducerBatch) -> None:
         batch.reserved = batch.builder.estimated_size - HEADER_SIZE
@@ -389,7 +407,8 @@ class RecordAccumulator:
         older batch again. Says whether the host should be woken.
         """
         wake = False
-        with self.lock, self._books():
+        with self.lock:
+            self._open_books()
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
@@ -418,6 +437,7 @@ class RecordAccumulator:
                     if not batch.lingers:
                         batch.lingers = True
                         self._lingering.append(batch)
+            self._close_books()
         return wake or bool(self.waiters)
 
     # The sender's side
@@ -429,13 +449,14 @@ class RecordAccumulator:
 
     def take(self, now: float) -> list[ProducerBatch]:
         """The batches that should go out now; those of a partition in the order of their rows."""
-        if not self.has_batches:
+        if not (self._ready or self._lingering or self._torn):
             return []
-        with self.lock, self._books():
-            hurry = self._hurry
+        with self.lock:
+            self._open_books()
+            hurry = bool(self.waiters) and self._hurry
             while self._lingering:
                 batch = self._lingering[0]
-                if not batch.builder.closed and not hurry and now < self._ready_at(batch):
+                if not batch.builder.closed and not hurry and now < batch.created_at + self._linger:
                     break
                 self._lingering.popleft()
                 batch.lingers = False
@@ -445,6 +466,7 @@ class RecordAccumulator:
             for batch in taken:
                 batch.taken = True
             self._ready.clear()
+            self._close_books()
         return taken
 
     @property
@@ -452,8 +474,6 @@ class RecordAccumulator:
         """Whether lingering keeps memory from callers that wait for it; while what is in flight
         will soon free enough, batches had better become full.
         """
-        if not self.waiters:
-            return False
         if self.starved:
             return True
         kept = sum(b.reserved for b in self._open_ones())
@@ -461,10 +481,12 @@ class RecordAccumulator:
 
     def close_all(self) -> None:
         """Let nothing linger any more (flush, close)."""
-        with self.lock, self._books():
+        with self.lock:
+            self._open_books()
             self.flushes += 1
             for batch in self._open_ones():
                 self._make_ready(batch)
+            self._close_books()
 
     def _open_ones(self) -> list[ProducerBatch]:
         """The batches of the lanes, found without a walk over the lanes of all topics."""
@@ -480,18 +502,22 @@ class RecordAccumulator:
         with self.lock:
             if batch in self._claimed:  # its owner writes into it; `ended` will stop him
                 return
-            with self._books():
-                self._settle(batch, 0)
-                self.released += 1
-                self._live.pop(batch, None)
-                batch.builder.release()
+            self._open_books()
+            self.used -= batch.reserved
+            batch.reserved = 0
+            self.released += 1
+            self._live.pop(batch, None)
+            batch.builder.release()
+            self._close_books()
 
     def replace(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
         """Let the memory of a batch be that of its parts."""
-        with self.lock, self._books():
+        with self.lock:
+            self._open_books()
             for part in parts:
                 self._live[part] = None
                 self._settle(part)
+            self._close_books()
         self.release(batch)
 
     def next_ready_at(self) -> float:
@@ -499,7 +525,7 @@ class RecordAccumulator:
         if self._ready:
             return -math.inf
         try:
-            return self._ready_at(self._lingering[0])
+            return self._lingering[0].created_at + self._linger
         except IndexError:
             return math.inf
 

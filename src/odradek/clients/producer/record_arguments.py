@@ -29,8 +29,10 @@ NO_TIME = -1
 
 def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
     """Check all that the builder takes; gives the headers, read once."""
-    record_bytes("value", value)
-    record_bytes("key", key)
+    if value is not None and type(value) is not bytes:
+        record_bytes("value", value)
+    if key is not None and type(key) is not bytes:
+        record_bytes("key", key)
     if type(timestamp_ms) is not int or not NO_TIME <= timestamp_ms <= INT64_MAX:
         arguments.timestamp("timestamp_ms", timestamp_ms, NO_TIME)
     return NO_HEADERS if headers is NO_HEADERS else record_headers(headers)

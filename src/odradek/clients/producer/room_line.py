@@ -32,6 +32,8 @@ class RoomLine:
     """A component of a producer's engine; it moves after all that frees memory."""
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
+        self.resting = True
+        """Nobody waits."""
         self._accumulator = accumulator
         self._share = min(accumulator.batch_size, accumulator.limit // 8)
         self._line: list[_Waiting] = accumulator.waiters
@@ -48,6 +50,7 @@ class RoomLine:
         now = yield START
         waiting = _Waiting(owner, size, max(size, wanted, self._share))
         self._line.append(waiting)
+        self.resting = False
         try:
             while not waiting.turn.done and now < deadline:
                 now = yield Wait((waiting.turn,), deadline)
@@ -90,6 +93,7 @@ class RoomLine:
                 continue
             self._line.pop(0).turn.complete(None)
             moved = True
+        self.resting = not self._line
         return moved
 
     def _grant(self, first: _Waiting) -> bool:

@@ -11,7 +11,8 @@ walk over partitions that have none.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 
+Ready = tuple[PartitionQueue, ProducerBatch, int]
+"""A partition's batch that may go to the leader of this epoch."""
+
+
 class Sender:
     """A component of the producer's engine."""
+
+    resting = False
 
     def __init__(self, engine: ProducerEngine) -> None:
         config = engine.config
@@ -66,19 +73,19 @@ class Sender:
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Take over, expire, send."""
-        dropping = self.identity.dropping
+        """Take over, expire, send. What was sent doesn't count as a move: all goes that can."""
+        identity = self._engine.identity
+        dropping = identity.dropping
         if (
             now < self._wake_at
-            and self._cut_off
             and not self._accumulator.has_batches
             and dropping is None
+            and (not self.queues or self._cut_off)
         ):
             return False  # the most frequent step of an outage: nothing of ours can have changed
         moved = False
         for batch in self._accumulator.take(now):
-            moved = True
-            if batch.count:
+            if batch.builder.count:
                 self._partitions.get(batch.partition).waiting.append(batch)
             else:  # it was claimed for columns, and nothing came
                 self._accumulator.release(batch)
@@ -86,17 +93,19 @@ class Sender:
                 self.batch_done.notify()
         self._wake_at = self._accumulator.next_ready_at()
         for partition, queue in list(self.queues.items()):
-            if queue.idle:
-                self._partitions.rest(partition, self.identity)
+            if not queue.waiting and not queue.in_flight:
+                self._partitions.rest(partition, identity)
             else:
                 moved = self._expire(queue, now) or moved
         if not self.queues:
             return moved
-        if (dropping := self.identity.dropping) is not None:
+        if (dropping := identity.dropping) is not None:
             moved = self._drop(dropping) or moved
-        if not self.identity.usable():
+        if not identity.usable():
             return moved
-        return self._drain(now) or moved
+        while self._drain(identity, now):  # for what didn't fit, and for further batches
+            pass
+        return moved
 
     def next_deadline(self, now: float) -> float | None:
         """The next linger, retry, dial or delivery deadline."""
@@ -166,51 +175,66 @@ class Sender:
 
     # Sending
 
-    def _drain(self, now: float) -> bool:
-        """Send what can be sent, one batch per partition and request; say whether any went."""
+    def _drain(self, identity: SenderIdentity, now: float) -> bool:
+        """Send what can be sent, one batch per partition and request; say whether more may go."""
+        by_broker: dict[Address, list[Ready]] | None = None
         snapshot = self._metadata.snapshot
-        if self._cut_off:
-            return False
-        by_broker: dict[Address, list[tuple[PartitionQueue, int]]] = {}
         for partition, queue in self.queues.items():
             if not queue.waiting:
                 continue
-            leader = snapshot.leader(*partition) if snapshot is not None else None
-            if snapshot is None or leader is None:
+            if by_broker is None:
+                if self._network.dials.leaders_wait and self._cut_off:
+                    return False
+                by_broker = {}
+            there = snapshot.partition(*partition) if snapshot is not None else None
+            leader = None
+            if snapshot is not None and there is not None:
+                leader = snapshot.brokers.get(there.leader)
+            if snapshot is None or there is None or leader is None:
                 self._metadata.want([partition.topic])
                 if snapshot is not None and not self._metadata.requested:
                     self._metadata.request(f"{partition} has no leader")
                 continue
-            topic = snapshot.topics[partition.topic]
-            epoch = topic.partitions[partition.partition].leader_epoch
-            queue.lives_in(topic.topic_id)
-            if self._sendable(queue, epoch, now) and self.identity.admits(partition):
-                by_broker.setdefault(leader.address, []).append((queue, epoch))
+            topic_id, epoch = snapshot.topics[partition.topic].topic_id, there.leader_epoch
+            if queue.by_name or topic_id != queue.numbering.topic_id:
+                queue.lives_in(topic_id)
+            batch = self._sendable(queue, identity, epoch, now)
+            if batch is not None and identity.admits(partition):
+                by_broker.setdefault(leader.address, []).append((queue, batch, epoch))
         sent = False
-        for address, ready in by_broker.items():
-            sent = self._send_to(address, ready, now) or sent
-        return sent
+        for address, ready in by_broker.items() if by_broker else ():
+            sent = self._send_to(address, ready, identity, now) or sent
+        if sent:
+            for queue in self.queues.values():
+                if queue.waiting:
+                    return True
+        return False
 
-    def _sendable(self, queue: PartitionQueue, epoch: int, now: float) -> bool:
+    def _sendable(
+        self, queue: PartitionQueue, identity: SenderIdentity, epoch: int, now: float
+    ) -> ProducerBatch | None:
+        """The batch of a partition that may go now."""
         batch = queue.next()
         if batch is None:
-            return False
-        numbered = self.identity.idempotent
+            return None
+        numbered = identity.idempotent
         if numbered and batch.sequence == NO_SEQUENCE and not self._identified(queue):
-            return False
+            return None
         if batch.attempts and batch.retry_at > now and epoch <= batch.epoch_tried:
             self._wake_at = min(self._wake_at, batch.retry_at)
-            return False
+            return None
+        if not queue.in_flight:
+            return batch
         if not numbered:
-            return len(queue.in_flight) < self._max_in_flight
-        return queue.admits(batch, epoch, self._max_in_flight)
+            return batch if len(queue.in_flight) < self._max_in_flight else None
+        return batch if queue.admits(batch, epoch, self._max_in_flight) else None
 
     def _identified(self, queue: PartitionQueue) -> bool:
         """Whether batches may get a sequence; a partition whose identity ended goes on under the
         next one, once nothing that may be written under the old one is without an outcome.
         """
         numbering = queue.numbering
-        identity = self.identity.go_on(numbering.identity, ended=numbering.ended)
+        identity = self._engine.identity.go_on(numbering.identity, ended=numbering.ended)
         if identity is None or (numbering.ended and queue.unsettled()):
             return False
         if identity != numbering.identity:
@@ -218,7 +242,7 @@ class Sender:
         return True
 
     def _send_to(
-        self, address: Address, ready: list[tuple[PartitionQueue, int]], now: float
+        self, address: Address, ready: list[Ready], identity: SenderIdentity, now: float
     ) -> bool:
         connection = self._network.ready(address, now)
         if connection is None:
@@ -229,28 +253,35 @@ class Sender:
         if self._requests.get(connection.id, 0) >= self._max_in_flight:
             return False
         _, newest = connection.versions.get(ProduceRequest.API_KEY, (0, -1))
-        limit = self.identity.newest_produce
+        limit = identity.newest_produce
         newest = newest if limit is None else min(newest, limit)
-        by_name = newest < FIRST_VERSION_WITH_TOPIC_IDS or any(q.by_name for q, _ in ready)
+        by_name = newest < FIRST_VERSION_WITH_TOPIC_IDS
+        for queue, _, _ in ready:
+            by_name = by_name or queue.by_name
         if by_name and not self._check.passed(connection, now):
             return False
-        size = 0
+        size, numbered = 0, identity.idempotent
         chosen: list[ProducerBatch] = []
-        for queue, epoch in ready:
-            batch = cast("ProducerBatch", queue.next())
+        for queue, batch, epoch in ready:
             if chosen and size + batch.builder.estimated_size > self._max_request:
                 continue
             size += batch.builder.estimated_size
-            queue.send(batch, epoch, numbered=self.identity.idempotent)
+            queue.send(batch, epoch, numbered=numbered)
             chosen.append(batch)
         self.sent_at[address] = now
-        self._request(connection, chosen, now)
-        return True  # so the engine asks again: for what didn't fit, and for further batches
+        self._request(connection, chosen, identity, now)
+        return True
 
-    def _request(self, connection: Connection, batches: list[ProducerBatch], now: float) -> None:
+    def _request(
+        self,
+        connection: Connection,
+        batches: list[ProducerBatch],
+        identity: SenderIdentity,
+        now: float,
+    ) -> None:
         try:
-            version = self._network.version_for(connection, ProduceRequest)
-            limit = self.identity.newest_produce
+            version = connection.version_for(ProduceRequest)
+            limit = identity.newest_produce
             version = version if limit is None else min(version, limit)
         except KafkaError as error:
             for batch in batches:
@@ -261,7 +292,7 @@ class Sender:
             self._metadata.snapshot,
             version,
             self._timeout_ms,
-            self.identity.transactional_id,
+            identity.transactional_id,
             self._acks,
         )
         request = self._network.send_version(
@@ -270,7 +301,7 @@ class Sender:
         # acks=all waits for replicas; metadata doesn't wait for that
         request.held = self._acks == ALL_REPLICAS
         self._requests[connection.id] = self._requests.get(connection.id, 0) + 1
-        request.reply.when_done(lambda reply: self._answered(connection, batches, exchange, reply))
+        request.reply.when_done(partial(self._answered, connection, batches, exchange))
 
     # Answers
 
@@ -293,8 +324,6 @@ class Sender:
             return
         response = reply.result()
         answers = exchange.answers(response)
-        named = response.node_endpoints if isinstance(response, ProduceResponse) else []
-        brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]
         for batch in batches:
             answer = answers.get(batch.partition)
             if answer is None:
@@ -306,5 +335,7 @@ class Sender:
             leader, hinted = answer.current_leader, False
             if answer.error_code and leader.leader_id >= 0:  # KIP-951
                 leads = leader.leader_id, leader.leader_epoch
+                named = response.node_endpoints if isinstance(response, ProduceResponse) else []
+                brokers = [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named]
                 hinted = self._metadata.hint(*batch.partition, *leads, brokers)
             settle(batch, answer, None, address=address, hinted=hinted)

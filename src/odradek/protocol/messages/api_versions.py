@@ -161,7 +161,11 @@ def _read_api_versions_response_3(view: memoryview, pos: int) -> One[ApiVersions
     finalized_features_epoch = -1
     finalized_features: list[FinalizedFeatureKey] = []
     zk_migration_ready = False
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:

@@ -165,7 +165,11 @@ def _read_all_creatable_topic_result_5(view: memoryview, pos: int) -> Many[Creat
         else:
             pos += 1
         topic_config_error_code = 0
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:
@@ -212,7 +216,11 @@ def _read_all_creatable_topic_result_7(view: memoryview, pos: int) -> Many[Creat
         else:
             pos += 1
         topic_config_error_code = 0
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:

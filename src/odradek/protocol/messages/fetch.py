@@ -409,7 +409,11 @@ def _read_all_partition_data_12(view: memoryview, pos: int) -> Many[PartitionDat
         diverging_epoch = EpochEndOffset()
         current_leader = LeaderIdAndEpoch()
         snapshot_id = SnapshotId()
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:
@@ -502,7 +506,11 @@ def _read_fetch_response_16(view: memoryview, pos: int) -> One[FetchResponse]:
     pos += 10
     responses, pos = _read_all_fetchable_topic_response_13(view, pos)
     node_endpoints: list[NodeEndpoint] = []
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -996,7 +1004,11 @@ def _read_fetch_request_12(view: memoryview, pos: int) -> One[FetchRequest]:
     forgotten_topics_data, pos = _read_all_forgotten_topic_12(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -1054,7 +1066,11 @@ def _read_fetch_request_13(view: memoryview, pos: int) -> One[FetchRequest]:
     forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -1094,7 +1110,11 @@ def _read_fetch_request_15(view: memoryview, pos: int) -> One[FetchRequest]:
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -1133,7 +1153,11 @@ def _read_all_fetch_partition_17(view: memoryview, pos: int) -> Many[FetchPartit
         ) = _unpack_iiqiqi(view, pos)
         pos += 32
         replica_directory_id = ZERO_UUID
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:
@@ -1178,7 +1202,11 @@ def _read_fetch_request_17(view: memoryview, pos: int) -> One[FetchRequest]:
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -1218,7 +1246,11 @@ def _read_all_fetch_partition_18(view: memoryview, pos: int) -> Many[FetchPartit
         pos += 32
         replica_directory_id = ZERO_UUID
         high_watermark = 9223372036854775807
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:
@@ -1267,7 +1299,11 @@ def _read_fetch_request_18(view: memoryview, pos: int) -> One[FetchRequest]:
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
     replica_state = ReplicaState()
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:

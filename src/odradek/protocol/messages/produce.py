@@ -337,7 +337,11 @@ def _read_all_partition_produce_response_10(
         record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos)
         error_message, pos = read_nullable_compact_string(view, pos)
         current_leader = LeaderIdAndEpoch()
-        tags, pos = read_uvarint(view, pos)
+        tags = view[pos]
+        if tags < 0x80:
+            pos += 1
+        else:
+            tags, pos = read_uvarint(view, pos)
         for _ in range(tags):
             tag, pos, end = read_tag(view, pos)
             if tag == 0:
@@ -391,7 +395,11 @@ def _read_produce_response_10(view: memoryview, pos: int) -> One[ProduceResponse
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     node_endpoints: list[NodeEndpoint] = []
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:
@@ -421,7 +429,11 @@ def _read_produce_response_13(view: memoryview, pos: int) -> One[ProduceResponse
     (throttle_time_ms,) = _unpack_i(view, pos)
     pos += 4
     node_endpoints: list[NodeEndpoint] = []
-    tags, pos = read_uvarint(view, pos)
+    tags = view[pos]
+    if tags < 0x80:
+        pos += 1
+    else:
+        tags, pos = read_uvarint(view, pos)
     for _ in range(tags):
         tag, pos, end = read_tag(view, pos)
         if tag == 0:

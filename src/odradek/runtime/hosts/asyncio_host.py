@@ -44,8 +44,8 @@ OTHER_LOOP = (
     "asyncio.run()"
 )
 LOOKS_AGAIN = 0.05
-"""Seconds by which a timer may be early; one that is earlier costs more than a new one."""
-BREATH = 0.002
+"""Seconds by which a timer may be early; one that is earlier is set again and costs no step."""
+BREATH = 0.001
 """Seconds for which a caller that always finds something may keep the loop to itself."""
 AWAY = 0.01
 """Seconds by which the loop comes too late, from which on all sockets are read before the engine
@@ -55,6 +55,8 @@ TICK = 0.001
 once."""
 EXACT = 1e-8
 """Seconds by which a loop that counts more finely may be early."""
+READ_BUDGET = 512 << 10
+"""Bytes that one connection reads before the loop's other tasks have their turn."""
 
 
 class AsyncioHost(HostSockets):
@@ -62,6 +64,8 @@ class AsyncioHost(HostSockets):
 
     `tls` gives the context of each dial, None means that TLS isn't spoken.
     """
+
+    read_budget = READ_BUDGET
 
     def __init__(
         self,
@@ -76,6 +80,8 @@ class AsyncioHost(HostSockets):
         self.waiters: dict[Callable[[], object], None] = {}
         """Who waits in a call: woken where a callback raised something for the program."""
         self._clock = clock
+        self.now = clock
+        """Monotonic seconds; without a call between."""
         self._seed = seed
         self._tls = tls
         self._rng: random.Random | None = None
@@ -97,6 +103,8 @@ class AsyncioHost(HostSockets):
         """The loop rings before the time that it was given."""
         self._turned = 0.0
         """When the loop last came to us."""
+        self._asked = 0.0
+        """When it was asked to come, while `_soon` waits for it."""
         self._stepping = False
         self._torn = False
         self._written: asyncio.Event | None = None
@@ -113,10 +121,6 @@ class AsyncioHost(HostSockets):
             raise IllegalStateError("this host has an engine already")
         engine.hosted(from_outside)
         self._engine = engine
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock()
 
     wall_clock = staticmethod(time.time)
     """Seconds since the epoch; without a call between, as a producer asks for each record."""
@@ -201,12 +205,12 @@ class AsyncioHost(HostSockets):
 
     @property
     def overdue(self) -> bool:
-        """The loop didn't come to this client for long: other tasks, and its sockets, wait."""
-        return self._clock() - self._turned > BREATH
+        """The loop was asked to come, and couldn't for long: other tasks, and its sockets, wait."""
+        return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
-        """Let the loop go on, if that is overdue."""
-        if self.overdue:
+        """Let the loop go on, if it didn't come to this client for long."""
+        if self._clock() - self._turned > BREATH:
             await asyncio.sleep(0)
             self._turned = self._clock()
 
@@ -223,12 +227,12 @@ class AsyncioHost(HostSockets):
         """Have the engine step at the loop's next turn; any thread may call it."""
         self.guard.check()
         loop = self._loop
-        if loop is None or self._closed or self.gone:  # the first call's `enter` does it
+        if loop is None or self._closed or loop.is_closed():  # the first call's `enter` does it
             return
         if threading.get_ident() != self._thread:
             self.nudge()
         elif self._soon is None:
-            self._soon = loop.call_soon(self._step_soon)
+            self._soon, self._asked = loop.call_soon(self._step_soon), self._clock()
 
     def nudge(self) -> None:
         """The same from another thread or a signal handler, which don't end the loop's sleep."""
@@ -342,13 +346,18 @@ class AsyncioHost(HostSockets):
         now = self._turned = self._clock()
         self._early = self._due is not None and now < self._due - EXACT
         self.outsiders.expire(now)
-        self._advance()
+        if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
+            self._ring_at(self._wanted, now)  # it was set for something that is over
+        else:
+            self._advance()
 
     def _advance(self) -> None:
         """Step once, carry out what comes of it, and have the loop come back when it is due."""
-        if self._stepping or self._closed or self._torn or self._loop is None or self.gone:
+        loop, engine = self._loop, self._engine
+        if self._stepping or self._closed or self._torn or loop is None or loop.is_closed():
             return
-        engine = self._attached()
+        if engine is None:
+            engine = self._attached()
         self._stepping = True
         try:
             now = self._clock()
@@ -368,9 +377,11 @@ class AsyncioHost(HostSockets):
         if engine.has_inputs or self._deferred:
             self.wake()
         late = self.outsiders.next_deadline()
-        self._wanted = min((t for t in (wanted, late) if t is not None), default=None)
-        if self._wanted is not None:
-            self._ring_at(self._wanted, now)
+        if wanted is None or (late is not None and late < wanted):
+            wanted = late
+        self._wanted = wanted
+        if wanted is not None:
+            self._ring_at(wanted, now)
 
     def _catch_up(self) -> None:
         """The loop was held up (a callback that blocked, SIGSTOP): what came meanwhile is taken in
@@ -382,10 +393,12 @@ class AsyncioHost(HostSockets):
                 self._go_on_reading(transport)
 
     def _ring_at(self, when: float, now: float) -> None:
-        """Have the timer ring by then; one that rings a bit too early does as well."""
+        """Have the timer ring by then; one that rings too early is set again when it does: most of
+        what is waited for is over before its deadline.
+        """
         timer, due = self._timer, self._due
         if timer is not None and due is not None:
-            if due <= when < due + LOOKS_AGAIN:
+            if due <= when:
                 return
             timer.cancel()
         if self._loop is not None and not self.gone:
@@ -406,7 +419,8 @@ class AsyncioHost(HostSockets):
         except BaseException as error:
             self._torn = from_outside(error)
             raise
-        self._go_on_reading(transport)
+        if transport.tls:
+            self._go_on_reading(transport)
         self._advance()
 
     def _go_on_reading(self, transport: Transport) -> None:

@@ -12,14 +12,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from odradek.clients.calls.record_sending import DeliveryCallback
-from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
+from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
+from odradek.network.flow import Completion
 
 if TYPE_CHECKING:
     from odradek.clients.producer.delivery import ErrorColumn
@@ -34,6 +36,12 @@ class Surfacing(Protocol):
 
     def _surface(self, error: BaseException) -> None:
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
+
+
+def _arrived(waiter: asyncio.Future[None]) -> None:
+    """What somebody waits for is there."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class LoopFuture(Generic[T]):
@@ -135,12 +143,7 @@ class LoopFuture(Generic[T]):
         """
         if not self.done():
             waiter = asyncio.get_running_loop().create_future()
-
-            def over() -> None:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-            self._listen(waiter, over)
+            self._listen(waiter, partial(_arrived, waiter))
             try:
                 yield from waiter
             finally:
@@ -200,8 +203,17 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return super().result()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Wait for the outcome; what is there already costs little, as every record may ask."""
+        """Wait for the outcome; each record may ask, so this costs as little as it can."""
         batch = self._batch
+        if not batch.done.done and not self._cancelled and self._listeners is None:
+            waiter = asyncio.get_running_loop().create_future()
+            self._listeners = [(waiter, partial(_arrived, waiter))]
+            batch.done.when_done(self._look)
+            try:
+                yield from waiter
+            finally:
+                if not waiter.done() or waiter.cancelled():
+                    self.remove_done_callback(waiter)  # type: ignore[arg-type]
         if batch.done.done and batch.parts is None and not self._cancelled:
             return batch.metadata(self._index, self._timestamp_ms)
         return (yield from super().__await__())
@@ -221,6 +233,14 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
 
     def _error(self) -> BaseException | None:
         return self._find()[0].done.error
+
+    def _look(self, done: Completion[BatchOutcome]) -> None:
+        """A batch is through: tell whoever waits, unless that one was split."""
+        batch = self._batch
+        if done is batch.done and batch.parts is None:
+            self._tell()
+        else:
+            self._once_over(self._tell)
 
     def _once_over(self, call: Callable[[], object]) -> None:
         def look(_: object) -> None:

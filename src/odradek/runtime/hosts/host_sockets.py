@@ -15,7 +15,7 @@ from odradek.common.types import Address
 from odradek.network.effects import Open, Send
 from odradek.network.host import EngineInputs
 from odradek.runtime.hosts.interrupt import not_from_outside
-from odradek.runtime.hosts.transport import READ, WRITE, Transport
+from odradek.runtime.hosts.transport import IOV_MAX, READ, WRITE, Transport
 
 if TYPE_CHECKING:
     from odradek.runtime.hosts.tunnel import Tunnel
@@ -33,6 +33,8 @@ class HostSockets:
     _selector: selectors.BaseSelector | None
     _tls: TlsSource | None
     _closing: bool
+    _engine: EngineInputs | None
+    read_budget = READ_BUDGET
     plain_transport: Callable[[int, Address, Tunnel | None], Transport] = Transport
     """What makes a connection without TLS: a simulation brings sockets of its own."""
 
@@ -45,17 +47,23 @@ class HostSockets:
         transport = self._transports.get(effect.connection)
         if transport is None:  # lost meanwhile; the engine will hear, or has heard, of it
             return
-        idle = not transport.queued
+        request, idle = effect.request, not transport.queued
+        at_once = idle and transport.established and request.answered and not transport.tls
         try:
-            transport.queue(effect.request.encode())
+            buffers = request.encode()
+            if not at_once or len(buffers) > IOV_MAX:
+                transport.queue(buffers)
+            elif transport.write(buffers):  # nearly always
+                return
+        except OSError as error:
+            self._broken(transport, error)
         except Exception as error:  # a request that can't be written: nobody may wait for it
             not_from_outside(error)
-            identity = effect.request.correlation_id
-            self._attached().not_sent(effect.connection, identity, error)
+            self._attached().not_sent(effect.connection, request.correlation_id, error)
             return
-        if not effect.request.answered:
-            transport.mark(effect.request.correlation_id)
-        if idle and transport.established:
+        if not request.answered:
+            transport.mark(request.correlation_id)
+        if idle and transport.established and transport.sock is not None:
             self._flush_one(transport)
         self._tell_writable(transport)
         self._watch(transport)
@@ -123,6 +131,9 @@ class HostSockets:
         if not transport.established:
             self._connecting(transport)
             return
+        if mask == READ and not transport.tls:  # nearly always; no queue changes by it
+            self._receive(transport)
+            return
         if mask & WRITE or transport.tls:
             self._flush_one(transport)
         # With TLS either readiness may be what reading waits for.
@@ -152,20 +163,24 @@ class HostSockets:
         try:
             transport.flush()
         except OSError as error:
-            not_from_outside(error)
-            self._tell_sent(transport)
-            self._receive(transport)  # an answer may have come before the end
-            if transport.sock is not None:
-                self._lost(transport, error)
+            self._broken(transport, error)
         else:
             self._tell_sent(transport)
+
+    def _broken(self, transport: Transport, error: OSError) -> None:
+        """It can't be written to any more."""
+        not_from_outside(error)
+        self._tell_sent(transport)
+        self._receive(transport)  # an answer may have come before the end
+        if transport.sock is not None:
+            self._lost(transport, error)
 
     def _tell_sent(self, transport: Transport) -> None:
         for identity in transport.marked():
             self._attached().sent(transport.connection, identity)
 
     def _receive(self, transport: Transport) -> None:
-        engine, budget = self._attached(), READ_BUDGET
+        engine, budget = self._engine or self._attached(), self.read_budget
         while budget > 0 and transport.sock is not None:
             buffer = engine.get_buffer(transport.connection)
             room = min(len(buffer), budget)

@@ -15,9 +15,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from _signal import getsignal  # type: ignore[import-not-found]
+from _signal import signal as set_handler
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
+
+SIGINT = int(signal.SIGINT)
+"""As the interpreter itself takes it: `signal.signal` makes a member of an enum out of it, and of
+what it gives, in dozens of calls, and this is asked for each wait."""
 
 
 def from_outside(error: BaseException) -> bool:
@@ -70,40 +76,36 @@ class InterruptGuard:
 
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid
-        self._pending = False
+        self.pending = False
+        """Something is held back."""
 
     def install(self) -> bool:
         """Take the default handler's place; False where that isn't ours to do."""
         if threading.get_ident() != threading.main_thread().ident:
             return False
-        found = signal.getsignal(signal.SIGINT)
+        found = getsignal(SIGINT)
         if found is not signal.default_int_handler and found != self._interrupted:
             return False
-        self._pending = False
-        signal.signal(signal.SIGINT, self._interrupted)
+        self.pending = False
+        set_handler(SIGINT, self._interrupted)
         return True
 
     def remove(self) -> None:
         """Put the default handler back, and raise what was held back."""
-        if signal.getsignal(signal.SIGINT) == self._interrupted:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if getsignal(SIGINT) == self._interrupted:
+            set_handler(SIGINT, signal.default_int_handler)
         self.check()
-
-    @property
-    def pending(self) -> bool:
-        """Something is held back."""
-        return self._pending
 
     def check(self) -> None:
         """Raise the `KeyboardInterrupt` that was held back, if there is one."""
-        if self._pending:
+        if self.pending:
             self._raise()
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        if self._pending or not self._amid():
+        if self.pending or not self._amid():
             self._raise()
-        self._pending = True
+        self.pending = True
 
     def _raise(self) -> None:
-        self._pending = False
+        self.pending = False
         raise KeyboardInterrupt

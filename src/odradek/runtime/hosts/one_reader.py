@@ -30,13 +30,18 @@ NOBODY = -1
 class Claim:
     """A call of one thread."""
 
-    __slots__ = ("ident", "iterates", "thread")
+    __slots__ = ("ident", "iterates")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
         self.iterates = self.ident
         """The thread that goes on iterating without another question; nobody after a `wake`."""
-        self.thread = threading.current_thread().name
+
+    @property
+    def thread(self) -> str:
+        """The name of its thread."""
+        there = (t.name for t in threading.enumerate() if t.ident == self.ident)
+        return next(there, f"{self.ident}")
 
     @property
     def stands(self) -> bool:

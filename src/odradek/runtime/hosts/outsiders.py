@@ -37,6 +37,8 @@ class Outsiders:
 
     def next_deadline(self) -> float | None:
         """When the next answer will be late."""
+        if not self._open:
+            return None
         return min((deadline for deadline, _ in list(self._open.values())), default=None)
 
     def expire(self, now: float) -> None:

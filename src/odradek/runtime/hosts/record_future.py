@@ -80,8 +80,12 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         Raises `KafkaTimeoutError` when it isn't there by then (the record goes on being sent until
         its delivery timeout), else whatever error ended the record's batch.
         """
-        self._wait(timeout)
-        return self._batch.metadata(self._index, self._timestamp_ms)
+        batch = self._batch
+        if not batch.done.done:
+            self._producer._await_outcome(self._waited_for, timeout)
+        elif batch.parts is not None:
+            self._wait(timeout)
+        return batch.metadata(self._index, self._timestamp_ms)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the record's error instead of raising it, None if well."""
@@ -98,7 +102,7 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
             self._producer._await_outcome(self._waited_for, timeout)
 
     def _waited_for(self) -> Found:
-        batch, over = self._find()
+        batch, _, over = self._batch.find(self._index)
         return batch, batch.done, over
 
     def _begin_waiting(self) -> float:

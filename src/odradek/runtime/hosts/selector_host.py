@@ -14,6 +14,7 @@ its own thread may drive it: a signal handler, a finaliser (R-HO-2).
 
 from __future__ import annotations
 
+import math
 import random
 import selectors
 import threading
@@ -70,6 +71,8 @@ class SelectorHost(HostSockets):
         self._on_call = on_call or self._run_call
         self.outsiders = Outsiders(self.wake)
         self._clock = clock
+        self.now = clock
+        """Monotonic seconds; without a call between."""
         self._seed = seed
         self._tls = tls
         self._rng: random.Random | None = None
@@ -88,6 +91,8 @@ class SelectorHost(HostSockets):
         self._torn = False
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
+        self.nudge = self._wake_up.wake
+        """`wake`, of whoever has looked whether this is a forked child."""
         self._close_at: float | None = None
         self._close_done = threading.Event()
         self._raised: deque[BaseException] = deque()
@@ -102,10 +107,6 @@ class SelectorHost(HostSockets):
             raise IllegalStateError("this host has an engine already")
         engine.hosted(from_outside)
         self._engine = engine
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock()
 
     wall_clock = staticmethod(time.time)
     """Seconds since the epoch; without a call between, as a producer asks for each record."""
@@ -342,7 +343,7 @@ class SelectorHost(HostSockets):
         """Step once and carry out what comes of it; return when the engine wants to step again."""
         if self._interrupts.pending:
             self._safe(self._interrupts.check)
-        engine = self._attached()
+        engine = self._engine or self._attached()
         self._wake_up.step_begins()
         wanted = engine.step(self._clock())
         effects = engine.effects
@@ -358,12 +359,17 @@ class SelectorHost(HostSockets):
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
         """How long to sleep; None without end."""
-        times = [t for t in (wanted, deadline, self.outsiders.next_deadline()) if t is not None]
-        return max(0.0, min(times) - now) if times else None
+        late = self.outsiders.next_deadline()
+        first = math.inf if wanted is None else wanted
+        if deadline is not None and deadline < first:
+            first = deadline
+        if late is not None and late < first:
+            first = late
+        return None if first == math.inf else max(0.0, first - now)
 
     def _poll(self, timeout: float | None) -> None:
         """Sleep until a socket is ready, somebody wakes us or the time is up; feed the engine."""
-        selector = self._opened_selector()
+        selector = self._selector or self._opened_selector()
         hungry: list[Transport] = []
         if self._tls is not None:
             hungry = [t for t in self._transports.values() if t.established and t.pending]
@@ -393,9 +399,12 @@ class SelectorHost(HostSockets):
             if self._interrupts.pending:
                 self._safe(self._interrupts.check)
             # An input that came before `sleeping` was set is seen here, a later one wakes us.
-            early = self._attached().has_inputs or self._deferred or self._close_at is not None
-            patience = 0.0 if early or self._wake_up.pending else timeout
-            return self._safe(lambda: self._select(selector, patience))
+            engine = self._engine or self._attached()
+            early = engine.has_inputs or self._deferred or self._close_at is not None
+            self._amid = False  # as `_safe` does it
+            ready = self._select(selector, 0.0 if early or self._wake_up.pending else timeout)
+            self._amid = True
+            return ready
         finally:
             self._wake_up.is_awake()
 

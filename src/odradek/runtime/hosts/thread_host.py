@@ -44,8 +44,10 @@ class _Waiter:
 
     def wake(self, _: object = None) -> None:
         """End the wait, or the next one."""
-        with suppress(RuntimeError):  # released already: it is awake
+        try:
             self._lock.release()
+        except RuntimeError:  # released already: it is awake
+            return
 
     def wait(self, seconds: float) -> None:
         """Sleep until woken, at most so long."""
@@ -66,6 +68,8 @@ class ThreadHost:
         self._guard = self._inner.guard
         self.lock: Lock = self._inner.lock
         self._clock = clock
+        self.now = clock
+        """Monotonic seconds; without a call between."""
         self._start_lock = new_lock()
         self._thread: threading.Thread | None = None
         self._runs: dict[str, int] = {}
@@ -82,10 +86,6 @@ class ThreadHost:
     def attach(self, engine: EngineInputs) -> None:
         """Take the engine; the thread starts at the first `run` or `wake`."""
         self._inner.attach(engine)
-
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self._clock()
 
     wall_clock = staticmethod(time.time)
     """Seconds since the epoch; without a call between, as a producer asks for each record."""
@@ -156,23 +156,25 @@ class ThreadHost:
         try:
             self._waiters.append(waiter)
             completion.when_done(waiter.wake)
-            self._inner.wake()
+            self._inner.nudge()
             while True:
-                self._run_calls()
+                if self._calls:
+                    self._run_calls()
                 if completion.done:
                     return True
                 if self.raised and self.surfacing:
                     self._raise()
-                if not self._start():  # it has ended meanwhile
+                if self._ended or not (self._runs or self._start()):
                     return self._run_after_end(completion)
                 left = threading.TIMEOUT_MAX if deadline is None else deadline - self._clock()
                 if left <= 0:
                     return False
                 waiter.wait(left)
         finally:
-            with suppress(ValueError):
+            if waiter in self._waiters:
                 self._waiters.remove(waiter)
-            completion.forget(waiter.wake)
+            if not completion.done:
+                completion.forget(waiter.wake)
 
     def drive(self) -> None:
         """Nothing: the thread does what is due."""
@@ -183,7 +185,7 @@ class ThreadHost:
         self._guard.check()
         if not self._runs:
             self._start()
-        self._inner.wake()
+        self._inner.nudge()
 
     def defer(self, action: Callable[[], None]) -> None:
         """Run an action in the thread, between two steps."""

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from odradek.common.types import Address
@@ -139,6 +140,25 @@ class Transport:
                 self._queue.append(view if view.format == "B" else view.cast("B"))
                 self.queued += view.nbytes
 
+    def write(self, buffers: list[bytes | memoryview]) -> bool:
+        """Write at once, where nothing is queued; what the socket doesn't take is queued then. Say
+        whether all is written. Raises `OSError`.
+        """
+        size = 0
+        for buffer in buffers:
+            size += len(buffer)
+        try:
+            count = (self.sock or self._socket()).sendmsg(buffers)
+        except BlockingIOError:
+            self.queue(buffers)
+            return False
+        if count == size:
+            self._written += count
+            return True
+        self.queue(buffers)
+        self._sent(count)
+        return False
+
     def turned(self) -> bool:
         """Whether the engine has to be told something else than before; `full` says what."""
         before = self.full
@@ -160,7 +180,7 @@ class Transport:
         """Write what the socket takes now. Raises `OSError`."""
         sock, queue, budget = self._socket(), self._queue, SEND_BUDGET
         while queue and budget > 0:
-            head = [queue[i] for i in range(min(len(queue), IOV_MAX))]
+            head = list(islice(queue, IOV_MAX))
             try:
                 count = sock.sendmsg(head)
             except BlockingIOError:
@@ -182,7 +202,8 @@ class Transport:
 
     def receive(self, buffer: memoryview) -> int:
         """Fill a buffer; 0 at the end of the stream. Raises `BlockingIOError`, `OSError`."""
-        return self._socket().recv_into(buffer)
+        sock = self.sock
+        return sock.recv_into(buffer) if sock is not None else self._socket().recv_into(buffer)
 
     def drop(self) -> None:
         """Forget what is still queued."""

@@ -21,6 +21,10 @@ class WakeUp:
         self.pending = False
         """Somebody woke since the last step began: not every input is in the engine's queue."""
         self._pair: tuple[socket.socket, socket.socket] | None = None
+        self._sleep = 0
+        """The number of the last sleep."""
+        self._told = -1
+        """The newest sleep that a byte was written for: one is enough."""
 
     def open(self, selector: selectors.BaseSelector) -> None:
         """Make the pair; where that fails, `close` and the selector's end leave nothing open."""
@@ -35,6 +39,7 @@ class WakeUp:
 
     def goes_to_sleep(self) -> None:
         """The sleeper looks at its inputs for the last time after this."""
+        self._sleep += 1
         self.sleeping = True
 
     def is_awake(self) -> None:
@@ -44,19 +49,25 @@ class WakeUp:
     def wake(self) -> None:
         """End the sleep. The input must have been recorded before: no wake-up is lost then."""
         self.pending = True
-        if not self.sleeping:
+        sleep = self._sleep  # read first: a byte for a sleep that is over only ends the next one
+        if not self.sleeping or self._told == sleep:
             return
         # `sleeping` stays: were it cleared here, an exception before the byte would lose a wake-up.
         pair = self._pair
         if pair is not None:
-            with suppress(OSError):  # full: a byte is there already; closed: nobody sleeps
+            try:
                 pair[1].send(b"w")
+            except OSError:  # full: a byte is there already; closed: nobody sleeps
+                return
+            self._told = sleep
 
     def drain(self) -> None:
         """Take the bytes out."""
         if self._pair is not None:
-            with suppress(OSError):
+            try:
                 self._pair[0].recv(4096)
+            except OSError:
+                return
 
     def close(self) -> None:
         """Close the pair; where this was interrupted, once more does no harm."""

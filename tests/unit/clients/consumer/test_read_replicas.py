@@ -72,20 +72,20 @@ def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:
 @pytest.mark.parametrize("node", [1, 9])
 def test_advice_that_is_of_no_use_isnt_asked_for_again_at_once(node: int) -> None:
     replicas, state = make()
-    assert replicas.rack(10.0) == "rack-2"
+    assert (replicas.rack, replicas.leaders_only(10.0)) == ("rack-2", False)
     assert advised(replicas, state, node)
     assert source(replicas, state, cluster(), 10.0) == 1
-    assert replicas.rack(10.0) == ""
-    assert replicas.rack(10.0 + LEADERS_ONLY) == "rack-2"
+    assert replicas.leaders_only(10.0)
+    assert not replicas.leaders_only(10.0 + LEADERS_ONLY)
 
 
 def test_giving_up_says_whether_there_was_a_replica() -> None:
     replicas, state = make()
     assert not replicas.give_up((state,), 10.0)
-    assert replicas.rack(10.0) == "rack-2"
+    assert (replicas.rack, replicas.leaders_only(10.0)) == ("rack-2", False)
     assert advised(replicas, state, 2)
     assert replicas.give_up((state,), 10.0)
-    assert replicas.rack(10.0) == ""
+    assert replicas.leaders_only(10.0)
 
 
 def test_unasked_advice_is_not_taken_and_puts_nothing_off() -> None:

@@ -312,10 +312,10 @@ def test_the_brokers_own_time_wins(said: int, expected: int) -> None:
 class Interrupting(dict[Any, Any]):
     """Where the exception of a signal handler comes, once."""
 
-    def setdefault(self, *arguments: Any) -> Any:
+    def get(self, *arguments: Any) -> Any:
         if not self:
             raise KeyboardInterrupt
-        return super().setdefault(*arguments)
+        return super().get(*arguments)
 
 
 @pytest.mark.parametrize("claims", [False, True])

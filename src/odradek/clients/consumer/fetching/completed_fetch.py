@@ -8,10 +8,10 @@ before anything is decoded. Must not: move a position before its rows were hande
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import repeat
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.errors import KafkaError
@@ -29,8 +29,7 @@ Headers = bool | Literal["raw"]
 """Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
 
 
-@dataclass(slots=True)
-class Survey:
+class Survey(NamedTuple):
     """What the headers of an answer's batches say."""
 
     next_offset: int
@@ -40,13 +39,13 @@ class Survey:
     """The size of the first batch, where the answer was cut within it."""
     odd: bool = False
     """Something that only decoding can name; what follows isn't known."""
-    epochs: list[tuple[int, int]] = field(default_factory=list)
+    epochs: Sequence[tuple[int, int]] = ()
     """(first offset, leader epoch), one entry for each change."""
 
 
 def survey(records: memoryview, offset: int) -> Survey:
     """Walk over the headers of an answer to a fetch from `offset`."""
-    return Survey(*survey_batches(records, offset))
+    return tuple.__new__(Survey, survey_batches(records, offset))  # without Python's call
 
 
 Aborted = tuple[tuple[int, int], ...]
@@ -118,6 +117,11 @@ class CompletedFetch:
         return self.state.generation == self.generation
 
     @property
+    def waits(self) -> bool:
+        """Something of it is to be handed out still."""
+        return self.state.generation == self.generation and not self._done
+
+    @property
     def start(self) -> int:
         """Where the decoding that comes next begins; after an error, where it began."""
         return self._start
@@ -147,8 +151,11 @@ class CompletedFetch:
             if not self.valid or self.state.paused or decoded is None:
                 return EMPTY
             self._row += columns.count
-            known = columns.count and self._epochs
-            epoch = self._epoch_at(columns.offset_at(columns.count - 1)) if known else None
+            epochs, epoch = self._epochs, None
+            if columns.count and epochs:
+                epoch = epochs[0][1]
+                if len(epochs) > 1:
+                    epoch = self._epoch_at(columns.offset_at(columns.count - 1))
             self.state.pass_over(decoded.next_offset_after(self._row), epoch)
         self._let_go()
         return columns
@@ -173,8 +180,10 @@ class CompletedFetch:
         """
         decoded = self._decoded
         wanted = (key, value, headers)
-        if decoded is not None and any(
-            w and w != h for w, h in zip(wanted, self._wanted, strict=True)
+        if (
+            decoded is not None
+            and wanted != self._wanted
+            and any(w and w != h for w, h in zip(wanted, self._wanted, strict=True))
         ):
             self._at, self._aborted = self._before
             self._start = decoded.next_offset_after(self._row)
@@ -266,7 +275,7 @@ class CompletedFetch:
     def _epoch_at(self, offset: int) -> int:
         """The leader epoch of a record that is here."""
         epochs = self._epochs
-        firsts = [first for first, _ in epochs] if len(epochs) > 1 else ()
+        firsts = [first for first, _ in epochs]
         return epochs[max(0, bisect_right(firsts, offset) - 1)][1]
 
     def leader_epochs(self, columns: RecordColumns) -> int | list[int]:

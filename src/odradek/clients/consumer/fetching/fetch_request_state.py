@@ -129,6 +129,8 @@ class FetchRequestState:
 
     def without_news(self) -> list[PartitionState]:
         """What has failed before and is well now: the answer has neither records nor an error."""
+        if not self._doubtful:
+            return []
         states = [self.parts[name][0] for name in self._doubtful]
         self._doubtful.clear()
         return states

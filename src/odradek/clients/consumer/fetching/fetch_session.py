@@ -70,7 +70,8 @@ class FetchSession:
         )
         if version >= SESSIONS_FROM:
             request.session_id, request.session_epoch = self.id, self.epoch
-            request.forgotten_topics_data = _forgotten(known, wanted, by_id)
+            if known and (known.keys() - wanted.keys()):
+                request.forgotten_topics_data = _forgotten(known, wanted, by_id)
 
     def fill_last(self, request: FetchRequest) -> bool:
         """Write into a request that the broker may forget the session; False where there's none."""
@@ -126,7 +127,7 @@ def _forgotten(
     known: Mapping[Key, Wanted], wanted: Mapping[Key, Wanted], by_id: bool
 ) -> list[ForgottenTopic]:
     topics: dict[bytes | str, ForgottenTopic] = {}
-    for key in known.keys() - wanted.keys() if len(known) else ():
+    for key in known.keys() - wanted.keys():
         entry = topics.get(key[0])
         if entry is None:
             entry = topics[key[0]] = ForgottenTopic()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, survey
@@ -21,7 +22,11 @@ from odradek.clients.consumer.fetching.fetch_session import TOPIC_IDS_FROM
 from odradek.clients.consumer.fetching.read_replicas import ReadReplicas
 from odradek.clients.consumer.fetching.truncation import TruncationCheck, made_anew, to_be_checked
 from odradek.clients.consumer.fetching.waiting_records import WaitingRecords
-from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
+from odradek.clients.consumer.subscription_state import (
+    MAX_OFFSET,
+    PartitionState,
+    SubscriptionState,
+)
 from odradek.common.errors import AnswerTooLargeError, CorruptRecordError, KafkaError
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
@@ -61,6 +66,8 @@ _served = attrgetter("served")
 class Fetcher:
     """The component that keeps fetches going for every partition that has a position."""
 
+    resting = False
+
     def __init__(self, engine: ConsumerEngine, subscription: SubscriptionState) -> None:
         config = engine.config
         self._engine = engine
@@ -89,7 +96,7 @@ class Fetcher:
     # The component's part
 
     def advance(self, now: float) -> bool:
-        """Send a fetch to every leader that has none under way and isn't full."""
+        """Send a fetch to every leader that has none under way and isn't full; that is no move."""
         subscription, network = self._subscription, self._engine.network
         snapshot = self._engine.metadata.snapshot
         changes = (subscription.changes, network.changed.serial)
@@ -121,7 +128,8 @@ class Fetcher:
                 continue
             _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
             by_name = newest < TOPIC_IDS_FROM or (before is not None and before.nameless)
-            by_name = by_name or any(topic.topic_id == NO_ID for _, topic, _ in parts)
+            for _, topic, _ in parts:
+                by_name = by_name or topic.topic_id == NO_ID
             if by_name and not self._check.passed(connection, now):
                 self._settled = None
                 continue
@@ -187,17 +195,21 @@ class Fetcher:
         groups: dict[Address, list[tuple[PartitionState, Topic, Partition]]] = {}
         unchecked: list[tuple[PartitionState, Partition]] = []
         for state in states:
-            name, number = state.partition.topic, state.partition.partition
-            topic = snapshot.topic(name)
+            name, number = state.partition
+            topic = snapshot.topics.get(name)
             partition = snapshot.partition(name, number)
             broker = None
             if partition is not None:
-                broker = self._replicas.source(state, snapshot, partition, now)
+                if state.replica is None:
+                    broker = snapshot.brokers.get(partition.leader)
+                else:
+                    broker = self._replicas.source(state, snapshot, partition, now)
             if topic is None or partition is None or broker is None:
                 self._settled = None
                 self._leaderless(state, partition, now)
-            elif self._same_topic(state, topic, partition):
-                if to_be_checked(state, partition):
+            elif topic.topic_id == state.topic_id or self._same_topic(state, topic, partition):
+                as_before = partition.leader_epoch == state.checked_under
+                if not as_before and to_be_checked(state, partition):
                     if state.fetch_epoch >= 0 or made_anew(state, partition.leader_epoch):
                         unchecked.append((state, partition))
                         continue
@@ -248,17 +260,23 @@ class Fetcher:
     ) -> bool:
         network = self._engine.network
         try:
-            version = network.version_for(connection, FetchRequest)
+            version = connection.version_for(FetchRequest)
         except KafkaError as error:
             for state, _, _ in parts:
                 self.fail(state, error, now)
             return False
         asked.forget_moved(self._subscription.changes)
-        doubted = [part for part in parts if part[0].oversized]
-        asked.doubts(doubted[0][0] if doubted else None)
-        if doubted:
-            parts = doubted[:1]  # the others are next
-        if asked.nameless or any(topic.topic_id == NO_ID for _, topic, _ in parts):
+        by_name = asked.nameless
+        for part in parts:
+            by_name = by_name or part[1].topic_id == NO_ID
+            if part[0].oversized:
+                parts = [part]  # the others are next
+                by_name = asked.nameless or part[1].topic_id == NO_ID
+                break
+        doubted = parts[0][0] if parts and parts[0][0].oversized else None
+        if doubted is not asked.doubted:
+            asked.doubts(doubted)
+        if by_name:
             version = min(version, TOPIC_IDS_FROM - 1)
         if version != asked.version:
             again = bool(asked.parts)
@@ -267,24 +285,29 @@ class Fetcher:
                 self._settled = None
                 return True
         for state, topic, partition in parts:
-            most_here = state.max_bytes or state.worth_asking(self._partition_bytes)
+            largest = state.max_bytes
+            if largest is not None:
+                most = max(most, largest)
+            most_here = largest or self._partition_bytes
+            if not largest and state.until != MAX_OFFSET:
+                most_here = state.worth_asking(most_here)
             asked.add(state, topic, partition, most_here)
         if not asked.parts:
             return False
-        largest = max((s.max_bytes or 0 for s, _, _ in parts), default=0)
+        leaders_only = self._replicas.leaders_only(now)
         body = FetchRequest(
             max_wait_ms=int(self._max_wait * 1000),
-            min_bytes=asked.least(self._min_bytes),
-            max_bytes=max(most, largest),
+            min_bytes=self._min_bytes if self._min_bytes < 2 else asked.least(self._min_bytes),
+            max_bytes=most,
             isolation_level=self._isolation,
-            rack_id=self._replicas.rack(now),
+            rack_id="" if leaders_only else self._replicas.rack,
         )
         asked.session.fill(body, asked.wanted, version)
-        asked.sent(leaders_only=self._replicas.leaders_only(now))
+        asked.sent(leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
-        request.reply.when_done(lambda reply: self._answered(asked, reply))
-        return True
+        request.reply.when_done(partial(self._answered, asked))
+        return False  # nothing else moves by that
 
     # Answers
 
@@ -296,7 +319,7 @@ class Fetcher:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
             return
-        response = cast("FetchResponse", reply.result())
+        response: FetchResponse = reply.result()  # type: ignore[assignment]  # it was asked for
         if response.error_code:
             states = asked.release_all()
             if asked.session.refused(response.error_code):
@@ -309,9 +332,10 @@ class Fetcher:
         asked.session.answered(response.session_id)
         if asked.doubted is not None:
             asked.doubted.doubt_size(False)
-        brokers = [
-            Broker(n.node_id, Address(n.host, n.port), n.rack) for n in response.node_endpoints
-        ]
+        named = response.node_endpoints
+        brokers = (
+            [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named] if named else []
+        )
         by_id = asked.version >= TOPIC_IDS_FROM
         for item in response.responses:
             name = asked.names.get(item.topic_id) if by_id else item.topic
@@ -380,12 +404,15 @@ class Fetcher:
         if found.size == 0 and found.needed is not None:
             self._cut(state, offset, found.needed, len(records), now)
             return
-        state.ask_as_usual()
+        if state.max_bytes is not None or state.cut_short:
+            state.ask_as_usual()
         if found.next_offset <= offset and not found.odd:
             self._retry(state, KafkaError(f"no record at or after {offset}"), now)
             return
-        state.fetched_well()
-        aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions or ())
+        if state.backoff.failures or state.losses:
+            state.fetched_well()
+        listed = data.aborted_transactions
+        aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
         entry = CompletedFetch(
             state,

@@ -9,16 +9,14 @@ Must not: be forgotten before the caller has its records; whoever calls it holds
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
     from odradek.clients.consumer.subscription_state import PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """One partition before records of it were taken."""
 
     entry: CompletedFetch
@@ -41,9 +39,8 @@ class HandOver:
         state = entry.state
         before = self._before.get(state)
         if before is None or before.moves != state.moves:
-            self._before[state] = Before(
-                entry, entry.progress(), state.position, state.position_epoch, state.moves
-            )
+            fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
+            self._before[state] = tuple.__new__(Before, fields)  # without Python's call
 
     def forget(self, state: PartitionState) -> None:
         """Nothing of it is on its way to the caller."""

@@ -40,14 +40,11 @@ class ReadReplicas:
     def __init__(self, engine: ConsumerEngine, subscription: SubscriptionState) -> None:
         self._engine = engine
         self._subscription = subscription
-        self._rack: str = engine.config["client.rack"] or ""
+        self.rack: str = engine.config["client.rack"] or ""
+        """What a fetch says of where we are, unless it goes to leaders only."""
         self._max_age: float = engine.config["metadata.max.age.ms"]
         self._leaders_until = -math.inf
         engine.network.on_suspect.append(self._suspected)
-
-    def rack(self, now: float) -> str:
-        """What a fetch says of where we are."""
-        return "" if self.leaders_only(now) else self._rack
 
     def leaders_only(self, now: float) -> bool:
         """Whether a fetch of this moment asks for no advice."""

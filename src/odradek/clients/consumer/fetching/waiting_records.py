@@ -95,10 +95,12 @@ class WaitingRecords:
 
     def head(self) -> CompletedFetch | None:
         """What is to be handed out next; drops what a seek made useless."""
-        self._sort()
+        subscription = self._subscription
+        if self._torn or self._seen != (subscription.changes, subscription.pauses):
+            self._sort()
         while self.fetched:
             entry = self.fetched[0]
-            if entry.valid and not entry.exhausted:
+            if entry.waits:
                 return entry
             self.drop(entry)
         return None
@@ -150,7 +152,8 @@ class WaitingRecords:
 
     def _sort(self) -> None:
         """Put aside what was paused, and back in front what goes on, as it came."""
-        self._mend()
+        if self._torn:
+            self._mend()
         changes, pauses = seen = self._subscription.changes, self._subscription.pauses
         if seen == self._seen:
             return

@@ -1,0 +1,183 @@
+"""How many Python functions run for one record, from the program's call to its answer.
+
+All are counted, the standard library's among them, in the program's thread and the client's own:
+from the socket of a simulated broker on loopback and back. What runs in the broker's thread isn't.
+The least of several attempts counts, since a byte may come in two pieces; what is left over is the
+same each time. No call of a record may grow unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.property.interrupting import THEIRS
+
+from odradek import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from odradek.testing import FakeCluster
+
+MOST = {
+    "await send_and_wait()": 235,
+    "send().result()": 220,
+    "poll() of a record that is there": 245,
+    "poll() that waits for a record": 300,
+    "poll_arrow() of a batch that is there": 260,
+    "a record from send_and_wait() to a task that polls": 520,
+    "a second of a producer that idles": 60,
+    "a second of a poll() without records": 260,
+}
+"""At most; at commit 6b10a693 it was 468, 457, 414, 350, 425, 930, 1 and 403."""
+ATTEMPTS = 15
+FIRST = 10
+"""Calls before anything is counted: connections have proved themselves by then."""
+P = TopicPartition("t", 0)
+MOMENT = 0.01
+"""Seconds in which a thread that has answered goes to sleep again."""
+
+
+class Count:
+    """Counts while it is on, in the threads that begin while it is installed and in this one."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.calls = 0
+
+    def note(self, frame: FrameType, event: str, _: Any) -> None:
+        if self.on and event == "call" and not frame.f_code.co_filename.startswith(THEIRS):
+            self.calls += 1
+
+    def least(
+        self, action: Callable[[], object], before: Callable[[], object], attempts: int = ATTEMPTS
+    ) -> int:
+        """The least of several attempts; `before` each something comes that doesn't count."""
+        found = []
+        for _ in range(attempts):
+            before()
+            time.sleep(MOMENT)
+            self.calls, self.on = 0, True
+            action()
+            time.sleep(MOMENT)
+            self.on = False
+            found.append(self.calls)
+        return min(found)
+
+    async def least_awaited(self, action: Callable[[], Awaitable[object]]) -> int:
+        found = []
+        for _ in range(ATTEMPTS):
+            await asyncio.sleep(MOMENT)
+            self.calls, self.on = 0, True
+            await action()
+            self.on = False
+            found.append(self.calls)
+        return min(found)
+
+
+@pytest.fixture
+def count() -> Iterator[Count]:
+    counting = Count()
+    before = sys.getprofile()
+    threading.setprofile(counting.note)
+    sys.setprofile(counting.note)
+    try:
+        yield counting
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with FakeCluster(1, topics=["t"]) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def checked(what: str, calls: int) -> None:
+    assert 0 < calls <= MOST[what], f"{what}: {calls} calls"
+
+
+def nothing() -> None:
+    """Nothing comes before."""
+
+
+def test_a_record_that_is_sent_and_waited_for(servers: str, count: Count) -> None:
+    with Producer({"bootstrap.servers": servers, "linger.ms": 0}) as producer:
+        for _ in range(FIRST):
+            producer.send("t", b"-").result()
+        checked("send().result()", count.least(lambda: producer.send("t", b"-").result(), nothing))
+        count.calls, count.on = 0, True
+        time.sleep(1.0)
+        count.on = False
+        assert count.calls <= MOST["a second of a producer that idles"]
+
+
+def test_a_record_that_is_read(servers: str, count: Count) -> None:
+    settings = {"bootstrap.servers": servers, "auto.offset.reset": "latest"}
+    threading.setprofile(None)  # the producer's thread isn't counted
+    with (
+        Producer({"bootstrap.servers": servers, "linger.ms": 0}) as producer,
+        Consumer(settings) as consumer,
+    ):
+        consumer.assign([P])
+        consumer.position(P)
+
+        def one_more() -> None:
+            consumer.poll(0)  # so that a fetch is under way
+            producer.send("t", b"-").result()
+
+        def polled() -> None:
+            assert len(consumer.poll(5.0, 1)) == 1
+
+        def waited_for() -> None:
+            later = threading.Timer(5 * MOMENT, lambda: producer.send("t", b"-"))
+            count.on = False
+            later.start()
+            count.on = True
+            polled()
+
+        for _ in range(FIRST):
+            one_more()
+            polled()
+        checked("poll() of a record that is there", count.least(polled, one_more))
+        batch = count.least(lambda: consumer.poll_arrow(5.0), one_more)
+        checked("poll_arrow() of a batch that is there", batch)
+        waited = count.least(waited_for, lambda: consumer.poll(0))
+        checked("poll() that waits for a record", waited)
+        idle = count.least(lambda: consumer.poll(1.0), lambda: consumer.poll(0), 3)
+        checked("a second of a poll() without records", idle)
+
+
+def test_a_record_in_an_event_loop(servers: str, count: Count) -> None:
+    async def main() -> None:
+        settings = {"bootstrap.servers": servers}
+        async with (
+            AsyncProducer({**settings, "linger.ms": 0}) as producer,
+            AsyncConsumer({**settings, "auto.offset.reset": "latest"}) as consumer,
+        ):
+            for _ in range(FIRST):
+                await producer.send_and_wait("t", b"-")
+            calls = await count.least_awaited(lambda: producer.send_and_wait("t", b"-"))
+            checked("await send_and_wait()", calls)
+            consumer.assign([P])
+            await consumer.position(P)
+
+            async def there_and_back() -> None:
+                polling = asyncio.ensure_future(consumer.poll(5.0, 1))
+                count.on = False
+                await asyncio.sleep(MOMENT)
+                count.on = True
+                await producer.send_and_wait("t", b"-")
+                assert len(await polling) == 1
+                await asyncio.sleep(MOMENT)
+
+            for _ in range(FIRST):
+                await there_and_back()
+            calls = await count.least_awaited(there_and_back)
+            checked("a record from send_and_wait() to a task that polls", calls)
+
+    asyncio.run(main())
