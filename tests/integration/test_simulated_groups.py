@@ -10,9 +10,10 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
+from tests.answers import decode_response
 from tests.proxy_server import take
 
-from odradek.protocol.headers import decode_response, encode_request
+from odradek.protocol.headers import encode_request
 from odradek.protocol.messages import consumer_group_heartbeat as ch
 from odradek.protocol.messages import find_coordinator as fc
 from odradek.protocol.messages import join_group as jg

@@ -25,6 +25,8 @@ POLL = "records"
 class Impatience:
     """A component of an engine that has such a limit."""
 
+    resting = False
+
     def __init__(self, engine: ClientEngine, *, polls_alone: bool) -> None:
         """`polls_alone`: nobody has given the option, so other calls have their own timeouts."""
         self._engine = engine

@@ -104,18 +104,12 @@ def peek_correlation_id(buffer: Buffer) -> int:
     return found
 
 
-def decode_response(request: type[Request[R]], version: int, buffer: Buffer) -> tuple[int, R]:
-    """Read the answer to a request of `version`: its correlation id and the message.
+def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
+    """Read the answer to a request of `version`, whose correlation id was looked at before.
 
-    `buffer` is the frame without its length. For ApiVersions this includes what
+    `view` is the frame without its length, as single bytes. For ApiVersions this includes what
     `decode_api_versions_response` does.
     """
-    view = as_bytes_view(buffer)
-    return peek_correlation_id(view), decode_answer(request, version, view)
-
-
-def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> R:
-    """The same, of a view of single bytes whose correlation id was looked at before."""
     if request.API_KEY == API_VERSIONS:
         return cast("R", decode_api_versions_response(view, version)[1])
     pos = 4

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.answers import decode_response
 from tests.peak_memory import peak_below
 from tests.property.protocol.test_broken_frames import PAIRS, fitted, mutated
 from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
@@ -29,7 +30,6 @@ from odradek.network.frame import FrameReader
 from odradek.network.frame_buffers import STEP
 from odradek.protocol.headers import (
     decode_request_header,
-    decode_response,
     encode_request,
     encode_response,
     peek_correlation_id,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.answers import decode_response
 
 from odradek.common.errors import MalformedMessageError
 from odradek.protocol.headers import (
     decode_api_versions_response,
     decode_request_header,
-    decode_response,
     encode_request,
     encode_response,
     peek_correlation_id,

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 import pytest
+from tests.answers import decode_response
 
 from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
-from odradek.protocol.headers import decode_request_header, decode_response, peek_correlation_id
+from odradek.protocol.headers import decode_request_header, peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.answers import decode_response
+
 from odradek.network.effects import IncomingResponse, OutgoingRequest
 from odradek.network.frame import FrameReader
-from odradek.protocol.headers import decode_response, peek_correlation_id
+from odradek.protocol.headers import peek_correlation_id
 from odradek.protocol.message import Message
 from odradek.simulation import LinkProfile, World
 from odradek.simulation.world.link import Link, Mode, Watcher
