@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.fuzz.sent import HOSTILE, exact, headers, integers, numbers, packed
@@ -131,40 +130,43 @@ def meddle(
             continue
 
 
-def race(kernel: Any, seed: int, seconds: float) -> int:
-    """Race for some seconds; gives how many rows made it."""
+def races(kernel: Any, seed: int) -> Iterator[int]:
+    """Race without end; gives how many rows made it in each round."""
     rng = random.Random(seed)
-    until = time.monotonic() + seconds
-    rows = 0
-    while time.monotonic() < until:
-        few = rng.random() < 0.5
-        sent = long_rows(rng) if few else columns(rng)
-        try:
-            encoder = kernel.ColumnEncoder(sent, PARTITIONS, 1 << 20)
-        except KafkaError:  # now and then a name that isn't UTF-8
-            continue
-        batches = [kernel.BatchBuilder(1 << 20, None) for _ in range(PARTITIONS)]
-        for place, batch in enumerate(batches):
-            encoder.use(place, batch)
-        ready, over = threading.Event(), threading.Event()
-        seeds = random.Random(rng.random())
-        work = (spoil, (seeds, sent, ready, over))
-        if few:
-            work = (flicker, (seeds, sent, ready, over))
-        elif rng.random() < 0.5:
-            work = (meddle, (seeds, kernel, encoder, batches, ready, over))  # type: ignore[assignment]
-        thread = threading.Thread(target=work[0], args=work[1], daemon=True)
-        thread.start()
-        ready.wait(10)
-        try:
-            rows += once(kernel, encoder, batches)
-            for _ in range(20 if few else 0):  # it is quickly done, and the moment is short
-                for place in range(PARTITIONS):
-                    encoder.use(place, kernel.BatchBuilder(1 << 20, None))
-                append_all(kernel, encoder, batches)
-        finally:
-            over.set()
-            thread.join()
+    while True:
+        yield race(kernel, rng)
+
+
+def race(kernel: Any, rng: random.Random) -> int:
+    """One round."""
+    few = rng.random() < 0.5
+    sent = long_rows(rng) if few else columns(rng)
+    try:
+        encoder = kernel.ColumnEncoder(sent, PARTITIONS, 1 << 20)
+    except KafkaError:  # now and then a name that isn't UTF-8
+        return 0
+    batches = [kernel.BatchBuilder(1 << 20, None) for _ in range(PARTITIONS)]
+    for place, batch in enumerate(batches):
+        encoder.use(place, batch)
+    ready, over = threading.Event(), threading.Event()
+    seeds = random.Random(rng.random())
+    work = (spoil, (seeds, sent, ready, over))
+    if few:
+        work = (flicker, (seeds, sent, ready, over))
+    elif rng.random() < 0.5:
+        work = (meddle, (seeds, kernel, encoder, batches, ready, over))  # type: ignore[assignment]
+    thread = threading.Thread(target=work[0], args=work[1], daemon=True)
+    thread.start()
+    ready.wait(10)
+    try:
+        rows = once(kernel, encoder, batches)
+        for _ in range(20 if few else 0):  # it is quickly done, and the moment is short
+            for place in range(PARTITIONS):
+                encoder.use(place, kernel.BatchBuilder(1 << 20, None))
+            append_all(kernel, encoder, batches)
+    finally:
+        over.set()
+        thread.join()
     return rows
 
 
