@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.group_scene import PARTITIONS, Scene
+from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
 from odradek.api.consumer import Consumer
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.common.kafka_errors import OffsetMetadataTooLargeError
 from odradek.network.flow import START, Flow
+from odradek.simulation import SimulatedBroker
+from odradek.simulation.world.environment import ReceivedRequest
 
 P = PARTITIONS[0]
 
@@ -111,3 +113,34 @@ def test_what_was_refused_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> 
         scene.world.advance(2)
         assert scene.committed()[0] == 4
     a.close()
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("interval", range(1, 6))
+@pytest.mark.parametrize("leave", [Consumer.close, Consumer.unsubscribe])
+def test_nothing_is_committed_after_the_goodbye(
+    protocol: str,
+    leave: Callable[[Consumer], None],
+    interval: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was refused, as of a stranger, and the log told of partitions that were lost."""
+    scene = Scene(protocol)
+    scene.write(range(80))
+    a = scene.member(auto_commit_interval_ms=interval, auto_offset_reset="earliest")
+    a.subscribe(["t"])
+    while not a.poll(1.0, 4):
+        pass
+    asked: list[str] = []
+
+    def note(_: SimulatedBroker, __: str, request: ReceivedRequest) -> None:
+        assert request.body is not None
+        asked.append(request.body.API_NAME)
+
+    scene.cluster.observers.append(note)
+    leave(a)
+    goodbye = asked.index("LeaveGroup" if protocol == "classic" else "ConsumerGroupHeartbeat")
+    assert "OffsetCommit" in asked[:goodbye]
+    assert "OffsetCommit" not in asked[goodbye:]
+    assert caplog.messages == []
+    assert scene.committed()[0] == 4

@@ -46,6 +46,8 @@ class AutoCommit:
             until = now + max(self._interval, 0.001)
             while now < until:
                 now = yield Wait((), until)
+            if self._group.leaving:  # `at_the_end` does it; after the goodbye all would be refused
+                continue
             if self._group.is_member or not self._group.subscribed:
                 now = yield from self._commit(self._due(self._all()), now + self._patience, now)
 
