@@ -327,4 +327,28 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "state.move_to(offset",
         "tests/simulation/test_truncation.py",
     ),
+    broken(
+        "auto-commit goes on after the goodbye",
+        "R-GR-1",
+        "clients/consumer/group/auto_commit.py",
+        "if self._group.leaving:",
+        "if False:",
+        "tests/simulation/test_auto_commit.py",
+    ),
+    broken(
+        "an interrupted begin leaves a block's transaction open",
+        "R-HO-1",
+        "runtime/hosts/caller.py",
+        "    if not isinstance(error, KafkaError):\n        return True\n",
+        "    if not isinstance(error, KafkaError):\n        return stage != BEGIN\n",
+        f"{CTRL_C}::test_the_block_of_a_transaction_ends_it",
+    ),
+    broken(
+        "nobody waits for the commit of a block that was interrupted",
+        "R-HO-1",
+        "clients/calls/transaction_calls.py",
+        'return "" if isinstance(error, KafkaError) else "commit_transaction"',
+        'return ""',
+        f"{CTRL_C}::test_the_block_of_a_transaction_ends_it",
+    ),
 )

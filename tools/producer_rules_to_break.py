@@ -506,8 +506,8 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "a block that is dropped leaves its transaction open",
         "KIP-98",
         "runtime/hosts/caller.py",
-        "    except BaseException as error:\n        end(error)",
-        "    except Exception as error:\n        end(error)",
+        "    except BaseException as error:\n        if left_open",
+        "    except Exception as error:\n        if left_open",
         "tests/unit/api/test_overridden_methods.py::test_a_block_that_was_entered_and_dropped_is_aborted",
     ),
     broken(

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -34,6 +34,8 @@ from odradek import (
     TopicPartition,
     WakeupError,
 )
+from odradek.network.host import LoopHost
+from odradek.runtime.hosts.async_caller import waited
 from odradek.testing import FakeCluster
 
 T = TypeVar("T")
@@ -282,6 +284,41 @@ def test_calls_keep_their_deadline(run: Run[None]) -> None:
     run(program())
 
 
+class TimersFirst(asyncio.SelectorEventLoop):
+    """One turn of it is for timers and what comes of them, as in uvloop before libuv 1.45."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        scheduled = self._scheduled  # type: ignore[attr-defined]
+        if not scheduled or scheduled[0].when() > self.time():
+            super()._process_events(event_list)  # type: ignore[misc]
+
+
+def test_an_answer_that_waits_in_a_socket_is_not_late_where_the_loop_was_held_up(
+    fake: FakeCluster,
+) -> None:
+    """The caller's time is up amid the block, and the engine's isn't."""
+
+    async def program() -> None:
+        async with AsyncAdmin({"bootstrap.servers": fake.bootstrap_servers}) as admin:
+            await admin.describe_cluster()
+            fake.delay("DescribeCluster", 0.05)
+            engine, host = admin._calls.engine, cast("LoopHost", admin._host)
+            answer = engine.start(engine.describe_cluster(host.now() + PATIENCE))
+            host.wake()
+
+            async def has_it() -> bool:
+                await waited(host, answer, host.now() + 0.1)
+                return answer.done
+
+            waiting = asyncio.create_task(has_it())
+            await asyncio.sleep(0.01)
+            time.sleep(0.3)  # a callback that blocks
+            assert await waiting
+
+    with asyncio.Runner(loop_factory=TimersFirst) as runner:
+        runner.run(program())
+
+
 def test_one_task_at_a_time_reads(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with AsyncConsumer(config(fake)) as consumer:
@@ -421,6 +458,51 @@ def test_an_unclosed_client_is_warned_of_once(fake: FakeCluster, run: Run[None])
             await asyncio.sleep(0.01)
 
     run(program())
+
+
+FORGOTTEN = """
+import asyncio, gc, sys, uvloop
+from odradek import AsyncAdmin, AsyncConsumer, AsyncProducer
+
+kept = []
+
+async def main(way, loop):
+    for make in (AsyncProducer, AsyncConsumer, AsyncAdmin):
+        name = f"{way}-{loop}-{make.__name__}"
+        client = make({"bootstrap.servers": sys.argv[1]}, client_id=name)
+        await client.cluster_id()
+        kept.append(client)
+        del client
+        if way == "collected":
+            kept.clear()
+            gc.collect()
+            await asyncio.sleep(0.05)
+
+for way in ("collected", "loop ended", "process ended"):
+    for loop, run in (("asyncio", asyncio.run), ("uvloop", uvloop.run)):
+        run(main(way, loop))
+    if way == "loop ended":
+        kept.clear()
+        gc.collect()
+"""
+
+
+def test_each_forgotten_client_is_warned_of_once_however_it_ends(fake: FakeCluster) -> None:
+    """And nothing else is: no socket of theirs, for example."""
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", FORGOTTEN]
+    done = subprocess.run(
+        [*command, fake.bootstrap_servers], capture_output=True, text=True, timeout=60, check=True
+    )
+    warned = sorted(line for line in done.stderr.splitlines() if "ResourceWarning" in line)
+    expected = sorted(
+        f"{facade.__name__} '{way}-{loop}-{facade.__name__}'"
+        for facade in (AsyncProducer, AsyncConsumer, AsyncAdmin)
+        for way in ("collected", "loop ended", "process ended")
+        for loop in ("asyncio", "uvloop")
+    )
+    found = sorted(line.partition("unclosed ")[2].partition(" (made")[0] for line in warned)
+    assert found == expected, done.stderr
+    assert "lost" not in done.stderr
 
 
 LEFT_OPEN = """

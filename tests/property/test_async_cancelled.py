@@ -401,7 +401,16 @@ async def transact_on(scene: Scene) -> None:
         await producer.abort_transaction(PATIENCE)
     with suppress(IllegalStateError):  # none is open
         await producer.commit_transaction(PATIENCE)
-    async with producer.transaction():
+    await begin_on(scene, before)
+
+
+async def block_on(scene: Scene) -> None:
+    """A block that was cancelled once has ended its transaction."""
+    await begin_on(scene, list(scene.sent))
+
+
+async def begin_on(scene: Scene, before: list[bytes]) -> None:
+    async with scene.producer.transaction():
         await scene.send()
     values = set(scene.written)
     assert set(scene.sent[-3:]) <= values
@@ -446,7 +455,8 @@ CASES = {
     "producer.partitions_for": Case(lambda s: s.producer.partitions_for("out"), None, write_on),
     "producer.close": Case(lambda s: s.producer.close(5.0), sent),
     "init_transactions": Case(lambda s: s.producer.init_transactions(), None, transact_on),
-    "transaction": Case(block, initialised, transact_on),
+    "transaction": Case(block, initialised, block_on),
+    "transaction, with care": Case(block, initialised, transact_on),
     "begin_transaction": Case(lambda s: s.producer.begin_transaction(), initialised, transact_on),
     "commit_transaction": Case(lambda s: s.producer.commit_transaction(), begun, transact_on),
     "abort_transaction": Case(
@@ -503,7 +513,7 @@ ENDED = (
     "commit_transaction",
     "create_topics",
 )
-TWICE = ("async with", "unsubscribe", "consumer.close", "producer.close", "transaction")
+TWICE = ("async with", "unsubscribe", "consumer.close", "producer.close", "transaction, with care")
 
 
 @pytest.fixture(autouse=True)
@@ -523,7 +533,7 @@ def sweep(
 ) -> int:
     """Go from point to point until the call comes to its end first; gives the last point."""
     case = CASES[name]
-    if case.after is transact_on or "transactional" in name:
+    if case.after in (transact_on, block_on) or "transactional" in name:
         case.options["transactional_id"] = "tx"
     for at in points:
         try:

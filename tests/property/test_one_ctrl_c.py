@@ -7,6 +7,7 @@ each bytecode: `test_interruptions`.
 from __future__ import annotations
 
 import dis
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import CodeType, FrameType
@@ -114,6 +115,34 @@ def test_close_closes(scene: Callable[[KafkaSimulation], Any], most: int) -> Non
         assert client._host.closed, where
     assert places > 50 // PART
     assert len(left_open) <= most, left_open
+
+
+def test_the_block_of_a_transaction_ends_it() -> None:
+    """It is aborted, or committed where its commit had begun: the next one begins at once."""
+    notes: Counter[str] = Counter()
+    simulations: list[KafkaSimulation] = []
+
+    def scene(simulation: KafkaSimulation) -> Producer:
+        simulations[:] = [simulation]
+        producer = simulation.producer({"transactional.id": "x"})
+        producer.init_transactions()
+        return producer
+
+    def block(producer: Producer) -> None:
+        try:
+            with producer.transaction():
+                producer.send("t", b"1")
+        except Interruption as error:
+            notes.update(getattr(error, "__notes__", ["none"]))
+            raise
+
+    for producer, where in each(block, scene):
+        with producer.transaction():
+            producer.send("t", b"3")
+        found = simulations[0].values("t")
+        assert found in ([b"3"], [b"1", b"3"]), where
+    assert notes["Its commit had begun: the transaction is committed."] >= 1, notes
+    assert notes["none"] > 50, notes
 
 
 def reading(simulation: KafkaSimulation) -> Consumer:

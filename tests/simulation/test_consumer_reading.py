@@ -12,7 +12,9 @@ from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.types import TopicPartition
-from odradek.simulation import SimulatedCluster, World
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.simulation import SimulatedBroker, SimulatedCluster, World
+from odradek.simulation.world.environment import ReceivedRequest
 from odradek.simulation.world.link import Mode
 
 
@@ -182,3 +184,28 @@ def test_brokers_forget_the_sessions_of_a_consumer_that_closes(idle: bool) -> No
     assert world.now - begin < 0.1  # nobody waits for the answers
     world.advance(1.0)
     assert not any(len(broker.fetch_sessions) for broker in cluster.brokers.values())
+
+
+def test_a_seek_waits_for_the_fetch_under_way_and_for_no_more() -> None:
+    """A broker answers the requests of a connection in order, and holds a fetch for
+    fetch.max.wait.ms where there is nothing: the next one can't be answered before.
+    """
+    world, cluster, client = make(47, fetch_max_wait_ms=400)
+    client.assign(PARTITIONS[:1])
+    while client.position(PARTITIONS[0]) < 100:
+        client.poll(1.0)
+    client.poll(0.1)
+    asked: list[tuple[float, int]] = []
+
+    def note(_: SimulatedBroker, __: str, request: ReceivedRequest) -> None:
+        if isinstance(request.body, FetchRequest):
+            found = [p.fetch_offset for t in request.body.topics for p in t.partitions]
+            asked.append((world.now, found[0] if found else -1))
+
+    cluster.observers.append(note)
+    for place in (7, 50):
+        client.seek(PARTITIONS[0], place)
+    begin = world.now
+    assert [record.offset for record in client.poll(5.0, 3)] == [50, 51, 52]
+    assert world.now - begin <= 0.4
+    assert [offset for at, offset in asked if at < world.now] == [50]

@@ -207,6 +207,32 @@ def test_a_commit_goes_on_after_its_call_ran_out_of_time(version: int, verb: str
 
 
 @PROTOCOLS
+def test_a_commit_goes_on_after_its_caller_was_interrupted(version: int) -> None:
+    scene = Scene(version)
+    producer = scene.producer()
+    producer.begin_transaction()
+    send(producer, range(3))
+    producer.flush()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for seconds, what in ((0.0, "goes on: call it again"), (5.0, "has come to its end since")):
+        scene.world.after(0.0005, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit_transaction()
+        scene.world.advance(seconds)
+        for call in (producer.abort_transaction, producer.begin_transaction):
+            with pytest.raises(IllegalStateError, match="was cancelled or interrupted") as caught:
+                call()
+            assert what in str(caught.value)
+    producer.commit_transaction()
+    with producer.transaction():
+        send(producer, range(3, 6))
+    assert scene.visible() == list(range(6))
+
+
+@PROTOCOLS
 def test_send_arrow_belongs_to_the_transaction(version: int) -> None:
     scene = Scene(version)
     producer = scene.producer()

@@ -207,7 +207,8 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     def transaction(self) -> AbstractAsyncContextManager[Self]:
         """Begin a transaction; commit it at the end, or abort it when the body raises.
 
-        A body that is cancelled is one that raises.
+        A body that is cancelled is one that raises; a cancellation amid the commit, which can't be
+        taken back, comes out when that has ended.
 
         As `Producer.transaction`.
         """

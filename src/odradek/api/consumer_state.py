@@ -63,6 +63,10 @@ class ConsumerState(Facade[ConsumerEngine]):
 
         What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
         then tells whether the log still has what stood before (KIP-320).
+
+        A fetch that is under way is of no use then, but its answer has to come before the next
+        one's (brokers answer a connection's requests in order): at the end of a log that takes
+        up to `fetch.max.wait.ms`.
         """
         self._calls.seek(tp, offset)
 

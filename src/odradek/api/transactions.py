@@ -112,7 +112,8 @@ class Transactional(Client[ProducerEngine]):
         What the body raised comes out again, with a note where the abort failed. A commit that
         fails for good (`AbortableTransactionError`) is followed by an abort, so that the next
         transaction can begin; one that takes too long (`KafkaTimeoutError`) goes on:
-        `commit_transaction()` waits for it.
+        `commit_transaction()` waits for it. A Ctrl-C anywhere in the block aborts as well; one that
+        comes amid the commit, which can't be taken back, comes out when that has ended.
 
         >>> with producer.transaction():
         ...     future = producer.send("flights", value=b"12")

@@ -131,6 +131,11 @@ class LoopHost(Host, Protocol):
         for which its loop needn't be there any more.
         """
 
+    def overslept(self, deadline: float) -> None:
+        """A caller's time was up then, and it gives up: where the loop was held up meanwhile, take
+        in what has come first.
+        """
+
     @property
     def overdue(self) -> bool:
         """The loop was asked to come to this client, and didn't for long."""

@@ -243,7 +243,7 @@ class _Ending:
         self.committing = pending is not None and pending.name == "commit_transaction"
         if self.transaction is None:
             flow = producer.flush(deadline)
-        elif self.committing:  # it ran out of time, and goes on
+        elif self.committing:  # nobody waits for it any more, and it goes on
             flow = self.transaction.commit(deadline)
         else:
             flow = self.transaction.abort(deadline)

@@ -103,20 +103,20 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     # Blocks
 
     def end_block(self, client: TransactionClient, error: BaseException | None) -> CallerFlow[None]:
-        """The end of a `with` block: a commit, or an abort where its body has raised `error`."""
-        if error is not None:
-            yield from self._give_up(client, error)
-            return
-        try:
+        """The end of a `with` block: a commit, or an abort where its body or that commit has raised
+        `error`.
+        """
+        if error is None:
             yield Do(client.commit_transaction)
-        except AbortableTransactionError as failure:
-            worse = yield from self._give_up(client, failure)
-            if isinstance(worse, FatalTransactionError):  # fenced, as the coordinator says at last
-                try:
-                    raise worse from failure
-                finally:
-                    del worse  # or the error holds this frame, which holds the error
-            raise
+            return
+        worse = yield from self._give_up(client, error)
+        if isinstance(error, AbortableTransactionError) and isinstance(
+            worse, FatalTransactionError
+        ):  # fenced, as the coordinator says at last
+            try:
+                raise worse from error
+            finally:
+                del worse, error  # or the error holds this frame, which holds the error
 
     def end_transaction(
         self, timeout: float, deadline: float, client: TransactionClient
@@ -127,7 +127,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """
         manager = self.transactions
         with suppress(KafkaError):
-            if manager.pending is not None and manager.pending.name == "commit_transaction":
+            if self._committing:
                 yield Do(partial(client.commit_transaction, timeout))
         with suppress(KafkaError):
             if manager.open:
@@ -137,11 +137,41 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def _give_up(
         self, client: TransactionClient, error: BaseException
     ) -> CallerFlow[KafkaError | None]:
-        """Abort because of an error, unless there is nothing left to abort; say what failed."""
-        if not (self.closed or self.host.forked) and self.transactions.open:
-            try:
-                yield Do(client.abort_transaction)
-            except KafkaError as another:
-                error.add_note(f"abort_transaction() failed: {type(another).__name__}: {another}")
-                return another
+        """Abort because of an error, unless there is nothing left to abort; say what failed.
+
+        A commit that was begun can't be taken back. Where a Ctrl-C or a cancellation came amid it
+        its end is waited for, or the next transaction would be refused; a second one ends that.
+        """
+        if self.closed or self.host.forked:
+            return None
+        name = ""
+        try:
+            # Asked in a step: what an interrupted call has begun comes before it.
+            name = yield from self.call(lambda _: self._unended(error), None, "transaction's state")
+            if name:
+                yield Do(getattr(client, name))
+        except KafkaError as another:
+            error.add_note(
+                f"{name or 'abort_transaction'}() failed: {type(another).__name__}: {another}"
+            )
+            return another
+        if name == "commit_transaction":
+            error.add_note("Its commit had begun: the transaction is committed.")
         return None
+
+    def _unended(self, error: BaseException) -> Flow[str]:
+        """Which call ends what is left after an error; none where nothing is."""
+        yield START
+        manager = self.engine.transactions
+        if manager is None or not (manager.open or manager.pending is not None):
+            return ""
+        if not self._committing:
+            return "abort_transaction"
+        # After a timeout of its own it goes on, as that error says.
+        return "" if isinstance(error, KafkaError) else "commit_transaction"
+
+    @property
+    def _committing(self) -> bool:
+        manager = self.engine.transactions
+        pending = None if manager is None else manager.pending
+        return pending is not None and pending.name == "commit_transaction"

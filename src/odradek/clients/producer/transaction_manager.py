@@ -63,12 +63,14 @@ _WHY_NOT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pending:
-    """A call that goes on when its caller's time is up; the same call again waits for its end."""
+    """A call that goes on when its caller has left; the same call again waits for its end."""
 
     name: str
     done: Completion[None]
+    left: str = ""
+    """Why its caller didn't wait for the end; empty where one does."""
 
 
 class TransactionManager:
@@ -228,17 +230,27 @@ class TransactionManager:
             self._check_pending(name)
             self.pending = Pending(name, self._engine.start(flow()))
         pending = self.pending
+        pending.left = ""
+        try:
+            yield from self._end_of(pending, now, deadline)
+        except GeneratorExit:
+            pending.left = "was cancelled or interrupted"
+            raise
+        if self.pending is pending:
+            self.pending = None
+        pending.done.result()
+
+    def _end_of(self, pending: Pending, now: float, deadline: float) -> Flow[None]:
+        name = pending.name
         while not pending.done.done:
             if now >= deadline:
+                pending.left = "ran out of time"
                 said, _ = self._sender.settling.refusals(self._sender.incomplete(), now)
                 attempts = [*self.requests.attempts, *said]
                 error = self._engine.timeout(f"end of {name}()", now, attempts)
                 error.add_note(f"It goes on; call {name}() again to wait for its end.")
                 raise error
             now = yield Wait((pending.done,), deadline)
-        if self.pending is pending:
-            self.pending = None
-        pending.done.result()
 
     def _check_pending(self, name: str) -> None:
         """Refuse another call than the one that has yet to be told how it ended."""
@@ -248,10 +260,13 @@ class TransactionManager:
         if pending.done.done and pending.done.error is not None:
             self.pending = None  # it led to a state that says what to do
             return
-        raise IllegalStateError(
-            f"{name}() can't be called now: {pending.name}() ran out of time and goes on; call it "
-            "again to learn how it ends"
-        )
+        if not pending.left:
+            what = "is under way: wait for its end first"
+        elif pending.done.done:
+            what = f"{pending.left}, and has come to its end since: call it again to be told of it"
+        else:
+            what = f"{pending.left} and goes on: call it again to learn how it ends"
+        raise IllegalStateError(f"{name}() can't be called now: {pending.name}() {what}")
 
     # What the calls do
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.network.flow import START, Completion, Wait
 from odradek.network.host import LoopHost
+from odradek.runtime.hosts.caller import BEGIN, BODY, COMMIT, left_open
 
 T = TypeVar("T")
 
@@ -34,16 +35,22 @@ P = TypeVar("P", bound=AsyncTransactionClient)
 async def block(
     producer: P, end: Callable[[BaseException | None], Coroutine[Any, Any, None]]
 ) -> AsyncIterator[P]:
-    """A transaction's `async with` block; `end` hears of what its body has raised."""
-    await producer.begin_transaction()
+    """A transaction's `async with` block; `end` hears of what its body or its commit has raised,
+    and of a cancellation.
+    """
+    stage = BEGIN
     try:
+        await producer.begin_transaction()
+        stage = BODY
         yield producer
+        stage = COMMIT
+        await end(None)
     except GeneratorExit:  # dropped without its end: nobody waits for one
         raise
     except BaseException as error:
-        await end(error)
+        if left_open(stage, error):
+            await end(error)
         raise
-    await end(None)
 
 
 def this_task() -> object:
@@ -102,7 +109,10 @@ async def waited(host: LoopHost, completion: Completion[Any], deadline: float | 
     loop = asyncio.get_running_loop()
     while not completion.done:
         left = None if deadline is None else deadline - host.now()
-        if host.gone or (left is not None and left <= 0):
+        if host.gone:
+            return
+        if left is not None and left <= 0:
+            host.overslept(deadline)  # type: ignore[arg-type]  # then there is one
             return
         arrived: asyncio.Future[None] = loop.create_future()
 

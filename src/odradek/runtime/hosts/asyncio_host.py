@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
-from odradek.common.types import Lock, Rng
-from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
+from odradek.network.effects import Call
 from odradek.network.flow import Completion
-from odradek.network.host import EngineInputs
-from odradek.runtime.fork import ForkGuard, watch
-from odradek.runtime.hosts.host_sockets import HostSockets
+from odradek.runtime.fork import watch
+from odradek.runtime.hosts.engine_host import EngineHost
 from odradek.runtime.hosts.interrupt import from_outside
-from odradek.runtime.hosts.outsiders import Outsiders
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
-from odradek.runtime.locks import new_lock
-from odradek.runtime.resolver import Answer, Resolver, is_numeric
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
@@ -59,7 +52,7 @@ READ_BUDGET = 512 << 10
 """Bytes that one connection reads before the loop's other tasks have their turn."""
 
 
-class AsyncioHost(HostSockets):
+class AsyncioHost(EngineHost):
     """A host for one event loop. `seed` fixes the random generator, for tests.
 
     `tls` gives the context of each dial, None means that TLS isn't spoken.
@@ -74,25 +67,11 @@ class AsyncioHost(HostSockets):
         clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ) -> None:
-        self.lock: Lock = new_lock()
-        self.guard = ForkGuard()
-        self.outsiders = Outsiders(self.wake)
+        super().__init__(tls=tls, clock=clock, seed=seed)
         self.waiters: dict[Callable[[], object], None] = {}
         """Who waits in a call: woken where a callback raised something for the program."""
-        self._clock = clock
-        self.now = clock
-        """Monotonic seconds; without a call between."""
-        self._seed = seed
-        self._tls = tls
-        self._rng: random.Random | None = None
-        self._engine: EngineInputs | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = -1
-        self._transports: dict[int, Transport] = {}
-        self._leaving: list[Transport] = []
-        self._deferred: deque[Callable[[], None]] = deque()
-        self._resolver = Resolver()
-        self._raised: deque[BaseException] = deque()
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due: float | None = None
@@ -106,31 +85,11 @@ class AsyncioHost(HostSockets):
         self._asked = 0.0
         """When it was asked to come, while `_soon` waits for it."""
         self._stepping = False
-        self._torn = False
         self._written: asyncio.Event | None = None
-        self._closing = False
         self._ended: asyncio.Event | None = None
         """Set once a call has closed everything."""
-        self._closed = False
 
     # What facades see
-
-    def attach(self, engine: EngineInputs) -> None:
-        """Take the engine; nothing is opened yet."""
-        if self._engine is not None:
-            raise IllegalStateError("this host has an engine already")
-        engine.hosted(from_outside)
-        self._engine = engine
-
-    wall_clock = staticmethod(time.time)
-    """Seconds since the epoch; without a call between, as a producer asks for each record."""
-
-    def rng(self) -> Rng:
-        """This client's generator, seeded from the system's entropy unless a seed was given."""
-        self.guard.check()
-        if self._rng is None:
-            self._rng = random.Random(self._seed)
-        return self._rng
 
     def check(self) -> None:
         """Raise in a forked child, and what a callback raised that was meant for the program."""
@@ -145,12 +104,6 @@ class AsyncioHost(HostSockets):
             wake()
 
     on_its_own = True
-    surfacing = True
-
-    @property
-    def forked(self) -> bool:
-        """This is a child of the process that made it."""
-        return self.guard.forked
 
     @property
     def interrupted(self) -> bool:
@@ -171,14 +124,6 @@ class AsyncioHost(HostSockets):
     def in_use(self) -> bool:
         """The client was used, and not closed."""
         return self._loop is not None and not self._closed
-
-    def renew(self, engine: EngineInputs) -> None:
-        """Go on with another engine, after `torn`; nothing of the old one is left open."""
-        self._release()
-        self._deferred.clear()
-        engine.hosted(from_outside)
-        self._engine = engine
-        self._torn = False
 
     @property
     def gone(self) -> bool:
@@ -202,6 +147,14 @@ class AsyncioHost(HostSockets):
         self._loop, self._thread = loop, threading.get_ident()
         self.wake()
         return self._clock()
+
+    def overslept(self, deadline: float) -> None:
+        """A caller gives up: an answer that waits in a socket isn't late where only the loop was
+        (older uvloops look at their timers before their sockets).
+        """
+        if self._clock() > deadline + AWAY:
+            self._wanted = min(deadline, self._wanted or deadline)
+            self._advance()
 
     @property
     def overdue(self) -> bool:
@@ -309,32 +262,14 @@ class AsyncioHost(HostSockets):
         self._closed = True
         self._release()
 
-    def abandon(self) -> None:
-        """In a forked child: close file descriptors, and touch nothing that is shared."""
-        for transport in [*self._transports.values(), *self._leaving]:
-            transport.abandon()
-        self._transports.clear()
-        self._leaving.clear()
-        self._closed = True
-
     def _release(self) -> None:
-        self.outsiders.clear()
-        for transport in [*self._transports.values(), *self._leaving]:
-            self._unwatch(transport)
-            transport.close()
-        self._transports.clear()
-        self._leaving.clear()
+        super()._release()
         for handle in (self._soon, self._timer):
             if handle is not None:
                 handle.cancel()
         self._soon = self._timer = None
 
     # Stepping
-
-    def _attached(self) -> EngineInputs:
-        if self._engine is None:
-            raise IllegalStateError("this host has no engine yet")
-        return self._engine
 
     def _step_soon(self) -> None:
         self._soon = None
@@ -470,44 +405,7 @@ class AsyncioHost(HostSockets):
                 self._loop.remove_writer(transport.fd)
         transport.now_watched(0)
 
-    # Effects
-
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Send():
-                self._send(effect)
-            case Open():
-                self._open(effect)
-            case Close():
-                self._close(effect.connection)
-            case Resolve():
-                self._resolve(effect)
-            case Call():
-                self._call(effect)
-
-    def _call(self, call: Call) -> None:
-        engine, outsiders = self._attached(), self.outsiders
-        outsiders.expect(
-            call.token,
-            call.deadline,
-            lambda result, error: engine.called(call.token, result, error),
-        )
-        run = outsiders.run if call.where == "caller" else outsiders.run_in_thread
-        run(call.token, call.function, call.arguments)
-
-    def _resolve(self, effect: Resolve) -> None:
-        """Names are asked for in a daemon thread, and not by the loop's executor: a name server
-        that doesn't answer would hold up the end of `asyncio.run()`, which waits for that.
-        """
-        engine, token, outsiders = self._attached(), effect.token, self.outsiders
-        if is_numeric(effect.host):
-            engine.resolved(token, [effect.host])
-            return
-
-        def deliver(answer: Answer) -> None:
-            outsiders.answer(token, answer, answer if isinstance(answer, BaseException) else None)
-
-        outsiders.expect(
-            token, effect.deadline, lambda result, error: engine.resolved(token, error or result)
-        )
-        self._resolver.resolve(effect.host, effect.port, deliver)
+    def call_here(self, call: Call) -> None:
+        """Run a call within the step: nobody waits in a loop."""
+        self.expect_call(call)
+        self.outsiders.run(call.token, call.function, call.arguments)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
 
@@ -21,17 +22,35 @@ P = TypeVar("P", bound="TransactionClient")
 T = TypeVar("T")
 
 
-def block(producer: P, end: Callable[[BaseException | None], None]) -> Iterator[P]:
-    """A transaction's `with` block; `end` hears of what its body has raised, and of a block that
-    was entered and dropped.
+BEGIN, BODY, COMMIT = "begin", "body", "commit"
+
+
+def left_open(stage: str, error: BaseException) -> bool:
+    """Whether a block that raised at this stage has a transaction to end.
+
+    Not where its begin was refused (what is open then is somebody else's), nor where its commit ran
+    out of time: that goes on, and its caller may call it again.
     """
-    producer.begin_transaction()
+    if not isinstance(error, KafkaError):
+        return True
+    return stage == BODY or (stage == COMMIT and not isinstance(error, KafkaTimeoutError))
+
+
+def block(producer: P, end: Callable[[BaseException | None], None]) -> Iterator[P]:
+    """A transaction's `with` block; `end` hears of what its body or its commit has raised, and of a
+    block that was entered and dropped.
+    """
+    stage = BEGIN
     try:
+        producer.begin_transaction()
+        stage = BODY
         yield producer
+        stage = COMMIT
+        end(None)
     except BaseException as error:
-        end(error)
+        if left_open(stage, error):
+            end(error)
         raise
-    end(None)
 
 
 def carried_out(flow: CallerFlow[T], host: Host) -> T:

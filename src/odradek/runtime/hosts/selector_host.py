@@ -15,28 +15,22 @@ its own thread may drive it: a signal handler, a finaliser (R-HO-2).
 from __future__ import annotations
 
 import math
-import random
 import selectors
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
-from odradek.common.types import Lock, Rng
-from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
+from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
-from odradek.runtime.fork import ForkGuard, watch
-from odradek.runtime.hosts.host_sockets import HostSockets
+from odradek.runtime.fork import watch
+from odradek.runtime.hosts.engine_host import EngineHost
 from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
-from odradek.runtime.hosts.outsiders import Outsiders
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
 from odradek.runtime.locks import new_lock
-from odradek.runtime.resolver import Answer, Resolver, is_numeric
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
@@ -51,7 +45,7 @@ CLOSING_LOOK = 0.05
 """Seconds between two looks whether the thread that works has gone without closing."""
 
 
-class SelectorHost(HostSockets):
+class SelectorHost(EngineHost):
     """A host for one thread at a time. `seed` fixes the random generator, for tests.
 
     `tls` gives the context of each dial, None means that TLS isn't spoken. `on_call` takes the
@@ -66,57 +60,23 @@ class SelectorHost(HostSockets):
         seed: int | None = None,
         on_call: Callable[[Call], None] | None = None,
     ) -> None:
-        self.lock: Lock = new_lock()
-        self.guard = ForkGuard()
+        super().__init__(tls=tls, clock=clock, seed=seed)
         self._on_call = on_call or self._run_call
-        self.outsiders = Outsiders(self.wake)
-        self._clock = clock
-        self.now = clock
-        """Monotonic seconds; without a call between."""
-        self._seed = seed
-        self._tls = tls
-        self._rng: random.Random | None = None
-        self._engine: EngineInputs | None = None
         self._selector: selectors.BaseSelector | None = None
-        self._transports: dict[int, Transport] = {}
-        self._leaving: list[Transport] = []
-        self._deferred: deque[Callable[[], None]] = deque()
-        self._resolver = Resolver()
         self._at_work = new_lock()
         """Held by the thread that works: says whether a call comes from inside of itself."""
         self._busy = threading.Lock()
         """Held with it: says to others whether anybody works."""
         self._amid = False
         """A pass is where nothing may come between; stays so where an exception tore it."""
-        self._torn = False
         self._interrupts = InterruptGuard(lambda: self._amid and self._at_work.is_mine())
         self._wake_up = WakeUp()
         self.nudge = self._wake_up.wake
         """`wake`, of whoever has looked whether this is a forked child."""
         self._close_at: float | None = None
         self._close_done = threading.Event()
-        self._raised: deque[BaseException] = deque()
-        self._closing = False
-        self._closed = False
 
     # What facades see
-
-    def attach(self, engine: EngineInputs) -> None:
-        """Take the engine; nothing is opened yet."""
-        if self._engine is not None:
-            raise IllegalStateError("this host has an engine already")
-        engine.hosted(from_outside)
-        self._engine = engine
-
-    wall_clock = staticmethod(time.time)
-    """Seconds since the epoch; without a call between, as a producer asks for each record."""
-
-    def rng(self) -> Rng:
-        """This client's generator, seeded from the system's entropy unless a seed was given."""
-        self.guard.check()
-        if self._rng is None:
-            self._rng = random.Random(self._seed)
-        return self._rng
 
     def check(self) -> None:
         """Raise in a forked child, and what a callback raised that was meant for the program."""
@@ -129,13 +89,7 @@ class SelectorHost(HostSockets):
         self._raised.append(error)
 
     on_its_own = False
-    surfacing = True
     gone = False
-
-    @property
-    def forked(self) -> bool:
-        """This is a child of the process that made it."""
-        return self.guard.forked
 
     def _raise(self) -> None:
         raise self._raised.popleft()
@@ -162,11 +116,8 @@ class SelectorHost(HostSockets):
 
     def renew(self, engine: EngineInputs) -> None:
         """Go on with another engine, after `torn`; nothing of the old one is left open."""
-        self._release()
-        self._deferred.clear()
-        engine.hosted(from_outside)
-        self._engine = engine
-        self._amid = self._torn = False
+        super().renew(engine)
+        self._amid = False
 
     def open(self) -> None:
         """Open what it waits with, for a thread that is to run it; raises `SystemLimitError`."""
@@ -275,15 +226,11 @@ class SelectorHost(HostSockets):
 
     def abandon(self) -> None:
         """In a forked child: close file descriptors, and touch nothing that is shared."""
-        for transport in [*self._transports.values(), *self._leaving]:
-            transport.abandon()
-        self._transports.clear()
-        self._leaving.clear()
         self._wake_up.abandon()
         selector, self._selector = self._selector, None
         if selector is not None:
             selector.close()  # closes the epoll descriptor; unregisters nothing
-        self._closed = True
+        super().abandon()
 
     # The loop
 
@@ -328,11 +275,6 @@ class SelectorHost(HostSockets):
         result = action()  # what it raises leaves nothing half done
         self._amid = True
         return result
-
-    def _attached(self) -> EngineInputs:
-        if self._engine is None:
-            raise IllegalStateError("this host has no engine yet")
-        return self._engine
 
     def _catch_up(self) -> None:
         """Read what came while the caller was away: an answer that waits here isn't overdue."""
@@ -441,47 +383,11 @@ class SelectorHost(HostSockets):
             raise
         return made
 
-    # Effects
+    # Calls
 
-    def _carry_out(self, effect: Effect) -> None:
-        match effect:
-            case Send():
-                self._send(effect)
-            case Open():
-                self._open(effect)
-            case Close():
-                self._close(effect.connection)
-            case Resolve():
-                self._resolve(effect)
-            case Call(where="caller"):
-                self._on_call(effect)
-            case Call():
-                self.expect_call(effect)
-                self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)
-
-    def _resolve(self, effect: Resolve) -> None:
-        engine = self._attached()
-        if is_numeric(effect.host):
-            engine.resolved(effect.token, [effect.host])
-            return
-        token, outsiders = effect.token, self.outsiders
-
-        def deliver(answer: Answer) -> None:
-            outsiders.answer(token, answer, answer if isinstance(answer, BaseException) else None)
-
-        outsiders.expect(
-            token, effect.deadline, lambda result, error: engine.resolved(token, error or result)
-        )
-        self._resolver.resolve(effect.host, effect.port, deliver)
-
-    def expect_call(self, call: Call) -> None:
-        """Note that a call's end is to be reported."""
-        engine = self._attached()
-        self.outsiders.expect(
-            call.token,
-            call.deadline,
-            lambda result, error: engine.called(call.token, result, error),
-        )
+    def call_here(self, call: Call) -> None:
+        """Run a call in the thread of whoever waits."""
+        self._on_call(call)
 
     def _run_call(self, call: Call) -> None:
         self.expect_call(call)
@@ -494,14 +400,7 @@ class SelectorHost(HostSockets):
         flush_all([t for t in waiting if t.queued], deadline, self._clock)
 
     def _release(self) -> None:
-        """Close everything; where it was interrupted, once more does no harm."""
-        self.outsiders.clear()
-        for transport in [*self._transports.values(), *self._leaving]:
-            with suppress(OSError, KeyError, ValueError):
-                self._unwatch(transport)
-            transport.close()
-        self._transports.clear()
-        self._leaving.clear()
+        super()._release()
         self._wake_up.close()
         if self._selector is not None:
             self._selector.close()

@@ -163,6 +163,9 @@ class SimulatedHost(StepCount):
             self.wake()
         return self._time.now
 
+    def overslept(self, deadline: float) -> None:
+        """Nothing: virtual time waits for every loop."""
+
     overdue = False
 
     async def breathe(self) -> None:

@@ -1,0 +1,164 @@
+"""What the hosts share that run an engine on sockets, whatever wakes them: a selector, a loop.
+
+In: the engine's effects. Out: its inputs: sockets, names, answers of outsiders. Must not: wait,
+or know when the engine is stepped.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from odradek.common.errors import IllegalStateError
+from odradek.common.types import Lock, Rng
+from odradek.network.effects import Call, Close, Effect, Open, Resolve, Send
+from odradek.network.host import EngineInputs
+from odradek.runtime.fork import ForkGuard
+from odradek.runtime.hosts.host_sockets import HostSockets
+from odradek.runtime.hosts.interrupt import from_outside
+from odradek.runtime.hosts.outsiders import Outsiders
+from odradek.runtime.locks import new_lock
+from odradek.runtime.resolver import Answer, Resolver, is_numeric
+
+if TYPE_CHECKING:
+    from odradek.runtime.hosts.transport import Transport
+    from odradek.runtime.tls.tls_context import TlsSource
+
+
+class EngineHost(HostSockets):
+    """A host, without what wakes it. `seed` fixes the random generator, for tests.
+
+    `tls` gives the context of each dial, None means that TLS isn't spoken.
+    """
+
+    def __init__(
+        self, *, tls: TlsSource | None, clock: Callable[[], float], seed: int | None
+    ) -> None:
+        self.lock: Lock = new_lock()
+        self.guard = ForkGuard()
+        self.outsiders = Outsiders(self.wake)
+        self._clock = clock
+        self.now = clock
+        """Monotonic seconds; without a call between."""
+        self._seed = seed
+        self._tls = tls
+        self._rng: random.Random | None = None
+        self._engine: EngineInputs | None = None
+        self._transports: dict[int, Transport] = {}
+        self._leaving: list[Transport] = []
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._resolver = Resolver()
+        self._raised: deque[BaseException] = deque()
+        self._torn = False
+        self._closing = False
+        self._closed = False
+
+    if TYPE_CHECKING:  # the host's
+
+        def wake(self) -> None: ...
+        def call_here(self, call: Call) -> None: ...
+
+    # What facades see
+
+    def attach(self, engine: EngineInputs) -> None:
+        """Take the engine; nothing is opened yet."""
+        if self._engine is not None:
+            raise IllegalStateError("this host has an engine already")
+        engine.hosted(from_outside)
+        self._engine = engine
+
+    wall_clock = staticmethod(time.time)
+    """Seconds since the epoch; without a call between, as a producer asks for each record."""
+
+    def rng(self) -> Rng:
+        """This client's generator, seeded from the system's entropy unless a seed was given."""
+        self.guard.check()
+        if self._rng is None:
+            self._rng = random.Random(self._seed)
+        return self._rng
+
+    surfacing = True
+
+    @property
+    def forked(self) -> bool:
+        """This is a child of the process that made it."""
+        return self.guard.forked
+
+    def renew(self, engine: EngineInputs) -> None:
+        """Go on with another engine, after `torn`; nothing of the old one is left open."""
+        self._release()
+        self._deferred.clear()
+        engine.hosted(from_outside)
+        self._engine = engine
+        self._torn = False
+
+    def abandon(self) -> None:
+        """In a forked child: close file descriptors, and touch nothing that is shared."""
+        for transport in [*self._transports.values(), *self._leaving]:
+            transport.abandon()
+        self._transports.clear()
+        self._leaving.clear()
+        self._closed = True
+
+    def _release(self) -> None:
+        """Close everything; where it was interrupted, once more does no harm."""
+        self.outsiders.clear()
+        for transport in [*self._transports.values(), *self._leaving]:
+            with suppress(OSError, KeyError, ValueError):
+                self._unwatch(transport)
+            transport.close()
+        self._transports.clear()
+        self._leaving.clear()
+
+    def _attached(self) -> EngineInputs:
+        if self._engine is None:
+            raise IllegalStateError("this host has no engine yet")
+        return self._engine
+
+    # Effects
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case Open():
+                self._open(effect)
+            case Close():
+                self._close(effect.connection)
+            case Resolve():
+                self._resolve(effect)
+            case Call(where="caller"):
+                self.call_here(effect)
+            case Call():
+                self.expect_call(effect)
+                self.outsiders.run_in_thread(effect.token, effect.function, effect.arguments)
+
+    def expect_call(self, call: Call) -> None:
+        """Note that a call's end is to be reported."""
+        engine = self._attached()
+        self.outsiders.expect(
+            call.token,
+            call.deadline,
+            lambda result, error: engine.called(call.token, result, error),
+        )
+
+    def _resolve(self, effect: Resolve) -> None:
+        """Names are asked for in a daemon thread, and not by a loop's executor: a name server that
+        doesn't answer would hold up the end of `asyncio.run()`, which waits for that.
+        """
+        engine, token, outsiders = self._attached(), effect.token, self.outsiders
+        if is_numeric(effect.host):
+            engine.resolved(token, [effect.host])
+            return
+
+        def deliver(answer: Answer) -> None:
+            outsiders.answer(token, answer, answer if isinstance(answer, BaseException) else None)
+
+        outsiders.expect(
+            token, effect.deadline, lambda result, error: engine.resolved(token, error or result)
+        )
+        self._resolver.resolve(effect.host, effect.port, deliver)
