@@ -56,7 +56,7 @@ from odradek.protocol.messages.sasl_authenticate import (
 )
 from odradek.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-# Up to Produce 11 and Fetch 12 topics go by name, which is all that a script needs.
+# Up to Produce 11 and Fetch 12 topics go by name, which is all that most scripts need.
 SPOKEN = [
     (18, 0, 4), (3, 0, 13), (0, 3, 11), (1, 4, 12), (2, 1, 11), (22, 0, 4), (60, 0, 1),
     (19, 2, 7), (20, 1, 6), (17, 0, 1), (36, 0, 2),
@@ -103,6 +103,14 @@ class ClusterPicture:
             error_code=self.error_code,
         )
 
+    def id_of(self, name: str) -> bytes:
+        """A topic's id."""
+        return self.ids.get(name, name.encode().ljust(16, b"\1")[:16])
+
+    def topic_of(self, topic_id: bytes) -> str:
+        """The topic with this id; one without a name for an id of another time."""
+        return next((name for name in self.topics if self.id_of(name) == topic_id), "")
+
     def _topic(self, name: str) -> MetadataResponseTopic:
         if name in self.topic_errors:
             return MetadataResponseTopic(error_code=self.topic_errors[name], name=name)
@@ -110,7 +118,7 @@ class ClusterPicture:
             return MetadataResponseTopic(error_code=3, name=name)
         return MetadataResponseTopic(
             name=name,
-            topic_id=self.ids.get(name, name.encode().ljust(16, b"\1")[:16]),
+            topic_id=self.id_of(name),
             partitions=[
                 MetadataResponsePartition(
                     partition_index=i,
@@ -172,10 +180,15 @@ class ScriptedErrors:
         return 0
 
 
-def api_versions(error_code: int) -> ApiVersionsResponse:
+FETCH_WITH_ENDPOINTS = (1, 4, 16)
+"""What brokers speak that give hints to consumers."""
+
+
+def api_versions(error_code: int, *, hints: bool = False) -> ApiVersionsResponse:
+    spoken = [*SPOKEN, FETCH_WITH_ENDPOINTS] if hints else SPOKEN
+    newest = {key: (key, first, last) for key, first, last in spoken}
     return ApiVersionsResponse(
-        error_code=error_code,
-        api_keys=[ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in SPOKEN],
+        error_code=error_code, api_keys=[ApiVersion(*one) for one in newest.values()]
     )
 
 
@@ -189,7 +202,7 @@ def answer(
         return SaslAuthenticateResponse(58 if mode == "no_password" else 0)
     if isinstance(body, ApiVersionsRequest):
         code = errors.next("ApiVersions", address)
-        return api_versions(129 if mode == "error_129" else code)
+        return api_versions(129 if mode == "error_129" else code, hints=picture.hints)
     if isinstance(body, MetadataRequest):
         return picture.answer(body)
     if isinstance(body, DescribeClusterRequest):
@@ -240,20 +253,22 @@ def _produce(
 def _fetch(
     address: str, body: FetchRequest, picture: ClusterPicture, errors: ScriptedErrors
 ) -> FetchResponse:
+    topics = [(t.topic or picture.topic_of(t.topic_id), t) for t in body.topics]
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
-                topic=t.topic,
+                topic=name,
+                topic_id=t.topic_id,
                 partitions=[
                     PartitionData(
                         partition_index=p.partition,
-                        error_code=_code("Fetch", address, t.topic, p.partition, picture, errors),
-                        current_leader=FetchLeader(*_named(picture.leader(t.topic, p.partition))),
+                        error_code=_code("Fetch", address, name, p.partition, picture, errors),
+                        current_leader=FetchLeader(*_named(picture.leader(name, p.partition))),
                     )
                     for p in t.partitions
                 ],
             )
-            for t in body.topics
+            for name, t in topics
         ],
         node_endpoints=[FetchEndpoint(n.node_id, n.host, n.port) for n in picture.endpoints()],
     )

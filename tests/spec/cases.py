@@ -42,6 +42,11 @@ BOOTSTRAP = "front:9092"
 CONSUMERS_VERBS = {"assign", "poll", "offsets"}
 
 
+def scripted() -> list[Path]:
+    """All files with a timeline."""
+    return [p for p in sorted(HERE.glob("*/*.json")) if "until" in load(p)]
+
+
 def cases(folder: str) -> list[Any]:
     """The files of a folder, as pytest parameters by name."""
     return sorted((HERE / folder).glob("*.json"))

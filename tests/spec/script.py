@@ -68,13 +68,20 @@ class Script:
     """One run of one case."""
 
     def __init__(
-        self, case: dict[str, Any], seed: int, seen: set[str] | None = None, *, last: bool = True
+        self,
+        case: dict[str, Any],
+        seed: int,
+        seen: set[str] | None = None,
+        *,
+        last: bool = True,
+        of: type[World] = World,
     ) -> None:
+        """`of`: the world that it happens in."""
         self.case = case
         self.seen = set() if seen is None else seen
         """Shared by the runs of one case."""
         self.last = last
-        self.world = World(
+        self.world = of(
             case["config"], client=case.get("client", "consumer"), seed=seed, hint=case.get("hint")
         )
         self.results: dict[str, tuple[float, Completion[Any]]] = {}

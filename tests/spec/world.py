@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -89,6 +90,8 @@ class Closed:
 class World:
     """Virtual time, scripted brokers and one engine."""
 
+    now = 0.0
+
     def __init__(
         self,
         config: dict[str, Any],
@@ -97,7 +100,6 @@ class World:
         seed: int = 1,
         hint: dict[str, Any] | None = None,
     ) -> None:
-        self.now = 0.0
         self.modes: dict[str, str] = {}
         self.pictures: dict[str, ClusterPicture] = {}
         """What an address answers to Metadata; "*" is for all others."""
@@ -141,7 +143,7 @@ class World:
         self.deadline = self.engine.step(self.now)
         assert self.deadline is None or self.deadline > self.now, "a step asks to be repeated"
         while self.engine.effects:
-            self._carry_out(self.engine.effects.popleft())
+            self.carry_out(self.engine.effects.popleft())
 
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
         """Go on to a time, or until something holds."""
@@ -159,11 +161,9 @@ class World:
             if not times:
                 break
             self.now = max(self.now, when)
-            due = []
             while self._heap and self._heap[0][0] <= self.now:
-                due.append(heapq.heappop(self._heap))
-            for _, _, action in due:
-                action()
+                heapq.heappop(self._heap)[2]()
+                self.look()
             if self.deadline is not None and self.deadline <= self.now:
                 self.step()
         self.now = max(self.now, until)
@@ -173,6 +173,23 @@ class World:
         completion = self.engine.start(flow)
         self.run(self.now + within, lambda: completion.done)
         return completion
+
+    # What the client's end hears; in bytes where a real host runs the engine (`asyncio_world`)
+
+    def tell_connected(self, number: int) -> None:
+        self.engine.connected(number)
+        self.look()
+
+    def tell_lost(self, number: int, error: BaseException | str | None) -> None:
+        self.engine.disconnected(number, error)
+        self.look()
+
+    def tell_answer(self, number: int, response: IncomingResponse) -> None:
+        self.engine.received(number, response)
+        self.look()
+
+    def look(self) -> None:
+        """Something is new. The engine steps when all of this instant has come."""
 
     # What the script does
 
@@ -197,9 +214,9 @@ class World:
         address, ip = self._open[number]
         return self.modes.get(ip) or self.modes.get(address, "refused")
 
-    def _carry_out(self, effect: object) -> None:
+    def carry_out(self, effect: object) -> None:
         if isinstance(effect, Resolve):
-            self._resolve(effect)
+            self.look_up(effect.host, lambda found: self.engine.resolved(effect.token, found))
         elif isinstance(effect, Open):
             self._dial(effect)
         elif isinstance(effect, Send):
@@ -211,11 +228,12 @@ class World:
         else:
             raise AssertionError(f"an effect that no case expects: {effect}")
 
-    def _resolve(self, effect: Resolve) -> None:
-        self.resolved.append((self.now, effect.host))
-        ips = self.names.get(effect.host, [f"ip-of-{effect.host}"])
-        answer = ips if ips is not None else DnsError(f"{effect.host} isn't there")
-        self.later(LATENCY, lambda: self.engine.resolved(effect.token, answer))
+    def look_up(self, host: str, deliver: Callable[[list[str] | BaseException], None]) -> None:
+        """Ask for a name's addresses."""
+        self.resolved.append((self.now, host))
+        ips = self.names.get(host, [f"ip-of-{host}"])
+        answer = ips if ips is not None else DnsError(f"{host} isn't there")
+        self.later(LATENCY, lambda: deliver(answer))
 
     def _dial(self, effect: Open) -> None:
         number = effect.connection
@@ -232,14 +250,14 @@ class World:
             self._end(number, ConnectionRefusedError("refused"))
         elif mode != "black_hole":
             self._established[number] = None
-            self.engine.connected(number)
+            self.tell_connected(number)
             if mode == "reset":
                 self.later(LATENCY, lambda: self._end(number, "reset by peer"))
 
     def _end(self, number: int, error: BaseException | str | None) -> None:
         if self._open.pop(number, None) is not None:
             self._established.pop(number, None)
-            self.engine.disconnected(number, error)
+            self.tell_lost(number, error)
 
     def _send(self, effect: Send) -> None:
         number, request = effect.connection, effect.request
@@ -263,7 +281,7 @@ class World:
             return
         message = self.answer(self._open[number][0], body, mode)
         if message is not None:
-            self.engine.received(number, IncomingResponse(identity, message))
+            self.tell_answer(number, IncomingResponse(identity, message))
         if mode == "handshake":
             self.later(LATENCY, lambda: self._end(number, None))
 
@@ -280,10 +298,24 @@ class World:
     def asks(self, api: str = "Metadata") -> list[Asked]:
         return [a for a in self.asked if a.api == api]
 
+    def lines(self) -> list[str]:
+        """All that the client did and said, in the order of its events, times to a nanosecond."""
+        noted: list[tuple[float, str]] = [(at, f"resolve {host}") for at, host in self.resolved]
+        noted += [(d.at, f"dial {d.address} {d.ip} {d.connection}") for d in self.dials]
+        noted += [(a.at, f"ask {a.address} {a.connection} {_shown(a.body)}") for a in self.asked]
+        noted += [(c.at, f"close {c.connection} {c.reason}") for c in self.closed]
+        noted += [(e.at, str(e)) for e in self.events]
+        return [f"{at:.9f} {text}" for at, text in noted]
+
     def worst_second(self, since: float = 0.0) -> int:
         """The most dials in any one second."""
         times = [d.at for d in self.dials if d.at >= since]
         return max((sum(1 for u in times if t <= u < t + 1.0) for t in times), default=0)
+
+
+def _shown(body: object) -> str:
+    """A request, without where in memory its records are."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(body))
 
 
 def ask(world: World, address: str, body: Any, response: type[Message], timeout: float) -> Any:

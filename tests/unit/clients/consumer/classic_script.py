@@ -168,9 +168,9 @@ class Script(World):
         metadata = encode_subscription(MemberSubscription(topics, tuple(owned or ())))
         self.members[name] = JoinGroupResponseMember(name, None, metadata)
 
-    def _carry_out(self, effect: object) -> None:
+    def carry_out(self, effect: object) -> None:
         if not isinstance(effect, Call):
-            super()._carry_out(effect)
+            super().carry_out(effect)
             return
 
         def ends() -> None:  # a user's assignor, in a thread of its own

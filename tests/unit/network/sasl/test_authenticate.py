@@ -42,7 +42,7 @@ class HangsUp(World):
         if isinstance(body, SaslAuthenticateRequest):
             self._end(number, None)
 
-    def _carry_out(self, effect: object) -> None:
+    def carry_out(self, effect: object) -> None:
         if isinstance(effect, Call):
             try:
                 result = effect.function(*effect.arguments)
@@ -51,7 +51,7 @@ class HangsUp(World):
             else:
                 self.engine.called(effect.token, result, None)
             return
-        super()._carry_out(effect)
+        super().carry_out(effect)
 
 
 def world(**config: Any) -> HangsUp:

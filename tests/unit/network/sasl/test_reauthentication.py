@@ -57,9 +57,9 @@ class SlowTokens(World):
             found.session_lifetime_ms = int(self.lifetime * 1000)
         return found
 
-    def _carry_out(self, effect: object) -> None:
+    def carry_out(self, effect: object) -> None:
         if not isinstance(effect, Call):
-            super()._carry_out(effect)
+            super().carry_out(effect)
             return
         self.calls.append(self.now)
         token, takes = effect.token, self.takes.pop(0) if self.takes else 0.0

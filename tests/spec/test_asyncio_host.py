@@ -1,0 +1,48 @@
+"""Each scripted case on the asyncio host that ships: what it expects holds there as well, and the
+client leaves the same trace, times included.
+
+One run of each file, with one of its clients and variants in turn; `ODRADEK_SPEC_SEEDS=5` runs all
+of them, as often as the engine's own tests do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spec.asyncio_world import AsyncioWorld, OneByOne
+from tests.spec.cases import clients, load, scripted, variants
+from tests.spec.script import Script
+from tests.spec.world import World
+
+from odradek.simulation import assert_same
+
+SEEDS = int(os.environ.get("ODRADEK_SPEC_SEEDS", "0"))
+FILES = scripted()
+
+
+def runs(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """Cases, each with a seed."""
+    found = [{**v, "client": c} for v in variants(load(path)) for c in clients(v)]
+    if SEEDS:
+        yield from ((case, seed) for case in found for seed in range(SEEDS))
+    else:
+        yield found[FILES.index(path) % len(found)], 0
+
+
+def played(case: dict[str, Any], seed: int, of: type[World]) -> World:
+    script = Script(case, seed, last=False, of=of)
+    script.run()
+    return script.world
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_case(path: Path) -> None:
+    for case, seed in runs(path):
+        plain, real = played(case, seed, OneByOne), played(case, seed, AsyncioWorld)
+        assert real.asked or not plain.asked
+        names = ("the engine alone", f"asyncio, {case['client']}, seed {seed}")
+        assert_same(plain.lines(), real.lines(), names)
