@@ -14,6 +14,9 @@ from odradek.cli.simulate import app
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
 from odradek.simulation.runs.schedule import load, random_schedule
+from odradek.testing.virtual_loop import VirtualLoop
+
+HOSTS = ("simulated", "asyncio", "moody-asyncio")
 
 
 def call(*words: str) -> Result:
@@ -53,6 +56,8 @@ def test_long_schedules_and_a_limit_by_time() -> None:
         ["replay"],
         ["replay", "nothing.json"],
         ["replay", "nothing.json", "--seed", "1"],
+        ["explore", "--seeds", "1", "--host", "uvloop"],
+        ["replay", "--seed", "1", "--host", "uvloop"],
     ],
 )
 def test_wrong_use(words: list[str]) -> None:
@@ -64,6 +69,44 @@ def test_where_failures_go_is_settled_before_there_are_any(tmp_path: Path) -> No
         (tmp_path / "file").touch()
         assert call("explore", "--seeds", "7", "--directory", str(place)).exit_code == status
     assert (tmp_path / "new" / "folder").is_dir()
+
+
+def test_the_asyncio_host_runs_the_same_schedules() -> None:
+    seeds = ("explore", "--seeds", "3..8", "--family", "plain", "--json")
+    found = {host: json.loads(call(*seeds, "--host", host).stdout) for host in HOSTS}
+    for host, result in found.items():
+        assert (result["host"], result["failed"]) == (host, [])
+    same = ("schedules", "virtual_seconds", "dials", "requests", "records")
+    for name in same:
+        assert found["asyncio"][name] == found["simulated"][name], name
+    traces = [
+        json.loads(call("replay", "--seed", "3", "--trace", "--json", "--host", host).stdout)
+        for host in HOSTS
+    ]
+    assert [one["host"] for one in traces] == list(HOSTS)
+    assert traces[0]["trace"] == traces[1]["trace"]
+
+
+def test_a_failure_on_the_asyncio_host_is_shrunk_and_replayed_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its loop is never told of readable sockets."""
+
+    def deaf(*_: object) -> None:
+        """Watch nothing."""
+
+    monkeypatch.setattr(VirtualLoop, "add_reader", deaf)
+    commands = sys.modules["odradek.cli.simulate.explore"]
+    monkeypatch.setattr(commands, "SHRINK_SECONDS", 0.5)
+    directory = ("--directory", str(tmp_path))
+    assert call("explore", "--seeds", "3", *directory).exit_code == 0
+    found = call("explore", "--seeds", "3", "--host", "asyncio", *directory)
+    assert found.exit_code == 1
+    assert "replay it: odradek simulate replay --seed 3 --host asyncio\n" in found.stdout
+    path = tmp_path / "failing-seed-3.json"
+    assert f"shrunk: odradek simulate replay {path} --host asyncio\n" in found.stdout
+    for host, status in (("asyncio", 1), ("simulated", 0)):
+        assert call("replay", str(path), "--host", host).exit_code == status
 
 
 @pytest.mark.slow

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json as jsonlib
 import multiprocessing
 import random
+import shlex
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.simulate.collector import seldom_collecting
+from odradek.cli.simulate.hosts import HOSTS, SIMULATED, flag, host_maker
 
 if TYPE_CHECKING:
     from odradek.simulation.runs.schedule import Family
@@ -46,6 +48,9 @@ Short = Annotated[
 ]
 
 
+Which = Annotated[str, typer.Option("--host", help=f"What runs the clients: {HOSTS}.")]
+
+
 @dataclass(frozen=True, slots=True)
 class SeedsTask:
     """Some seeds for one worker."""
@@ -54,6 +59,7 @@ class SeedsTask:
     length: int
     short: bool
     family: Family | None = None
+    host: str = SIMULATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ def run_task(task: SeedsTask) -> Report:
     failed = []
     with seldom_collecting():
         seeds = range(task.first, task.first + task.length)
-        for outcome in outcomes(seeds, short=task.short, family=task.family):
+        hosts = host_maker(task.host)
+        for outcome in outcomes(seeds, short=task.short, family=task.family, hosts=hosts):
             totals.update(
                 schedules=1,
                 steps=outcome.steps,
@@ -100,6 +107,7 @@ def explore(
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes that work at once.")] = 1,
     short: Short = True,
     family: Kind = None,
+    host: Which = SIMULATED,
     directory: Annotated[
         Path, typer.Option(help="Where the short schedule of a failure is written.")
     ] = Path(),
@@ -114,16 +122,19 @@ def explore(
         raise typer.BadParameter("say how long (--seconds), or which ones (--seeds A..B)")
     first, last = seed_range(seeds)
     of = _family(family)
+    host_maker(host)
     try:  # not after hours, when there is something to write
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"--directory {directory}: {error.strerror}") from None
     begin = time.monotonic()
     until = None if seconds is None else begin + seconds
-    totals, failed = _explore(_tasks(first, last, until, short=short, family=of), jobs)
+    kind = SeedsTask(first, 0, short, of, host)
+    totals, failed = _explore(_tasks(kind, last, until), jobs)
     took = time.monotonic() - begin
-    found = _smallest(failed[0], directory, short, of) if failed else None
+    found = _smallest(failed[0], directory, kind) if failed else None
     result: dict[str, Any] = {
+        "host": host,
         "first_seed": first,
         **{name: round(value, 3) for name, value in totals.items()},
         "seconds": round(took, 3),
@@ -172,17 +183,16 @@ def _family(name: str | None) -> Family | None:
     return None
 
 
-def _tasks(
-    first: int, last: int | None, until: float | None, *, short: bool, family: Family | None
-) -> Iterator[SeedsTask]:
-    length = CHUNK_SHORT if short else CHUNK_LONG
-    for begin in count(first, length):
+def _tasks(kind: SeedsTask, last: int | None, until: float | None) -> Iterator[SeedsTask]:
+    """Tasks of this kind, from its first seed on."""
+    length = CHUNK_SHORT if kind.short else CHUNK_LONG
+    for begin in count(kind.first, length):
         if last is not None and begin > last:
             return
         if until is not None and time.monotonic() >= until:
             return
         left = length if last is None else min(length, last + 1 - begin)
-        yield SeedsTask(begin, left, short, family)
+        yield replace(kind, first=begin, length=left)
 
 
 def _explore(tasks: Iterator[SeedsTask], jobs: int) -> tuple[Counter[str], list[tuple[int, str]]]:
@@ -218,9 +228,7 @@ def _reports(tasks: Iterator[SeedsTask], jobs: int) -> Iterator[Report]:
             yield report
 
 
-def _smallest(
-    failure: tuple[int, str], directory: Path, short: bool, family: Family | None
-) -> dict[str, Any]:
+def _smallest(failure: tuple[int, str], directory: Path, like: SeedsTask) -> dict[str, Any]:
     """Shrink a failing schedule, within a minute, and write it to a file."""
     from odradek.simulation.runs.explore import run_schedule
     from odradek.simulation.runs.schedule import random_schedule
@@ -229,9 +237,10 @@ def _smallest(
     seed, text = failure
     typer.echo(f"seed {seed} violates an invariant; looking for a short schedule", err=True)
     end = time.monotonic() + SHRINK_SECONDS
+    hosts = host_maker(like.host)
     small = shrunk(
-        random_schedule(seed, short=short, family=family),
-        lambda one: kind(run_schedule(one).violation) == kind(text),
+        random_schedule(seed, short=like.short, family=like.family),
+        lambda one: kind(run_schedule(one, hosts=hosts).violation) == kind(text),
         lambda: time.monotonic() < end,
     )
     path = directory / f"failing-seed-{seed}.json"
@@ -239,9 +248,10 @@ def _smallest(
     return {
         "seed": seed,
         "violation": text,
-        "replay": f"odradek simulate replay --seed {seed}{'' if short else ' --long'}"
-        f"{'' if family is None else f' --family {family}'}",
+        "replay": f"odradek simulate replay --seed {seed}{'' if like.short else ' --long'}"
+        f"{'' if like.family is None else f' --family {like.family}'}{flag(like.host)}",
         "file": str(path),
+        "replay_file": f"odradek simulate replay {shlex.quote(str(path))}{flag(like.host)}",
         "schedule": str(small),
     }
 
@@ -249,7 +259,7 @@ def _smallest(
 def _tell(found: dict[str, Any]) -> None:
     typer.echo(f"\nseed {found['seed']} violates an invariant:\n  {found['violation']}")
     typer.echo(f"replay it: {found['replay']}")
-    typer.echo(f"shrunk, in {found['file']} (replay takes it, too):\n{found['schedule']}")
+    typer.echo(f"shrunk: {found['replay_file']}\n{found['schedule']}")
 
 
 def replay(
@@ -259,6 +269,7 @@ def replay(
     seed: Annotated[int | None, typer.Option(help="The seed of a random schedule.")] = None,
     short: Short = True,
     family: Kind = None,
+    host: Which = SIMULATED,
     trace: Annotated[bool, typer.Option(help="Print every event of every client.")] = False,
     verbs: Annotated[bool, typer.Option("--verbs", help="Print what faults there are.")] = False,
     json: Json = False,
@@ -281,7 +292,7 @@ def replay(
         return
     if (file is None) == (seed is None):
         raise typer.BadParameter("give a schedule file, or --seed")
-    of = _family(family)
+    of, hosts = _family(family), host_maker(host)
     try:
         if file is not None:
             schedule = load(file)
@@ -290,10 +301,11 @@ def replay(
     except ScheduleError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    outcome = run_schedule(schedule, trace=trace)
+    outcome = run_schedule(schedule, hosts=hosts, trace=trace)
     if json:
         plain = {
             "schedule": jsonlib.loads(schedule.to_json()),
+            "host": host,
             "violation": outcome.violation,
             "virtual_seconds": round(outcome.seconds, 6),
             "steps": outcome.steps,

@@ -1,0 +1,39 @@
+"""`--host`: what runs the clients of a simulated world.
+
+In: a name. Out: what makes such hosts; a wrong name is wrong use. Must not: import a host to print
+help.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from odradek.simulation.world.client_host import HostMaker
+
+SIMULATED, ASYNCIO, MOODY = "simulated", "asyncio", "moody-asyncio"
+HOSTS = (
+    f"{SIMULATED}; {ASYNCIO}, the host of the asyncio clients, on sockets and timers of the "
+    f"simulation; {MOODY}, the same where the kernel takes and gives bytes bit by bit and timers "
+    "ring early"
+)
+
+
+def host_maker(name: str) -> HostMaker | None:
+    """Makes the hosts; None: the world does it as usual."""
+    if name == SIMULATED:
+        return None
+    from odradek.testing.world_host import MoodyAsyncioHost, WorldAsyncioHost
+
+    if name == ASYNCIO:
+        return WorldAsyncioHost
+    if name == MOODY:
+        return MoodyAsyncioHost
+    raise typer.BadParameter(f"--host is one of {SIMULATED}, {ASYNCIO}, {MOODY}, not {name!r}")
+
+
+def flag(name: str) -> str:
+    """What to add to a command line for it."""
+    return "" if name == SIMULATED else f" --host {name}"
