@@ -17,6 +17,7 @@ import heapq
 import math
 import re
 import threading
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -319,9 +320,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         job = Job(func, executor)
         through = JobExecutor(job, executor)
         self._threads.begun(job)
-        self._submitting = (
-            True  # a job may be through at once, and counts as a thread's all the same
-        )
+        # A job may be through at once, and counts as a thread's all the same: from Python 3.14 on
+        # its end would be told in place, if this were the loop that runs.
+        self._submitting, running = True, _get_running_loop()
+        _set_running_loop(None)
         try:
             heard = super().run_in_executor(through, func, *args)
         except BaseException:
@@ -329,6 +331,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise
         finally:
             self._submitting = False
+            _set_running_loop(running)
         future = through.future
 
         def over(heard: asyncio.Future[Any]) -> None:
