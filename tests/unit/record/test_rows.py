@@ -150,6 +150,7 @@ class Filled:
     """What is filled."""
 
     __slots__ = ("__weakref__", "a", "b")
+    a: object
 
 
 class Shown(Filled):
@@ -218,9 +219,10 @@ def test_nothing_else_is_made_or_becomes_another(twin: Any) -> None:
         with pytest.raises(TypeError, match="by itself"):
             twin.blanks(cls, 1)
     made = twin.blanks(Filled, 1)
-    for base, cls in ((Filled, Larger), (Filled, Filled), (Larger, Shown), (object, Filled)):
+    wrong = [(Filled, Larger), (Filled, Filled), (Larger, Shown), (object, Filled)]
+    for base, other in wrong:
         with pytest.raises(TypeError, match="by another name"):
-            twin.become(made, base, cls)
+            twin.become(made, base, other)
     with pytest.raises(TypeError, match="isn't"):
         twin.become([3], Filled, Shown)
     assert type(made[0]) is Filled

@@ -136,33 +136,26 @@ def records_of(
     records: Sequence[Record],
     read_key: Reads | None = None,
     read_value: Reads | None = None,
-    unread: Callable[[Record], None] | None = None,
 ) -> list[ConsumerRecord[Any, Any]]:
-    """Records of our clients' as aiokafka has them; nothing is called for each but deserializers.
-
-    What one of these raises comes out once `unread` was told of its record.
+    """Records of our clients' as aiokafka has them; nothing is called for each but deserializers,
+    and what one of these raises comes out.
     """
     if read_key is None and read_value is None:
         found: list[Any] = blanks(_Fields, len(records))
     else:
         found = [_Fields() for _ in records]
     rows = zip(found, records, strict=True)
-    try:
-        for made, (topic, partition, offset, at, kind, key, value, headers, _) in rows:
-            made.topic = topic
-            made.partition = partition
-            made.offset = offset
-            made.timestamp = at
-            made.timestamp_type = kind
-            made.key = key if read_key is None else read_key(key)
-            made.value = value if read_value is None else read_value(value)
-            made.checksum = None
-            made.serialized_key_size = -1 if key is None else len(key)
-            made.serialized_value_size = -1 if value is None else len(value)
-            made.headers = headers
-    except Exception:
-        if unread is not None:
-            unread(records[sum(hasattr(made, "headers") for made in found)])
-        raise
+    for made, (topic, partition, offset, at, kind, key, value, headers, _) in rows:
+        made.topic = topic
+        made.partition = partition
+        made.offset = offset
+        made.timestamp = at
+        made.timestamp_type = kind
+        made.key = key if read_key is None else read_key(key)
+        made.value = value if read_value is None else read_value(value)
+        made.checksum = None
+        made.serialized_key_size = -1 if key is None else len(key)
+        made.serialized_value_size = -1 if value is None else len(value)
+        made.headers = headers
     become(found, _Fields, ConsumerRecord)
     return found

@@ -283,7 +283,7 @@ class AIOKafkaConsumer:
 
     def _one(self, found: Any) -> ConsumerRecord[Any, Any]:
         """What `at_hand` gives, or a run's first record, as a record of aiokafka's."""
-        return found if isinstance(found, ConsumerRecord) else self._made((found,))[0]
+        return found if isinstance(found, ConsumerRecord) else self._made([(found,)])[0][0]
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -309,12 +309,8 @@ class AIOKafkaConsumer:
         finally:
             self._reading.release()
         by_partition: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
-        for run in found:
-            place, made = TopicPartition(*run[0][:2]), self._made(run)
-            if place in by_partition:
-                by_partition[place] += made
-            else:
-                by_partition[place] = made
+        for run, made in zip(found, self._made(found), strict=True):
+            by_partition.setdefault(TopicPartition(*run[0][:2]), []).extend(made)
         return by_partition
 
     def _check_reading(self, partitions: Sequence[TopicPartition]) -> None:
@@ -358,13 +354,15 @@ class AIOKafkaConsumer:
         record = self._consumer.at_hand()
         return [] if record is None else [(record,)]
 
-    def _made(self, run: Sequence[Record]) -> list[ConsumerRecord[Any, Any]]:
-        """Records; where a deserializer raises, the next call finds that one again."""
-        return records_of(run, *self._deserializers, self._find_again)
-
-    def _find_again(self, record: Record) -> None:
-        with suppress(WrongTime):  # it was taken away meanwhile
-            self._consumer.seek(record.topic_partition, record.offset)
+    def _made(self, runs: Runs) -> list[list[ConsumerRecord[Any, Any]]]:
+        """Their records; where a deserializer raises, the next call finds all of them again."""
+        try:
+            return [records_of(run, *self._deserializers) for run in runs]
+        except Exception:
+            for run in reversed(runs):
+                with suppress(WrongTime):  # it was taken away meanwhile
+                    self._consumer.seek(run[0].topic_partition, run[0].offset)
+            raise
 
     def __aiter__(self) -> Self:
         if self._closed:
