@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
 from odradek.api.consumer import Consumer
 from odradek.api.consumer_state import ConsumerState
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.records import ConsumerRecord
 
+R = TypeVar("R")
 Runs = list[list[ConsumerRecord]]
 """Records of one partition that follow each other, and so on; no list is empty."""
 
 
-class AtHand(ConsumerState):
+Made = Callable[[list[ConsumerRecord]], list[R]]
+"""What a library's records are made of ours by, many at once."""
+
+
+class AtHand(ConsumerState, Generic[R]):
     """What both kinds of consumers share."""
 
-    _found: Iterator[ConsumerRecord] | None = None
+    _made: Made[R]
+    _found: Iterator[R] | None = None
     """What is here already."""
     _group: ConsumerGroup | None = None
     _clock: Callable[[], float]
@@ -30,7 +37,7 @@ class AtHand(ConsumerState):
     """Records since the last `fetch`."""
     _stretch = sys.maxsize
 
-    def at_hand(self) -> ConsumerRecord | None:
+    def at_hand(self) -> R | None:
         """The next record, if it is here already and nothing comes before it: else `fetch`."""
         found, group = self._found, self._group
         if found is None:
@@ -54,7 +61,7 @@ class AtHand(ConsumerState):
         """Whether it reads a partition."""
         return (topic, partition) in self._engine.subscription.partitions
 
-    def _keep(self, found: Iterator[ConsumerRecord] | None) -> bool:
+    def _keep(self, found: Iterator[R] | None) -> bool:
         """These are here now."""
         self._calls.engine.delivery.handed_over()
         self._found, self._group, self._given = found, self._calls.engine.group, 0
@@ -62,13 +69,17 @@ class AtHand(ConsumerState):
         return found is not None
 
 
-class ThreadConsumer(AtHand, Consumer):
+class ThreadConsumer(AtHand[R], Consumer):
     """`Consumer`, record by record."""
+
+    def __init__(self, settings: dict[str, Any], made: Made[R]) -> None:
+        super().__init__(settings)
+        self._made = made
 
     def fetch(self, timeout: float) -> bool:
         """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
         self._found = None
-        return self._keep(self._read(self._calls.iterated(timeout)))
+        return self._keep(self._read(self._calls.iterated_as(timeout, self._made)))
 
     def runs(self, timeout: float, most: int) -> Runs:
         """As `poll`, by partition. What `at_hand` would have given comes first."""

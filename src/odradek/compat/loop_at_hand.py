@@ -6,17 +6,23 @@ the loop from others while a program takes record after record.
 
 from __future__ import annotations
 
+from typing import Any
+
 from odradek.api.asyncio_consumer import AsyncConsumer
-from odradek.compat.at_hand import AtHand, Runs
+from odradek.compat.at_hand import AtHand, Made, R, Runs
 
 STRETCH = 128
 """Records after which the loop has its turn."""
 
 
-class LoopConsumer(AtHand, AsyncConsumer):
+class LoopConsumer(AtHand[R], AsyncConsumer):
     """`AsyncConsumer`, record by record; the loop has its turn after a stretch of them."""
 
     _stretch = STRETCH
+
+    def __init__(self, settings: dict[str, Any], made: Made[R]) -> None:
+        super().__init__(settings)
+        self._made = made
 
     async def fetch(self, timeout: float) -> bool:
         """Wait for records, which `at_hand` gives; False after `timeout` seconds."""
@@ -25,7 +31,7 @@ class LoopConsumer(AtHand, AsyncConsumer):
             self._given = 0
             return self._found is not None
         self._found = None
-        return self._keep(await self._read(self._calls.iterated(timeout)))
+        return self._keep(await self._read(self._calls.iterated_as(timeout, self._made)))
 
     async def runs(self, timeout: float, most: int) -> Runs:
         """As `poll`, by partition. What `at_hand` would have given comes first."""

@@ -54,7 +54,10 @@ __all__ = [
     "SentNumbers",
     "StopReason",
     "batch_size",
+    "become",
+    "blanks",
     "build_rows",
+    "collectable",
     "decode",
     "estimate_record_size",
     "kernel_warning",
@@ -75,7 +78,10 @@ _encoder = choose_kernel(_asked, kernel_sources.ENCODER)
 
 if TYPE_CHECKING or _decoder == "native":
     from odradek.record.kernel import (
+        become,
+        blanks,
         build_rows,
+        collectable,
         decode,
         microseconds,
         pool_state,
@@ -84,7 +90,7 @@ if TYPE_CHECKING or _decoder == "native":
     )
 else:
     from odradek.record import reference
-    from odradek.record.rows import build_rows
+    from odradek.record.rows import become, blanks, build_rows, collectable
     from odradek.record.survey import survey_batches
 
     def decode(buffer: memoryview, **options: Any) -> DecodedRecords:

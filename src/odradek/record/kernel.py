@@ -35,13 +35,17 @@ from cython.cimports.cpython.buffer import (
     PyObject_GetBuffer,
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
+    Py_SET_TYPE,
+    PyObject_GC_IsTracked,
+    PyObject_GC_Track,
     PyObject_GC_UnTrack,
+    PyObject_IS_GC,
     PyType_GenericAlloc,
     PyTypeObject,
     copy_near,
@@ -1774,6 +1778,43 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
         PyObject_GC_UnTrack(row)
         found.append(row)
     return found
+
+
+def blanks(cls: type, count: int) -> list:
+    """Make so many objects of a class, to be filled; see `rows.blanks`, whose twin this is.
+
+    The garbage collector doesn't see them until `collectable` is asked for one.
+    """
+    found: list = []
+    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
+    if cls.__new__ is not object.__new__ or cls.__itemsize__:
+        raise TypeError(f"{cls!r} makes its objects by itself")
+    for _ in range(count):
+        made = PyType_GenericAlloc(kind, 0)
+        if PyObject_IS_GC(made):
+            PyObject_GC_UnTrack(made)
+        found.append(made)
+    return found
+
+
+def become(things: list, base: type, cls: type) -> None:
+    """Make objects of `base` objects of `cls`; see `rows.become`, whose twin this is."""
+    kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
+    parts = ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
+    if cls.__base__ is not base or any(getattr(cls, p) != getattr(base, p) for p in parts):
+        raise TypeError(f"{cls!r} isn't {base!r} by another name")
+    for thing in things:
+        if type(thing) is not base:
+            raise TypeError(f"{type(thing)!r} isn't {base!r}")
+        Py_INCREF(cls)  # whose objects hold it
+        Py_SET_TYPE(thing, kind)
+        Py_DECREF(base)
+
+
+def collectable(thing: object) -> None:
+    """Have the garbage collector see an object that may be about to refer back to itself."""
+    if PyObject_IS_GC(thing) and not PyObject_GC_IsTracked(thing):
+        PyObject_GC_Track(thing)
 
 
 def crc32c(data: cython.const[uint8_t][::1]) -> int:

@@ -14,6 +14,7 @@ from odradek.record.columns import (
 from odradek.record.limits import Limits
 
 _R = TypeVar("_R", bound=tuple[Any, ...])
+_T = TypeVar("_T")
 
 SOURCES: str
 
@@ -46,6 +47,9 @@ def build_rows(
     leader_epochs: int | Sequence[int],
     unread: type[_R] | None = None,
 ) -> list[_R]: ...
+def blanks(cls: type[_T], count: int) -> list[_T]: ...
+def become(things: list[Any], base: type, cls: type) -> None: ...
+def collectable(thing: object) -> None: ...
 def header_lists(
     offsets: IntBuffer, data: ByteBuffer, start: int, stop: int
 ) -> list[Headers | RawHeaders]: ...

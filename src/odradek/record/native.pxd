@@ -23,6 +23,10 @@ cdef extern from "Python.h":
         pass
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
     void PyObject_GC_UnTrack(object)
+    void PyObject_GC_Track(object)
+    bint PyObject_GC_IsTracked(object)
+    bint PyObject_IS_GC(object)
+    void Py_SET_TYPE(object, PyTypeObject* kind)
 
 
 cdef inline uint32_t get32(const uint8_t* at) noexcept nogil:

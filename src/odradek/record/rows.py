@@ -1,7 +1,8 @@
 """Columns to one tuple per record, as cheaply as it can be done.
 
 In: decoded columns and what all their rows share. Out: a list of tuples of the class that is asked
-for. Only loops in C see single records. Must not know what the class is.
+for; objects to be filled, for rooms whose records are no tuples. Only loops in C see single
+records. Must not know what the class is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 from odradek.record.columns import Headers, RawHeaderColumn, RecordColumns
 
 R = TypeVar("R", bound=tuple[Any, ...])
+T = TypeVar("T")
 
 
 def build_rows(
@@ -54,3 +56,34 @@ def build_rows(
             if type(row[7]) is not tuple:
                 found[i] = tuple.__new__(unread, row)
     return found
+
+
+def blanks(cls: type[T], count: int) -> list[T]:
+    """Make so many objects of a class, to be filled.
+
+    The kernel's aren't seen by the garbage collector: thousands of records a call would have it
+    look through the whole program again and again. Whoever fills them with what may refer back to
+    them asks `collectable` first. Raises `TypeError` for a class that makes its objects by itself.
+    """
+    if cls.__new__ is not object.__new__ or cls.__itemsize__:
+        raise TypeError(f"{cls!r} makes its objects by itself")
+    new = object.__new__
+    return [new(cls) for _ in range(count)]
+
+
+def become(things: list[Any], base: type, cls: type) -> None:
+    """Make objects of `base` objects of `cls`, which adds nothing to them but methods.
+
+    So `base` may be filled where `cls` has a `__setattr__` of its own. Raises `TypeError` where it
+    has more than that, or one of the objects is of another class.
+    """
+    if cls.__base__ is not base or cls.__basicsize__ != base.__basicsize__:
+        raise TypeError(f"{cls!r} isn't {base!r} by another name")
+    for thing in things:
+        if type(thing) is not base:
+            raise TypeError(f"{type(thing)!r} isn't {base!r}")
+        thing.__class__ = cls
+
+
+def collectable(thing: object) -> None:
+    """Have the garbage collector see an object of `blanks`: these are seen already."""

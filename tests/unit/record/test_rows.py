@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import tracemalloc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import odradek.record
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
-from odradek.record import build_rows, decode, reference, rows
+from odradek.record import KERNEL, build_rows, collectable, decode, reference, rows
 from odradek.record.columns import EMPTY, MOST_READ, Headers, RecordColumns, Row, ViewColumn
 from odradek.record.reference import encode
 
@@ -141,3 +144,85 @@ def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., 
     assert held < 2 * len(encoded)
     assert peak > 10 * held
     assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples
+
+
+class Filled:
+    """What is filled."""
+
+    __slots__ = ("__weakref__", "a", "b")
+    a: object
+
+
+class Shown(Filled):
+    """The same by another name, with a store of its own."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        collectable(self)
+        object.__setattr__(self, name, value)
+
+
+class Larger(Filled):
+    """Not the same."""
+
+    __slots__ = ("c",)
+
+
+TWINS = [rows, odradek.record] if KERNEL == "native" else [rows]
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_objects_are_filled_and_become_what_they_are(twin: Any) -> None:
+    made = twin.blanks(Filled, 3)
+    assert [type(one) for one in made] == [Filled] * 3
+    for n, one in enumerate(made):
+        one.a = n
+    twin.become(made, Filled, Shown)
+    assert [(type(one), one.a, hasattr(one, "b")) for one in made] == [
+        (Shown, n, False) for n in range(3)
+    ]
+    assert twin.blanks(Filled, 0) == []
+    gone = [weakref.ref(one) for one in made]
+    del made, one
+    assert [ref() for ref in gone] == [None] * 3
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_classes_live_as_long_as_their_objects(twin: Any) -> None:
+    before = sys.getrefcount(Filled), sys.getrefcount(Shown)
+    made = twin.blanks(Filled, 100)
+    twin.become(made, Filled, Shown)
+    assert sys.getrefcount(Filled) - before[0] < 10
+    del made
+    assert (sys.getrefcount(Filled), sys.getrefcount(Shown)) == before
+
+
+def test_the_collector_sees_what_may_refer_back() -> None:
+    made = odradek.record.blanks(Filled, 2)
+    odradek.record.become(made, Filled, Shown)
+    if KERNEL == "native":
+        assert not any(gc.is_tracked(one) for one in made)
+    gone = weakref.ref(made[0])
+    made[0].a = made[0]
+    assert gc.is_tracked(made[0])
+    collectable(made[0])
+    collectable(3)
+    del made
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_nothing_else_is_made_or_becomes_another(twin: Any) -> None:
+    for cls in (int, tuple, list, Exception, type):
+        with pytest.raises(TypeError, match="by itself"):
+            twin.blanks(cls, 1)
+    made = twin.blanks(Filled, 1)
+    wrong = [(Filled, Larger), (Filled, Filled), (Larger, Shown), (object, Filled)]
+    for base, other in wrong:
+        with pytest.raises(TypeError, match="by another name"):
+            twin.become(made, base, other)
+    with pytest.raises(TypeError, match="isn't"):
+        twin.become([3], Filled, Shown)
+    assert type(made[0]) is Filled

@@ -107,8 +107,14 @@ class ConsumerCalls(GroupCalls):
 
     def iterated(self, timeout: float | None) -> CallerFlow[Iterator[ConsumerRecord] | None]:
         """The next records of a loop; the position moves with each of them."""
+        return self.iterated_as(timeout, lambda records: records)
+
+    def iterated_as(
+        self, timeout: float | None, made: Callable[[list[ConsumerRecord]], list[T]]
+    ) -> CallerFlow[Iterator[T] | None]:
+        """The same as a facade's own records, which `made` makes of many at once."""
         seconds = math.inf if timeout is None else timeout
-        return self._read(seconds, lambda now: self.engine.delivery.iterated(now))
+        return self._read(seconds, lambda now: self.engine.delivery.iterated(now, made))
 
     def poll_arrow(
         self, timeout: float, columns: Any, include_headers: Any, layout: Any

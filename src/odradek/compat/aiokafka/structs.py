@@ -6,11 +6,13 @@ Must not: ask a client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from odradek.clients.consumer.records import ConsumerRecord as Record
 from odradek.compat.aiokafka.errors import KafkaError
+from odradek.compat.blanks import become, blanks, collectable
 
 __all__ = [
     "BrokerMetadata",
@@ -82,14 +84,20 @@ KT = TypeVar("KT")
 VT = TypeVar("VT")
 
 
-@dataclass
-class ConsumerRecord(Generic[KT, VT]):
-    """One record that was read; `key` and `value` are what the deserializers made."""
+class _Fields:
+    """Where a record's fields are, without a dict: that is half of the time of making one."""
 
     __slots__ = (
         *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value"),
         *("checksum", "serialized_key_size", "serialized_value_size", "headers", "__weakref__"),
-    )  # half of the time that making one with a dict takes
+    )
+
+
+@dataclass
+class ConsumerRecord(_Fields, Generic[KT, VT]):
+    """One record that was read; `key` and `value` are what the deserializers made."""
+
+    __slots__ = ()
 
     topic: str
     partition: int
@@ -113,35 +121,41 @@ class ConsumerRecord(Generic[KT, VT]):
         """What `vars()` gives."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def __setattr__(self, name: str, value: object) -> None:
+        collectable(self)  # it may refer back
+        object.__setattr__(self, name, value)
+
     def __reduce__(self) -> tuple[type[ConsumerRecord[KT, VT]], tuple[Any, ...]]:
         return type(self), tuple(vars(self).values())
 
 
-_new = object.__new__
+Reads = Callable[[Any], Any]
 
 
-def records_into(
-    made: list[ConsumerRecord[Any, Any]],
-    records: Iterable[tuple[Any, ...]],
-    read_key: Callable[[Any], Any] | None,
-    read_value: Callable[[Any], Any] | None,
-) -> None:
-    """Add records as our clients have them; nothing is called for each but deserializers.
-
-    What one of these raises comes out; the records before it are there then.
+def records_of(
+    records: Sequence[Record],
+    read_key: Reads | None = None,
+    read_value: Reads | None = None,
+) -> list[ConsumerRecord[Any, Any]]:
+    """Records of our clients' as aiokafka has them; nothing is called for each but deserializers,
+    and what one of these raises comes out.
     """
-    add, new = made.append, _new
-    for topic, partition, offset, at, kind, key, value, headers, _ in records:
-        record: ConsumerRecord[Any, Any] = new(ConsumerRecord)
-        record.topic = topic
-        record.partition = partition
-        record.offset = offset
-        record.timestamp = at
-        record.timestamp_type = kind
-        record.key = key if read_key is None else read_key(key)
-        record.value = value if read_value is None else read_value(value)
-        record.checksum = None
-        record.serialized_key_size = -1 if key is None else len(key)
-        record.serialized_value_size = -1 if value is None else len(value)
-        record.headers = headers
-        add(record)
+    if read_key is None and read_value is None:
+        found: list[Any] = blanks(_Fields, len(records))
+    else:
+        found = [_Fields() for _ in records]
+    rows = zip(found, records, strict=True)
+    for made, (topic, partition, offset, at, kind, key, value, headers, _) in rows:
+        made.topic = topic
+        made.partition = partition
+        made.offset = offset
+        made.timestamp = at
+        made.timestamp_type = kind
+        made.key = key if read_key is None else read_key(key)
+        made.value = value if read_value is None else read_value(value)
+        made.checksum = None
+        made.serialized_key_size = -1 if key is None else len(key)
+        made.serialized_value_size = -1 if value is None else len(value)
+        made.headers = headers
+    become(found, _Fields, ConsumerRecord)
+    return found

@@ -51,7 +51,10 @@ class AssignedConsumer:
             raise TypeError(f"Consumer takes one configuration, not {len(args)}")
         self._given = self._as_called(given(CONSUMER, args[0] if args else None, kwargs))
         self._queue = CallbackQueue(self._given)
-        self._books = OffsetBooks(store=self._given.store_offsets)
+        self._all_books = OffsetBooks(store=self._given.store_offsets)
+        self._last: tuple[Any, ...] | None = None
+        """The record that was handed out last, until somebody looks into the books."""
+        self._every = self._given.commit_every
         self._ends = PartitionEnds() if self._given.partition_eof else None
         self._callbacks: dict[str, RebalanceCallback | None] = {}
         self._running = RunningCallback()
@@ -82,6 +85,14 @@ class AssignedConsumer:
         if self._closed:
             raise RuntimeError("Consumer closed")
         return self._consumer
+
+    @property
+    def _books(self) -> OffsetBooks:
+        """The books, with all that was handed out."""
+        last, self._last = self._last, None
+        if last is not None:
+            self._all_books.handed_out(last)
+        return self._all_books
 
     def _forget_ends(self, place: tuple[str, int] | None = None) -> None:
         if self._ends is not None:

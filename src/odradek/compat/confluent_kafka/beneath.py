@@ -6,6 +6,7 @@ In: options. Out: clients of ours. Must not: add anything.
 from __future__ import annotations
 
 from odradek.compat.at_hand import ThreadConsumer
+from odradek.compat.confluent_kafka.message import Message
 from odradek.compat.placed import PlacingProducer
 
 
@@ -13,5 +14,5 @@ class Producer(PlacingProducer):
     """`odradek.Producer`; texts and warnings say this name."""
 
 
-class Consumer(ThreadConsumer):
+class Consumer(ThreadConsumer[Message]):
     """`odradek.Consumer`; texts and warnings say this name."""

@@ -42,6 +42,8 @@ class CallbackQueue:
         self._waiting: SimpleQueue[Calls] = SimpleQueue()
         self._begun: deque[Calls] = deque()
         """Those of which a callback has raised: they go on before the others."""
+        self.empty: Callable[[], bool] = self._waiting.empty
+        """Whether there are none; each message of a consumer asks."""
         self._error_cb = given.error_cb
         self._logger = given.logger
 
@@ -53,17 +55,12 @@ class CallbackQueue:
         """Have calls made that belong together."""
         self._waiting.put(calls)
 
-    @property
-    def waits(self) -> bool:
-        """Whether there are any."""
-        return bool(self._begun) or not self._waiting.empty()
-
     def serve(self, timeout: float) -> int:
         """Make the calls that are there; wait `timeout` seconds for the first. Gives their number.
 
         What they add meanwhile waits for the next time.
         """
-        if timeout <= 0 and not self._begun and self._waiting.empty():
+        if timeout <= 0 and self._waiting.empty():
             return 0
         served, calls = 0, self._next(timeout)
         more = len(self._begun) + self._waiting.qsize()
@@ -72,6 +69,7 @@ class CallbackQueue:
                 served += calls()
             except BaseException:
                 self._begun.append(calls)
+                self._waiting.put(_nothing)  # so that it isn't empty
                 raise
             calls = self._next(0) if more > 0 else None
             more -= 1
@@ -101,6 +99,11 @@ class CallbackQueue:
     def hears(self) -> bool:
         """Whether anybody wants to know of a client's events."""
         return self._error_cb is not None or self._logger is not None
+
+
+def _nothing() -> int:
+    """Calls that were made already."""
+    return 0
 
 
 class _Once:

@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka import beneath
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata, ClusterQuestions
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.flows import Flow, carried_out
-from odradek.compat.confluent_kafka.message import Message
+from odradek.compat.confluent_kafka.message import Message, messages_of
 from odradek.compat.confluent_kafka.subscription import RebalanceCallback
 from odradek.compat.confluent_kafka.topic_partition import TopicPartition
 
@@ -31,7 +31,7 @@ class _Core(ConsumerCore):
         self._questions = ClusterQuestions(self._given.admin)
 
     def _made(self) -> beneath.Consumer:
-        return beneath.Consumer(self._given.ours)
+        return beneath.Consumer(self._given.ours, messages_of)
 
     def _now(self) -> float:
         return time.monotonic()

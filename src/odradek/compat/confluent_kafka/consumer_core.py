@@ -16,7 +16,7 @@ from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.flows import Flow
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
-from odradek.compat.confluent_kafka.message import Message, message_of, messages_of
+from odradek.compat.confluent_kafka.message import Message, messages_of
 from odradek.compat.confluent_kafka.partition_ends import PATIENCE
 from odradek.compat.confluent_kafka.settings import checked_seconds
 from odradek.compat.confluent_kafka.subscription import (
@@ -68,15 +68,14 @@ class ConsumerCore(AssignedConsumer):
 
     def at_hand(self) -> Message | None:
         """The next message, where it has come already and nothing else has to be looked at."""
-        if self._ends is not None or self._queue.waits or self._closed:
+        if self._ends is not None or self._closed or not self._queue.empty():
             return None
-        if self._given.commit_every is not None and monotonic() >= self._commit_at:
+        if self._every is not None and monotonic() >= self._commit_at:
             return None
-        record = self._consumer.at_hand()
-        if record is None:
-            return None
-        self._books.handed_out(record)
-        return message_of(record)
+        found: Message | None = self._consumer.at_hand()
+        if found is not None:
+            self._last = found._record
+        return found
 
     def poll(self, timeout: float) -> Flow[Message | None]:
         """The next message, None after `timeout` seconds; callbacks are made meanwhile."""
@@ -136,17 +135,18 @@ class ConsumerCore(AssignedConsumer):
         of the engine's for each.
         """
         consumer, books = self._open(), self._books
-        if most > 1:
-            runs = yield consumer.runs(patience, most)
-        else:
-            record = consumer.at_hand()
-            if record is None and (yield consumer.fetch(patience)):
-                record = consumer.at_hand()
-            runs = [] if record is None else [(record,)]
         found: list[Message] = []
-        for run in runs:
-            books.handed_out(run[-1])
-            found += messages_of(run)
+        if most > 1:
+            for run in (yield consumer.runs(patience, most)):
+                books.handed_out(run[-1])
+                found += messages_of(run)
+            return found
+        message = consumer.at_hand()
+        if message is None and (yield consumer.fetch(patience)):
+            message = consumer.at_hand()
+        if message is not None:
+            books.handed_out(message._record)
+            found.append(message)
         return found
 
     def _end(self) -> Flow[Message | None]:

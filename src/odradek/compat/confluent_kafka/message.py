@@ -7,10 +7,11 @@ Must not: decode anything.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import odradek
+from odradek.compat.blanks import blanks, collectable
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 
 TIMESTAMP_NOT_AVAILABLE = 0
@@ -130,6 +131,7 @@ class Message:
         return record
 
     def _replace(self, item: int, by: Any) -> None:
+        collectable(self)
         parts = [*self._parts()]
         parts[item] = by
         self._record = tuple(parts)
@@ -139,25 +141,14 @@ class Message:
         return 0 if value is None else len(value)
 
 
-def message_of(record: tuple[Any, ...]) -> Message:
-    """A record that was read, as a message."""
-    made = _new(Message)
-    made._record = record
-    made._error = None
-    made._more = _NOTHING_MORE
-    return made
-
-
-def messages_of(records: Iterable[tuple[Any, ...]]) -> list[Message]:
+def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
     """Records that were read, as messages; nothing is called for each of them."""
-    found: list[Message] = []
-    add, new = found.append, _new
-    for record in records:
-        made = new(Message)
+    found = blanks(Message, len(records))
+    nothing = _NOTHING_MORE
+    for made, record in zip(found, records, strict=True):
         made._record = record
         made._error = None
-        made._more = _NOTHING_MORE
-        add(made)
+        made._more = nothing
     return found
 
 

@@ -7,6 +7,7 @@ positions, and the offsets that a commit without arguments is about. Must not: c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import odradek
 from odradek.compat.confluent_kafka.topic_partition import TopicPartition, to_commit
@@ -21,20 +22,21 @@ class OffsetBooks:
     def __init__(self, *, store: bool) -> None:
         self.store = store
         """Each message that is handed out counts as worked on."""
-        self._read: dict[Place, odradek.ConsumerRecord] = {}
+        self._read: dict[Place, tuple[int, int]] = {}
+        """The offset and the leader epoch of the last record."""
         self._stored: dict[Place, odradek.OffsetAndMetadata] = {}
         self._committed: dict[Place, int] = {}
 
-    def handed_out(self, record: odradek.ConsumerRecord) -> None:
-        """A record goes to the program."""
-        self._read[record.topic, record.partition] = record
+    def handed_out(self, record: tuple[Any, ...]) -> None:
+        """A record goes to the program, and those before it in its partition."""
+        self._read[record[0], record[1]] = record[2], record[8]
 
     def position(self, place: Place) -> TopicPartition:
         """Behind the last message that was handed out; no offset before the first one."""
-        record = self._read.get(place)
-        if record is None:
+        last = self._read.get(place)
+        if last is None:
             return TopicPartition(*place)
-        return TopicPartition(*place, record.offset + 1, None, record.leader_epoch)
+        return TopicPartition(*place, last[0] + 1, None, last[1])
 
     def keep(self, partition: TopicPartition) -> None:
         """The program says that everything before this offset is worked on."""
@@ -46,15 +48,13 @@ class OffsetBooks:
         """What is stored and wasn't committed yet, of all partitions or of these."""
         stored = {**self._stored}
         if self.store:
-            for place, record in self._read.items():
-                epoch = record.leader_epoch
-                stored[place] = odradek.OffsetAndMetadata(record.offset + 1, "", epoch)
+            for place, (offset, epoch) in self._read.items():
+                stored[place] = odradek.OffsetAndMetadata(offset + 1, "", epoch)
         wanted = None if of is None else set(of)
         return {
-            odradek.TopicPartition(*place): offset
-            for place, offset in stored.items()
-            if (wanted is None or place in wanted)
-            and offset.offset > self._committed.get(place, -1)
+            odradek.TopicPartition(*place): kept
+            for place, kept in stored.items()
+            if (wanted is None or place in wanted) and kept.offset > self._committed.get(place, -1)
         }
 
     def committed(

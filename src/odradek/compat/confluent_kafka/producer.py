@@ -108,16 +108,11 @@ class Producer:
             batch, index, at = self._producer.put(
                 topic, value, key, pairs, number, timestamp if timestamp > 0 else None
             )
-            sent.expect(batch, (index, begun, at, key, value, call, size))
         except odradek.BufferExhaustedError as error:
-            sent.dismiss(size)
             raise BufferError("Local: Queue full") from error
         except odradek.KafkaError as error:
-            sent.dismiss(size)
             raise KafkaException(translated(error)) from error
-        except BaseException:
-            sent.dismiss(size)
-            raise
+        sent.expect(batch, (index, begun, at, key, value, call), size)
 
     def produce_batch(
         self,

@@ -8,11 +8,12 @@ Out: reports, made into callbacks when the program asks for them; how many messa
 
 from __future__ import annotations
 
-import math
-import time
-from collections import deque
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain
 from threading import Lock
+from time import monotonic
+from typing import Any
 
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message, report_of
@@ -22,9 +23,11 @@ from odradek.compat.placed import Batch
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
-Sent = tuple[int, float, int, bytes | None, bytes | None, DeliveryCallback | None, int]
-"""One message: its index in its batch, when and with which time it was sent, key and value, what
-its report calls, and its size."""
+ITEMS = 6
+"""Of a message, which stand one after another in the list of its batch: its index there, when and
+with which time it was sent, key, value, and what its report calls. A tuple for each would have the
+garbage collector look at a hundred thousand of them again and again.
+"""
 
 
 class SentMessages:
@@ -34,84 +37,123 @@ class SentMessages:
         """`deliver`: is called, in the producer's own thread, with reports that can be made."""
         self.only_errors = given.only_errors
         self.deliver = deliver
-        self._most_messages = given.most_messages or math.inf
+        self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
-        self._lock = Lock()
-        self._count = 0
-        self._bytes = 0
-        self._reports: dict[Batch, Reports] = {}
-        """By batches that have no outcome yet."""
+        self._messages_left = self._bytes_left = 0
+        """What may come before somebody has to count. Threads that come at the same time may get
+        in one more than that; none is ever lost from what is counted.
+        """
+        self.by_batch: dict[Batch, Reports] = {}
+        """Of batches that have no outcome yet."""
+        self._all: dict[Reports, None] = {}
 
     def __len__(self) -> int:
-        return max(0, self._count)
+        return sum(reports.left for reports in list(self._all))
 
     def admit(self, size: int) -> None:
-        """Take a message of this size in; raises `BufferError` where there is no room."""
-        with self._lock:
-            full = self._count >= self._most_messages
-            if full or self._bytes + size > self._most_bytes:
+        """Let a message of this size in; raises `BufferError` where there is no room."""
+        self._messages_left -= 1
+        self._bytes_left -= size
+        if self._messages_left < 0 or self._bytes_left < 0:
+            waiting = list(self._all)
+            self._messages_left = self._most_messages - sum(reports.left for reports in waiting) - 1
+            self._bytes_left = self._most_bytes - sum(reports.size for reports in waiting) - size
+            if self._messages_left < 0 or self._bytes_left < 0:
                 raise BufferError("Local: Queue full")
-            self._count += 1
-            self._bytes += size
 
-    def dismiss(self, size: int) -> None:
-        """Forget one: it was reported, or couldn't be sent at all."""
-        with self._lock:
-            self._count -= 1
-            self._bytes -= size
-
-    def expect(self, batch: Batch, message: Sent) -> None:
+    def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
         """A message went into a batch. Others may come at the same time, and so may the outcome."""
-        reports = self._reports.get(batch)
+        reports = self.by_batch.get(batch)
         if reports is None:
             made = Reports(self, batch)
-            reports = self._reports.setdefault(batch, made)
-            reports.waiting.append(message)
+            reports = self.by_batch.setdefault(batch, made)
             if reports is made:
+                self._all[made] = None
+                reports.waiting.extend(message)
+                reports.size += size
                 batch.done.when_done(made.over)
                 return
-        else:
-            reports.waiting.append(message)
+        reports.waiting.extend(message)
+        reports.size += size
         if reports.can_be_made:  # the outcome came in between
+            self._all[reports] = None
             self.deliver(reports)
 
-    def forget(self, batch: Batch) -> None:
-        """Its outcome is there."""
-        self._reports.pop(batch, None)
+    def forget(self, reports: Reports) -> None:
+        """All of these were told."""
+        self._all.pop(reports, None)
+        if reports.waiting:  # one came in between
+            self._all[reports] = None
 
 
 class Reports:
     """The reports of one batch: calls that wait."""
 
-    __slots__ = ("_batch", "_sent", "can_be_made", "waiting")
+    __slots__ = ("_batch", "_in_hand", "_one", "_sent", "can_be_made", "size", "waiting")
 
     def __init__(self, sent: SentMessages, batch: Batch) -> None:
         self._sent = sent
         self._batch = batch
-        self.waiting: deque[Sent] = deque()
-        """Whoever takes one off makes its report."""
+        self._one = Lock()
+        """Who makes them."""
+        self._in_hand = 0
+        self.waiting: list[Any] = []
+        self.size = 0
+        """Bytes of keys and values."""
         self.can_be_made = False
+
+    @property
+    def left(self) -> int:
+        """How many weren't told."""
+        return len(self.waiting) // ITEMS + self._in_hand
 
     def over(self, _: object) -> None:
         """The batch has its outcome."""
         self.can_be_made = True
-        self._sent.forget(self._batch)
-        if self._batch.parts is None:
+        self._sent.by_batch.pop(self._batch, None)
+        if self._batch.parts is not None:
+            with self._one:
+                self._move()
+        if self.waiting:
             self._sent.deliver(self)
-        else:
-            self._move()
 
     def _move(self) -> None:
         """The messages are in other batches now."""
-        while self.waiting:
-            index, *others = self.waiting.popleft()
+        sent, each = self._sent, self.size // max(1, self.left)
+        for index, *others in self._taken():
             batch, place, _ = self._batch.find(index)
-            self._sent.expect(batch, (place, *others))  # type: ignore[arg-type]
+            sent.expect(batch, (place, *others), each)
+            self._in_hand -= 1
+        sent.forget(self)
+
+    def _taken(self) -> Iterator[tuple[Any, ...]]:
+        """What waits, message by message; others may come meanwhile."""
+        count = len(self.waiting)
+        taken, self._in_hand = self.waiting[:count], count // ITEMS
+        del self.waiting[:count]
+        return zip(*[iter(taken)] * ITEMS, strict=True)
 
     def __call__(self) -> int:
         """Tell the program, in its thread; gives how many were told."""
-        batch, sent, waiting, made = self._batch, self._sent, self.waiting, 0
+        if not self._one.acquire(blocking=False):
+            return 0  # another thread does, or this one, further up
+        made = 0
+        try:
+            while self.waiting:
+                made += self._tell(self._taken())
+        finally:
+            self._one.release()
+        if self.waiting:  # one came in between, and found that they are being made
+            self._sent.deliver(self)
+        else:
+            self._sent.forget(self)
+        return made
+
+    def _tell(self, messages: Iterator[tuple[Any, ...]]) -> int:
+        batch, made = self._batch, 0
         if batch.parts is not None:
+            self.waiting[:0] = chain.from_iterable(messages)
+            self._in_hand = 0
             self._move()
             return 0
         topic, partition = batch.partition
@@ -122,19 +164,20 @@ class Reports:
         else:
             outcome = batch.done.result()
             base, appended = outcome.base_offset, outcome.log_append_time_ms
-        told, now = error is not None or not sent.only_errors, time.monotonic()
-        while waiting:
-            try:
-                index, begun, at, key, value, call, size = waiting.popleft()
-            except IndexError:  # another thread makes reports, too
-                break
-            made += 1
-            sent.dismiss(size)
-            if call is not None and told:
-                offset = base + index if base >= 0 else None
-                time_ms = at if appended < 0 else appended
-                record = (topic, number, offset, time_ms, CREATE_TIME, key, value, None, -1)
-                call(error, report_of(record, error, now - begun))
+        told, now = error is not None or not self._sent.only_errors, monotonic()
+        try:
+            for index, begun, at, key, value, call in messages:
+                made += 1
+                self._in_hand -= 1
+                if call is not None and told:
+                    offset = base + index if base >= 0 else None
+                    time_ms = at if appended < 0 else appended
+                    record = (topic, number, offset, time_ms, CREATE_TIME, key, value, None, -1)
+                    call(error, report_of(record, error, now - begun))
+        except BaseException:
+            self.waiting[:0] = chain.from_iterable(messages)
+            self._in_hand = 0
+            raise
         return made
 
 

@@ -15,7 +15,6 @@ from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
 from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
-from odradek.compat.confluent_kafka.sent_messages import SentMessages
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.subscription import (
     RunningCallback,
@@ -146,19 +145,6 @@ def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
         queue.hear(odradek.Event(1.0, "dial_failed", {}))
     assert queue.serve(0) == MOST_ERRORS
     assert not CallbackQueue(Given({})).hears
-
-
-def test_a_full_queue_takes_no_more() -> None:
-    given = Given({}, most_messages=2, most_bytes=10)
-    sent = SentMessages(given, CallbackQueue(given).put_many)
-    sent.admit(6)
-    with pytest.raises(BufferError):
-        sent.admit(5)
-    sent.admit(4)
-    with pytest.raises(BufferError):
-        sent.admit(0)
-    sent.dismiss(6)
-    assert len(sent) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.common.errors import DisconnectedError
 from odradek.compat.confluent_kafka import KafkaError
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
-from odradek.compat.confluent_kafka.sent_messages import Reports, SentMessages
+from odradek.compat.confluent_kafka.sent_messages import SentMessages
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.record import BatchBuilder
 
@@ -22,8 +24,12 @@ APPENDED = 77
 class Scene:
     """A queue, and messages that are sent into batches of one partition."""
 
-    def __init__(self, **given: Any) -> None:
-        found = Given({}, most_messages=1000, most_bytes=1000, **given)
+    def __init__(
+        self, *, most_messages: int = 1000, most_bytes: int = 1000, only_errors: bool = False
+    ) -> None:
+        found = Given(
+            {}, most_messages=most_messages, most_bytes=most_bytes, only_errors=only_errors
+        )
         self.queue = CallbackQueue(found)
         self.sent = SentMessages(found, self.queue.put_many)
         self.told: list[tuple[KafkaError | None, tuple[object, ...]]] = []
@@ -32,12 +38,16 @@ class Scene:
         return ProducerBatch(odradek.TopicPartition("t", 2), BatchBuilder(1000, None), 0.0, 9.0)
 
     def send(
-        self, batch: ProducerBatch, *indexes: int, call: Callable[..., object] | None = None
+        self,
+        batch: ProducerBatch,
+        *indexes: int,
+        call: Callable[..., object] | None = None,
+        size: int = 1,
     ) -> None:
         for index in indexes:
-            self.sent.admit(1)
-            message = (index, 0.0, 5, None, b"%d" % index, call or self.tell, 1)
-            self.sent.expect(batch, message)
+            self.sent.admit(size)
+            message = (index, 0.0, 5, None, b"%d" % index, call or self.tell)
+            self.sent.expect(batch, message, size)
 
     def tell(self, error: KafkaError | None, message: Any) -> None:
         place = message.partition(), message.offset(), message.value(), message.timestamp()
@@ -51,10 +61,10 @@ def test_a_batch_is_told_in_order() -> None:
     assert (scene.queue.serve(0), len(scene.sent)) == (0, 3)
     batch.done.complete(BatchOutcome(10, -1))
     assert scene.told == []
-    assert scene.queue.waits
+    assert not scene.queue.empty()
     assert (scene.queue.serve(0), len(scene.sent)) == (3, 0)
     assert scene.told == [(None, (2, 10 + n, b"%d" % n, (1, 5))) for n in range(3)]
-    assert (scene.queue.serve(0), scene.queue.waits) == (0, False)
+    assert (scene.queue.serve(0), scene.queue.empty()) == (0, True)
 
 
 def test_the_brokers_time_and_an_unknown_offset_are_told() -> None:
@@ -94,7 +104,7 @@ def test_what_a_callback_raises_leaves_the_rest_of_its_batch_waiting() -> None:
         batch.done.complete(BatchOutcome(0, -1))
     with pytest.raises(LookupError):
         scene.queue.serve(0)
-    assert (len(scene.sent), scene.queue.waits) == (2, True)
+    assert (len(scene.sent), scene.queue.empty()) == (2, False)
     assert scene.queue.serve(0) == 2
     assert [place[2] for _, place in scene.told] == [b"0", b"2", b"7"]
 
@@ -104,17 +114,17 @@ def test_a_message_that_comes_while_the_outcome_does_is_told() -> None:
     scene = Scene()
     batch = scene.batch()
     scene.send(batch, 0)
-    reports = scene.sent._reports[batch]
+    reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
     assert scene.queue.serve(0) == 1
-    scene.sent._reports[batch] = reports  # as that thread has it
+    scene.sent.by_batch[batch] = reports  # as that thread has it
     scene.send(batch, 1)
     assert scene.queue.serve(0) == 1
-    del scene.sent._reports[batch]
+    del scene.sent.by_batch[batch]
     scene.send(batch, 2)  # and one that comes later still
     assert scene.queue.serve(0) == 1
     assert [place[2] for _, place in scene.told] == [b"0", b"1", b"2"]
-    assert scene.sent._reports == {}
+    assert scene.sent.by_batch == {}
 
 
 def test_messages_go_where_their_batch_goes() -> None:
@@ -129,15 +139,87 @@ def test_messages_go_where_their_batch_goes() -> None:
     assert [place[1] for _, place in scene.told] == [104, 105, 200]
 
 
-def test_two_threads_never_make_one_report_twice() -> None:
-    """The second asks while the first is in a callback."""
+def test_a_report_that_is_being_made_is_not_made_again() -> None:
+    """A callback asks for its own batch's, as another thread might."""
     scene = Scene()
     batch = scene.batch()
     made: list[int] = []
     scene.send(batch, 0, call=lambda *_: made.append(reports()))
     scene.send(batch, 1, 2)
-    reports = Reports(scene.sent, batch)
-    reports.waiting = scene.sent._reports[batch].waiting
+    reports = scene.sent.by_batch[batch]
     batch.done.complete(BatchOutcome(0, -1))
-    assert scene.queue.serve(0) == 1
-    assert (made, len(scene.told), len(scene.sent)) == ([2], 2, 0)
+    assert scene.queue.serve(0) == 3
+    assert (made, len(scene.told), len(scene.sent)) == ([0], 2, 0)
+
+
+def test_messages_that_wait_are_counted_while_others_are_told() -> None:
+    scene = Scene()
+    batch = scene.batch()
+    left: list[int] = []
+    scene.send(batch, 0, 1, 2, call=lambda *_: left.append(len(scene.sent)))
+    batch.done.complete(BatchOutcome(0, -1))
+    assert scene.queue.serve(0) == 3
+    assert left == [2, 1, 0]
+
+
+def test_a_full_queue_takes_no_more() -> None:
+    for scene, sizes in ((Scene(most_messages=2), (1, 1, 1)), (Scene(most_bytes=10), (6, 4, 1))):
+        first, second = scene.batch(), scene.batch()
+        scene.send(first, 0, size=sizes[0])
+        scene.send(second, 0, size=sizes[1])
+        for _ in range(2):
+            with pytest.raises(BufferError):
+                scene.sent.admit(sizes[2])
+        first.done.complete(BatchOutcome(0, -1))
+        with pytest.raises(BufferError):  # it wasn't told yet
+            scene.sent.admit(sizes[2])
+        assert scene.queue.serve(0) == 1
+        scene.send(second, 1, size=sizes[2])
+        assert len(scene.sent) == 2
+
+
+def test_threads_lose_and_double_nothing() -> None:
+    scene = Scene(most_messages=0, most_bytes=1 << 30)
+    told: list[bytes] = []
+    batches: list[ProducerBatch] = []
+    done = threading.Event()
+
+    def call(_: object, message: Any) -> None:
+        told.append(message.value())
+
+    def send(own: int) -> None:
+        for n in range(300):
+            batch = batches[-1]
+            message = (n, 0.0, 5, None, b"%d %d" % (own, n), call)
+            scene.sent.admit(1)
+            scene.sent.expect(batch, message, 1)
+
+    def end() -> None:
+        while not done.is_set():
+            batches.append(scene.batch())
+            batches[-2].done.complete(BatchOutcome(0, -1))
+
+    def poll() -> None:
+        while not done.is_set():
+            scene.queue.serve(0)
+
+    batches.append(scene.batch())
+    senders = [threading.Thread(target=send, args=(own,)) for own in range(3)]
+    others = [threading.Thread(target=work) for work in (end, poll, poll)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in (*senders, *others):
+            thread.start()
+        for thread in senders:
+            thread.join()
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+    for thread in others:
+        thread.join()
+    batches[-1].done.complete(BatchOutcome(0, -1))
+    while scene.queue.serve(0):
+        pass
+    assert len(told) == len(set(told)) == 900
+    assert len(scene.sent) == 0

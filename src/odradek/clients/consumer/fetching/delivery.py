@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from odradek.record.columns import Layout
 
 logger = logging.getLogger("odradek.consumer")
+
+R = TypeVar("R")
 
 UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
@@ -89,8 +91,10 @@ class Delivery:
             entry = self._next()
         return runs
 
-    def iterated(self, now: float) -> Iterator[ConsumerRecord] | None:
-        """Hand out the next records one by one: the position moves with each of them.
+    def iterated(
+        self, now: float, made: Callable[[list[ConsumerRecord]], list[R]]
+    ) -> Iterator[R] | None:
+        """Hand out what `made` makes of the next records one by one: the position moves with each.
 
         The iterator ends early where something else has moved the position meanwhile.
         """
@@ -103,7 +107,7 @@ class Delivery:
                 self._leave_out(entry, error, now)
             else:
                 if self._note_taken(entry, columns, now):
-                    return entry.walk(_rows(entry, columns), entry.leader_epochs(columns))
+                    return entry.walk(made(_rows(entry, columns)), entry.leader_epochs(columns))
                 entry.move(columns)  # the position moves past markers and aborted transactions
                 self.handed_over()
             entry = self._next()

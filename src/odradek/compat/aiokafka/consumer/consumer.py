@@ -44,7 +44,7 @@ from odradek.compat.aiokafka.structs import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
-    records_into,
+    records_of,
 )
 from odradek.compat.aiokafka.translation import raising
 
@@ -54,7 +54,7 @@ FOREVER = math.inf
 """Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
 Offsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 Deserializer = Callable[[bytes], Any]
-Runs = Sequence[Sequence[Record]]
+Runs = Sequence[Sequence[Any]]
 """Records of one partition that follow each other, and so on."""
 
 
@@ -115,13 +115,15 @@ class AIOKafkaConsumer:
         given = {name: value for name, value in locals().items() if name != "self"}
         self._loop = running_loop(given)
         settings = consumer_settings(given, self._loop)
+        self._deserializers = key_deserializer, value_deserializer
         with raising():
-            self._consumer = KnowingConsumer(settings)
+            # Deserializers are called for one at a time; without them many can be made at once.
+            made = records_of if self._deserializers == (None, None) else list[Record]
+            self._consumer = KnowingConsumer(settings, made)
         self._closed, self._started = False, False
         self._group_id = group_id
         self._timeout = request_timeout_ms / 1000
         self._max_poll_records = max_poll_records
-        self._deserializers = key_deserializer, value_deserializer
         self._reading = asyncio.Lock()
         self._pauses = Pauses(self._consumer)
         patience = rebalance_timeout_ms or session_timeout_ms
@@ -267,15 +269,21 @@ class AIOKafkaConsumer:
             async with self._reading:
                 found = await self._polled(partitions, self._subscriptions.patience(), 1)
                 if found:
-                    return self._made(found[0])[0]
+                    return self._one(found[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
         """The next record, where it is here and nothing comes before it: another reader's call has
         it out of hand for as long as it takes.
         """
         late = self._subscriptions.pending is not None or self._attendant.trouble is not None
-        record = None if late or self._closed else self._consumer.at_hand()
-        return None if record is None else self._made((record,))[0]
+        found = None if late or self._closed else self._consumer.at_hand()
+        if found is None or isinstance(found, ConsumerRecord):
+            return found
+        return self._one(found)
+
+    def _one(self, found: Any) -> ConsumerRecord[Any, Any]:
+        """What `at_hand` gives, or a run's first record, as a record of aiokafka's."""
+        return found if isinstance(found, ConsumerRecord) else self._made([(found,)])[0][0]
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -301,12 +309,8 @@ class AIOKafkaConsumer:
         finally:
             self._reading.release()
         by_partition: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
-        for run in found:
-            place, made = TopicPartition(*run[0][:2]), self._made(run)
-            if place in by_partition:
-                by_partition[place] += made
-            else:
-                by_partition[place] = made
+        for run, made in zip(found, self._made(found), strict=True):
+            by_partition.setdefault(TopicPartition(*run[0][:2]), []).extend(made)
         return by_partition
 
     def _check_reading(self, partitions: Sequence[TopicPartition]) -> None:
@@ -350,17 +354,15 @@ class AIOKafkaConsumer:
         record = self._consumer.at_hand()
         return [] if record is None else [(record,)]
 
-    def _made(self, run: Sequence[Record]) -> list[ConsumerRecord[Any, Any]]:
-        """Records; where a deserializer raises, the next call finds that one again."""
-        made: list[ConsumerRecord[Any, Any]] = []
+    def _made(self, runs: Runs) -> list[list[ConsumerRecord[Any, Any]]]:
+        """Their records; where a deserializer raises, the next call finds all of them again."""
         try:
-            records_into(made, run, *self._deserializers)
+            return [records_of(run, *self._deserializers) for run in runs]
         except Exception:
-            record = run[len(made)]
-            with suppress(WrongTime):  # it was taken away meanwhile
-                self._consumer.seek(record.topic_partition, record.offset)
+            for run in reversed(runs):
+                with suppress(WrongTime):  # it was taken away meanwhile
+                    self._consumer.seek(run[0].topic_partition, run[0].offset)
             raise
-        return made
 
     def __aiter__(self) -> Self:
         if self._closed:

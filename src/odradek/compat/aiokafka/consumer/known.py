@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.common.errors import KafkaError
@@ -32,7 +32,7 @@ class Ends(NamedTuple):
     """Milliseconds since the epoch."""
 
 
-class AIOKafkaConsumer(LoopConsumer):
+class AIOKafkaConsumer(LoopConsumer[Any]):
     """`AsyncConsumer`, and what its engine knows besides; texts and warnings say this name."""
 
     def ends(self, partition: TopicPartition) -> Ends | None:

@@ -7,8 +7,9 @@ of aiokafka's metadata or with its error: nothing is called for a single record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.compat.aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
@@ -18,6 +19,8 @@ from odradek.network.flow import Completion
 
 Outcome = asyncio.Future[RecordMetadata | None]
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
+ITEMS = 3
+"""Of a record, one after another in the list of its batch: its future, its index, its time."""
 
 
 class Outcomes:
@@ -27,24 +30,28 @@ class Outcomes:
         """Where brokers don't answer, futures give None."""
         self._loop = loop
         self._answered = answered
-        self._waiting: dict[ProducerBatch, list[tuple[Outcome, int, int]]] = {}
+        self._waiting: dict[ProducerBatch, list[Any]] = {}
 
     def future(self, _: object, batch: ProducerBatch, index: int, at: int) -> Outcome:
         """The future of the record at this index of a batch, sent with the time `at`."""
         made: Outcome = asyncio.Future(loop=self._loop)
-        self._add(batch, made, index, at)
-        return made
-
-    def _add(self, batch: ProducerBatch, future: Outcome, index: int, at: int) -> None:
         waiting = self._waiting.get(batch)
         if waiting is None:
-            self._waiting[batch] = [(future, index, at)]
+            self._add(batch, made, index, at)
+        else:
+            waiting.extend((made, index, at))
+        return made
+
+    def _add(self, batch: ProducerBatch, *record: Any) -> None:
+        waiting = self._waiting.get(batch)
+        if waiting is None:
+            self._waiting[batch] = [*record]
             batch.done.when_done(partial(self._settle, batch))
         else:
-            waiting.append((future, index, at))
+            waiting.extend(record)
 
     def _settle(self, batch: ProducerBatch, done: Completion[BatchOutcome]) -> None:
-        waiting = self._waiting.pop(batch)
+        waiting = zip(*[iter(self._waiting.pop(batch))] * ITEMS, strict=True)
         if batch.parts is not None:  # its records are in other batches now
             for future, index, at in waiting:
                 now_in, place, _ = batch.find(index)
@@ -63,7 +70,7 @@ class Outcomes:
 
     @staticmethod
     def _tell(
-        place: TopicPartition, found: BatchOutcome, waiting: list[tuple[Outcome, int, int]]
+        place: TopicPartition, found: BatchOutcome, waiting: Iterable[tuple[Outcome, int, int]]
     ) -> None:
         """Where each record was written."""
         (topic, partition), made = place, tuple.__new__

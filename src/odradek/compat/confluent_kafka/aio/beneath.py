@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek.api.asyncio_producer import AsyncProducer
+from odradek.compat.confluent_kafka.message import Message
 from odradek.compat.loop_at_hand import LoopConsumer
 from odradek.compat.placed import Place, never, place
 
@@ -29,5 +30,5 @@ class AIOProducer(AsyncProducer):
         return found if isinstance(found, tuple) else await found
 
 
-class AIOConsumer(LoopConsumer):
+class AIOConsumer(LoopConsumer[Message]):
     """`odradek.AsyncConsumer`; texts and warnings say this name."""

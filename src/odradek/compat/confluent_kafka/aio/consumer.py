@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka.aio.loop_callbacks import with_loop
 from odradek.compat.confluent_kafka.cluster_metadata import ClusterMetadata
 from odradek.compat.confluent_kafka.consumer_core import ConsumerCore
 from odradek.compat.confluent_kafka.flows import Flow, awaited
-from odradek.compat.confluent_kafka.message import Message
+from odradek.compat.confluent_kafka.message import Message, messages_of
 from odradek.compat.confluent_kafka.partition_ends import PATIENCE
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.subscription import RebalanceCallback
@@ -36,7 +36,7 @@ class _Core(ConsumerCore):
         return with_loop(found)
 
     def _made(self) -> beneath.AIOConsumer:
-        return beneath.AIOConsumer(self._given.ours)
+        return beneath.AIOConsumer(self._given.ours, messages_of)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

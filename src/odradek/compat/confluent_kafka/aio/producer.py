@@ -107,16 +107,11 @@ class AIOProducer:
                 topic, data, name, pairs, number, timestamp if timestamp > 0 else None
             )
             batch, index, at = found if isinstance(found, tuple) else await found
-            sent.expect(batch, (index, begun, at, name, data, call, size))
         except odradek.BufferExhaustedError as error:
-            sent.dismiss(size)
             raise BufferError("Local: Queue full") from error
         except odradek.KafkaError as error:
-            sent.dismiss(size)
             raise KafkaException(translated(error)) from error
-        except BaseException:
-            sent.dismiss(size)
-            raise
+        sent.expect(batch, (index, begun, at, name, data, call), size)
         return future
 
     def _deliver(self, reports: Reports) -> None:

@@ -1,0 +1,103 @@
+"""Records as aiokafka has them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import aiokafka.structs
+import pytest
+
+from odradek.clients.consumer.records import ConsumerRecord as Record
+from odradek.compat import aiokafka as ours
+from odradek.compat.aiokafka.structs import ConsumerRecord, records_of
+from odradek.testing import KafkaSimulation
+
+FIELDS = ("t", 3, 7, 1000, 1, b"k", b"value", None, 1, 5, (("h", b""),))
+
+
+def made() -> ConsumerRecord[Any, Any]:
+    [record] = records_of([Record("t", 3, 7, 1000, 1, b"k", b"value", (("h", b""),), 2)])
+    return record
+
+
+def test_a_record_is_the_dataclass_that_it_is_there() -> None:
+    record, same = made(), aiokafka.structs.ConsumerRecord(*FIELDS)
+    assert (repr(record), asdict(record), vars(record)) == (repr(same), asdict(same), vars(same))
+    assert record == ConsumerRecord(*FIELDS)
+    assert type(record) is ConsumerRecord
+    for other in (copy.copy(record), copy.deepcopy(record), pickle.loads(pickle.dumps(record))):  # noqa: S301
+        assert other == record
+    assert replace(record, value=b"x").value == b"x"
+    record.value = b"y"
+    assert record.value == b"y"
+    with pytest.raises(TypeError):
+        hash(record)
+    [nothing] = records_of([Record("t", 3, 7, 1000, 1, None, None, (), 2)])
+    assert (nothing.serialized_key_size, nothing.serialized_value_size) == (-1, -1)
+
+
+def test_a_record_that_refers_to_itself_can_go() -> None:
+    record = made()
+    gone = weakref.ref(record)
+    record.value = [record]
+    del record
+    gc.collect()
+    assert gone() is None
+
+
+class Fails:
+    """A deserializer that raises once, at one value."""
+
+    def __init__(self, at: bytes) -> None:
+        self.at = at
+
+    def __call__(self, value: bytes) -> int:
+        if value == self.at:
+            self.at = b""
+            raise ValueError(value)
+        return int(value)
+
+
+async def by_getone(consumer: Any) -> list[int]:
+    return [(await consumer.getone()).value]
+
+
+async def by_getmany(consumer: Any) -> list[int]:
+    found = await consumer.getmany(timeout_ms=1000)
+    return [record.value for run in found.values() for record in run]
+
+
+@pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
+def test_a_deserializer_that_raises_takes_nothing_along(ask: Callable[..., Any]) -> None:
+    with KafkaSimulation(seed=3, brokers=1) as simulation:
+        simulation.create_topic("t", partitions=2)
+        for partition in range(2):
+            for n in range(10):
+                simulation.send("t", b"%d" % (10 * partition + n), partition=partition)
+        simulation.advance(1.0)
+
+        async def run() -> None:
+            consumer = ours.AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=simulation.bootstrap_servers,
+                auto_offset_reset="earliest",
+                value_deserializer=Fails(b"5"),
+            )
+            found: list[int] = []
+            failed = 0
+            async with consumer:
+                while len(found) < 20:
+                    try:
+                        found += await ask(consumer)
+                    except ValueError:
+                        failed += 1
+            assert failed == 1
+            assert sorted(found) == list(range(20))
+
+        simulation.run(run())
