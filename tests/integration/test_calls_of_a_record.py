@@ -33,8 +33,10 @@ MOST = {
     "a poll() without records": 130,
     "a fetch without records": 115,
 }
-"""At most. At commit 6b10a693 it was 468 for the first, 457 for the second, 414 for a poll() of
-what is there, 425 to an Arrow batch, 930 from sender to reader, 403 for a poll() with two fetches."""
+"""At most. At commit 6b10a693 it was 468 for the first and 457 for the second, 414 for a
+poll() of what is there, 425 to an Arrow batch, 930 from sender to reader, and 403 for a poll()
+with two fetches.
+"""
 ATTEMPTS = 15
 FIRST = 10
 """Calls before anything is counted: connections have proved themselves by then."""
