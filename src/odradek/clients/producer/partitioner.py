@@ -50,8 +50,9 @@ class Partitioner:
         """Choose for one record of about `size` bytes, whose key doesn't decide."""
         current = self._sticky.get(topic.name)
         if current is None or current[0] >= len(topic.partitions) or current[1] >= self._stride:
-            self.sticky(topic, self._stride)
-            current = self._sticky[topic.name]
+            chosen, _ = self.sticky(topic, self._stride)
+            self.took(topic, size)
+            return chosen
         current[1] += size
         return current[0]
 

@@ -205,7 +205,8 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Wait for the outcome; each record may ask, so this costs as little as it can."""
         batch = self._batch
-        if not batch.done.done and not self._cancelled and self._listeners is None:
+        over = batch.done.done
+        if not over and not self._cancelled and self._listeners is None:
             waiter = asyncio.get_running_loop().create_future()
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)
@@ -214,7 +215,8 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
             finally:
                 if not waiter.done() or waiter.cancelled():
                     self.remove_done_callback(waiter)  # type: ignore[arg-type]
-        if batch.done.done and batch.parts is None and not self._cancelled:
+            over = batch.done.done
+        if over and batch.parts is None and not self._cancelled:
             return batch.metadata(self._index, self._timestamp_ms)
         return (yield from super().__await__())
 

@@ -139,12 +139,15 @@ class Delivery:
         wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
-        chosen = {name: name in wanted for name in ("key", "value", "headers")}
+        key, value, headers = "key" in wanted, "value" in wanted, "headers" in wanted
         entry = self._head()
         while entry is not None:
             try:
                 self._note_taking(entry)
-                columns = entry.move(entry.peek(ARROW_ROWS, enough=enough, **chosen, layout=layout))
+                rows = entry.peek(
+                    ARROW_ROWS, enough=enough, key=key, value=value, headers=headers, layout=layout
+                )
+                columns = entry.move(rows)
             except UNREADABLE as error:
                 self._leave_out(entry, error, now)
             else:

@@ -65,7 +65,9 @@ class WaitingRecords:
 
     def divide(self, budget: int, asked: Iterable[Address]) -> int:
         """Divide the budget between leaders and uses; gives what one request may bring."""
-        self._sort()
+        subscription = self._subscription
+        if self._torn or self._seen != (subscription.changes, subscription.pauses):
+            self._sort()
         sharers = max(1, len({*asked, *self._buffered, *self._aside}))
         self._share = max(SMALLEST_SHARE, budget // ((3 if self._aside else 2) * sharers))
         return self._share
