@@ -82,7 +82,7 @@ def become(things: list[Any], base: type, cls: type) -> None:
     for thing in things:
         if type(thing) is not base:
             raise TypeError(f"{type(thing)!r} isn't {base!r}")
-        thing.__class__ = cls
+        object.__setattr__(thing, "__class__", cls)
 
 
 def collectable(thing: object) -> None:

@@ -126,13 +126,8 @@ class AIOKafkaConsumer:
         self._max_poll_records = max_poll_records
         self._reading = asyncio.Lock()
         self._pauses = Pauses(self._consumer)
-        patience = rebalance_timeout_ms or session_timeout_ms
-        self._attendant = Attendant(
-            self._consumer,
-            self._pauses,
-            self._reading,
-            patience / 1000 if enable_auto_commit else 0.0,
-        )
+        patience = (rebalance_timeout_ms or session_timeout_ms) if enable_auto_commit else 0
+        self._attendant = Attendant(self._consumer, self._pauses, self._reading, patience / 1000)
         self._subscriptions = Subscriptions(
             self._consumer,
             self._pauses,
