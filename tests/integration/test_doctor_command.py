@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from tests.integration.doctor_page import LOOPBACK, PAGE, SECURED, questions, shows
 from tests.integration.test_explain_command import listening
+from tests.proxy_server import ProxyServer
 from typer.testing import CliRunner
 
 from odradek import Consumer, Producer
@@ -26,6 +27,7 @@ from odradek.cli import build
 from odradek.cli.doctor import surroundings
 from odradek.cli.doctor.findings import STATUSES, Trouble
 from odradek.common.types import Address
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.testing import FakeCluster
 
@@ -212,6 +214,29 @@ def test_of_two_addresses_the_one_that_got_further_is_told_first(nobody: str) ->
         status, found = doctor(f"{nobody},{address}", timeout=6.0)
     assert status == STATUSES[Trouble.PROTOCOL]
     assert [f["kind"] for f in found["findings"]] == ["protocol", "network"]
+
+
+def test_a_proxy_that_refuses(fake: FakeCluster) -> None:
+    with ProxyServer(refusal=403) as proxy:
+        words = ("--config", f"proxy.url=http://127.0.0.1:{proxy.port}")
+        status, found = doctor(fake.bootstrap_servers, *words, timeout=6.0)
+    assert status == STATUSES[Trouble.PROXY] == 12
+    assert first(found)["what"].startswith("The proxy doesn't lead to ")
+    assert "allow connections" in first(found)["cure"]
+
+
+def test_brokers_of_another_age(fake: FakeCluster) -> None:
+    """They answer, and speak no version of Produce that this client speaks."""
+
+    def newer(broker: SimulatedBroker) -> None:
+        broker.versions = {**broker.spoken, ProduceRequest.API_KEY: (90, 99)}
+
+    with changed(fake, newer):
+        status, found = doctor(fake.bootstrap_servers)
+    assert status == STATUSES[Trouble.PROTOCOL] == 15
+    assert "have no version in common of what both need: " in first(found)["what"]
+    assert "Produce" in first(found)["what"]
+    assert wrong(found) == ["Kafka's protocol"]
 
 
 # The classic trap

@@ -124,6 +124,13 @@ def test_settings_that_do_not_fit(
     assert "secret-17" not in json.dumps(found)
 
 
+def test_another_cluster(strict: LocalCluster, settings: Settings) -> None:
+    words = ("--config", "cluster.id.expected=theirs", *settings())
+    status, found = doctor(strict.bootstrap_servers, *words)
+    assert status == STATUSES[Trouble.CLUSTER]
+    assert f"belongs to cluster {strict.cluster_id}, and cluster theirs is" in first(found)["what"]
+
+
 def test_tls_to_a_port_without_it(strict: LocalCluster, settings: Settings) -> None:
     status, found = doctor(strict.inner_servers.partition(",")[0], *settings())
     assert status == STATUSES[Trouble.TLS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import threading
@@ -13,11 +14,13 @@ from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.produce_script import every_broker
 from tests.simulation.scene import Stage
 
+from odradek import AsyncConsumer, AsyncProducer
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.clients.explain.health import STUCK, Health
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
+from odradek.testing import KafkaSimulation
 
 P0 = TopicPartition("t", 0)
 
@@ -243,3 +246,29 @@ def test_texts_of_peers_are_printable() -> None:
     assert "\x1b" not in (producer.health().reason or "")
     producer._engine.ended = None
     producer.close()
+
+
+async def test_asyncio_clients_say_the_same(kafka_simulation: KafkaSimulation) -> None:
+    kafka_simulation.create_topic("t", partitions=3)
+    servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
+    async with AsyncProducer(servers) as producer, AsyncConsumer(servers) as consumer:
+        await producer.warm("t")
+        assert {b.state for b in producer.health().brokers} == {"ready"}
+        consumer.assign([P0])
+        await producer.send_and_wait("t", b"x", partition=0)
+        consumer.seek_to_beginning()
+        assert len(await consumer.poll(5.0)) == 1
+        assert (consumer.health().lag, consumer.lag(), consumer.high_watermarks()) == (
+            0,
+            {P0: 0},
+            {P0: 1},
+        )
+        for broker in kafka_simulation.brokers:
+            kafka_simulation.crash(broker)
+        await producer.send("t", b"y")
+        await asyncio.sleep(10.0)
+        assert not producer.health().ok
+        for broker in kafka_simulation.brokers:
+            kafka_simulation.restart(broker)
+        await producer.flush(60.0)
+        assert producer.health().ok

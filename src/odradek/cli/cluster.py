@@ -115,10 +115,6 @@ def start(
     if running is not None:
         where = running["bootstrap_servers"]
         _fail(f"a cluster runs already at {where}; odradek cluster stop ends it")
-    if port and answers(port):
-        from odradek.cli.simulated_cluster import TAKEN
-
-        _fail(TAKEN.format(port=port))
     try:
         version = jars.resolve_version(version)
     except JarsError as error:
@@ -131,6 +127,10 @@ def start(
         "directory": str(directory.resolve()) if directory else None,
         **_security(security.upper(), mechanism, user, mutual_tls=mutual_tls, acls=acls),
     }
+    if port and answers(port):
+        from odradek.cli.simulated_cluster import TAKEN
+
+        _fail(TAKEN.format(port=port))
     _detach(options)
     state = read_state()
     if state is None:

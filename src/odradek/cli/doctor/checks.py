@@ -59,7 +59,7 @@ def _way(seen: Seen) -> Iterator[Check]:
     if not starts:
         return
     best = max(starts, key=_progress)
-    reached = _progress(best)
+    reached = RANK[DialStage.PROTOCOL] if _lacks_versions(seen) else _progress(best)
     for step, stage, _ in WAY:
         rank = RANK[stage]
         detail = _detail(seen, best, stage)
@@ -69,6 +69,11 @@ def _way(seen: Seen) -> Iterator[Check]:
         else:
             meaning = best.meaning or best.last_error or ""
             yield Check(step, WRONG if rank == reached else NOT_SEEN, meaning * (rank == reached))
+
+
+def _lacks_versions(seen: Seen) -> bool:
+    """It let this client in, and there is nothing that they can say to each other."""
+    return seen.found is not None and bool(seen.found.lacking)
 
 
 def _progress(a: AddressExplanation) -> int:

@@ -157,10 +157,10 @@ def _outage(engine: ClientEngine, begun: float, now: float) -> _Finding:
     return _Finding(False, begun, picture.diagnosis, mends)
 
 
-def _trouble(engine: ClientEngine, begun: float, now: float) -> _Finding:
-    """Some addresses fail, and others answer."""
-    outage = _outage(engine, begun, now)
-    return outage._replace(ok=True)
+def _trouble(engine: ClientEngine, begun: float, now: float) -> _Finding | None:
+    """Some brokers fail, and others answer. Addresses that were left are nobody's any more."""
+    failing = any(broker.state == "failing" for broker in _brokers(engine))
+    return _outage(engine, begun, now)._replace(ok=True) if failing else None
 
 
 def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
