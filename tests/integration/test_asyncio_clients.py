@@ -34,6 +34,7 @@ from odradek import (
     TopicPartition,
     WakeupError,
 )
+from odradek.clients.admin import cluster as cluster_calls
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import waited
 from odradek.testing import FakeCluster
@@ -303,6 +304,7 @@ def test_an_answer_that_waits_in_a_socket_is_not_late_where_the_loop_was_held_up
             await admin.describe_cluster()
             fake.delay("DescribeCluster", 0.05)
             engine, host = admin._calls.engine, cast("LoopHost", admin._host)
+            described = cluster_calls.describe(False, False)
             answer = engine.start(described.flow(engine, host.now() + PATIENCE))
             host.wake()
 
