@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from admin_rules_to_break import ADMIN_BREAKAGES
 from group_rules_to_break import GROUP_BREAKAGES
 from house_rules_to_break import HOUSE_BREAKAGES
 from metadata_rules_to_break import METADATA_BREAKAGES
@@ -34,6 +35,7 @@ from spark_rules_to_break import SPARK_BREAKAGES
 
 BREAKAGES = (
     *OTHERS,
+    *ADMIN_BREAKAGES,
     *GROUP_BREAKAGES,
     *HOUSE_BREAKAGES,
     *METADATA_BREAKAGES,

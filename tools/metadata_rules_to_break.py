@@ -276,8 +276,8 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "descriptions of topics that nobody asked for count",
         "R-IN-1",
-        "clients/descriptions.py",
-        "            if name not in left:",
+        "clients/asking.py",
+        "            if item not in self.left:",
         "            if False:",
         "tests/simulation/test_described_topics.py",
     ),

@@ -343,22 +343,6 @@ PRODUCER_BREAKAGES: tuple[Breakage, ...] = (
         "tests/unit/api/test_left_open.py",
     ),
     broken(
-        "a topic that our own request made is taken for another's",
-        "R-RT-1",
-        "clients/admin/admin_engine.py",
-        "doubtful.add(topic)",
-        "pass",
-        "tests/simulation/test_admin.py",
-    ),
-    broken(
-        "a validation takes a topic for its own",
-        "R-RT-1",
-        "clients/admin/admin_engine.py",
-        "ours = changes and (call.answer_lost or name in doubtful)",
-        "ours = call.answer_lost or name in doubtful",
-        "tests/simulation/test_admin.py",
-    ),
-    broken(
         "the first in line for room insists on more than it needs",
         "R-PR-1",
         "clients/producer/room_line.py",

@@ -42,7 +42,7 @@ GROUPS = {
     "secured": ("secure_recovery",),
     "whole too": (
         *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
-        *("slow_answers", "topics_command"),
+        *("admin_calls", "slow_answers", "topics_command"),
     ),
     "settings": ("interop/secure_settings",),
     "programs": ("confluent_programs",),
@@ -61,6 +61,7 @@ GROUPS = {
     "fake": ("fake_cluster",),
     "peers": ("hostile_peers",),
     "errors": ("security_errors",),
+    "guarded": ("rights", "admin_security"),
 }
 _PLACES = {
     module: (place, name)

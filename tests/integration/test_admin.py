@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.api.admin import Admin
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.kafka_errors import (
     InvalidConfigError,
     InvalidReplicationFactorError,

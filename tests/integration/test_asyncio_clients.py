@@ -34,6 +34,7 @@ from odradek import (
     TopicPartition,
     WakeupError,
 )
+from odradek.clients.admin import cluster as cluster_calls
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import waited
 from odradek.testing import FakeCluster
@@ -303,7 +304,8 @@ def test_an_answer_that_waits_in_a_socket_is_not_late_where_the_loop_was_held_up
             await admin.describe_cluster()
             fake.delay("DescribeCluster", 0.05)
             engine, host = admin._calls.engine, cast("LoopHost", admin._host)
-            answer = engine.start(engine.describe_cluster(host.now() + PATIENCE))
+            described = cluster_calls.describe(False, False)
+            answer = engine.start(described.flow(engine, host.now() + PATIENCE))
             host.wake()
 
             async def has_it() -> bool:

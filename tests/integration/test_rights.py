@@ -24,14 +24,16 @@ OPTIONS = {
     "mechanisms": ["SCRAM-SHA-256"],
     "users": {"bob": "bob-secret-23", "carol": "carol-secret-29"},
     "acls": True,
+    "config": {"delegation.token.secret.key": "a-key-for-tests"},
 }
+"""`test_admin_security` shares this cluster."""
 MINE, SEEN, THEIRS = "mine", "seen", "theirs"
 
 
 @pytest.fixture(scope="module")
 def guarded(clusters: SharedClusters) -> LocalCluster:
     """Bob may write and read `mine`, see `seen`, and nothing about `theirs`."""
-    running = clusters.start(OPTIONS)
+    running = clusters.shared(OPTIONS)
     with Admin(running.inner_config()) as admin:
         admin.create_topics([NewTopic(t, 1, 1) for t in (MINE, SEEN, THEIRS)], timeout=30)
     running.allow("bob", "--operation", "Read", "--topic", MINE, "--group", "bobs")

@@ -16,7 +16,7 @@ from tests.interop.our_client import read
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.types import TopicPartition
 from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.simulation.test_admin_async import CALLS
 
 import odradek
 from odradek import (
@@ -162,14 +163,29 @@ GOOD: dict[str, Any] = {
 GOOD_FOR: dict[tuple[str, str], Any] = {
     ("send_arrow", "data"): pa.record_batch(BATCH),
     ("send_arrow", "value"): "value",
+    **{
+        (method, name): value
+        for method, given, options in CALLS
+        for name, value in inspect.signature(getattr(Admin, method))
+        .bind(None, *given, **options)
+        .arguments.items()
+        if name != "self"
+    },
     ("create_topics", "topics"): [NewTopic("made", 1, 1)],
-    ("delete_topics", "names"): ["gone"],
+    ("delete_topics", "topics"): ["gone"],
     ("subscribe", "listener"): None,
     ("subscribe", "topics"): ["t"],
-    ("describe_topics", "names"): ["t"],
+    ("describe_topics", "topics"): ["t"],
     ("describe_reachability", "topics"): ["t"],
 }
 SAYS: dict[str, str] = {
+    "before_offsets": "offset|partition",
+    "brokers": "broker",
+    "groups": "group|partition",
+    "places": "place|path|replica",
+    "replicas": "replica|partition|broker",
+    "specs": "spec|offset wanted|partition",
+    "updates": "update",
     "tp": "partition",
     "partitions": "partition|the offset of",
     "times": "times|time for|partition",

@@ -23,7 +23,7 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli.broker_api_versions import as_text
 from odradek.cli.explain_words import trouble
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import Event, event_line
 from odradek.common.types import TopicPartition

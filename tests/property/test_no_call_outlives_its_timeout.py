@@ -20,7 +20,7 @@ from odradek.api.admin import Admin
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture

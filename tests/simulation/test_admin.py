@@ -9,7 +9,7 @@ from tests.simulation.produce_script import every_broker
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import (
     ClusterIdMismatchError,
     ConfigurationError,

@@ -9,7 +9,7 @@ from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.events import Event
 from odradek.common.types import Address, TopicPartition

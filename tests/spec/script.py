@@ -16,7 +16,9 @@ from typing import Any
 from tests.spec.brokers import partition_of
 from tests.spec.world import ClusterPicture, World, parse
 
-from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.admin import api_versions, cluster, topics
+from odradek.clients.admin.admin_arguments import NewTopic
+from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.offsets import END
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -214,13 +216,11 @@ class Script:
         assert isinstance(engine, AdminEngine)
         deadline = self.world.now + timeout
         calls: dict[str, Callable[[], Any]] = {
-            "describe_api_versions": lambda: engine.describe_api_versions(deadline),
-            "describe_cluster": lambda: engine.describe_cluster(deadline),
-            "list_topics": lambda: engine.list_topics(deadline, internal=False),
-            "create_topics": lambda: engine.create_topics(
-                [NewTopic("new")], deadline, validate_only=True
-            ),
-            "delete_topics": lambda: engine.delete_topics(["t"], deadline),
+            "describe_api_versions": lambda: api_versions.describe_api_versions(engine, deadline),
+            "describe_cluster": lambda: cluster.describe(False, False).flow(engine, deadline),
+            "list_topics": lambda: topics.names(False).flow(engine, deadline),
+            "create_topics": lambda: topics.create([NewTopic("new")], True).flow(engine, deadline),
+            "delete_topics": lambda: topics.delete("t").flow(engine, deadline),
         }
         self._start(calls[call](), into)
 

@@ -33,8 +33,21 @@ LOOP_FUTURE = """
 """
 METHODS = {
     odradek.Admin: f"""
-        {OF_ALL} create_topics delete_topics describe_api_versions describe_cluster
-        describe_reachability describe_topics examine list_topics
+        {OF_ALL} abort_transaction add_raft_voter alter_client_quotas alter_group_offsets
+        alter_partition_reassignments alter_replica_log_dirs alter_share_group_offsets
+        alter_user_scram_credentials create_acls create_delegation_token create_partitions
+        create_topics delete_acls delete_group_offsets delete_groups delete_records
+        delete_share_group_offsets delete_topics describe_acls describe_api_versions
+        describe_classic_groups describe_client_quotas describe_cluster describe_configs
+        describe_consumer_groups describe_delegation_tokens describe_features describe_log_dirs
+        describe_metadata_quorum describe_producers describe_reachability
+        describe_replica_log_dirs describe_share_groups describe_streams_groups describe_topics
+        describe_transactions describe_user_scram_credentials elect_leaders
+        examine expire_delegation_token fence_producers find_hanging_transactions
+        incremental_alter_configs list_config_resources list_group_offsets list_groups
+        list_offsets list_partition_reassignments list_share_group_offsets list_topics
+        list_transactions remove_group_members remove_raft_voter renew_delegation_token
+        unregister_broker unregister_controller update_features
     """,
     odradek.Consumer: f"""
         {OF_ALL} assign assignment batches beginning_offsets bootstrap_hint commit commit_async

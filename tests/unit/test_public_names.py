@@ -15,6 +15,7 @@ from odradek.common.config import OPTIONS, Config
 
 INSIDE = {
     "AgainError": "a lookup of offsets that is made again",
+    "LeftOutError": "an attempt that failed; it stands in another error's list of attempts",
     "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
     "ForeignAnswerError": "an answer that is dropped",
     "PollOverdueError": "the reason that a member is told to leave for",

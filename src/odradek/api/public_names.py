@@ -26,12 +26,34 @@ MODULES: dict[str, str] = {
     "odradek.runtime.properties": "read_properties",
     "odradek.runtime.hosts.delivery_future": "ArrowDeliveryFuture DeliveryFuture",
     "odradek.runtime.hosts.record_future": "ArrowFuture RecordFuture",
-    "odradek.clients.admin.admin_arguments": "NewTopic",
-    "odradek.clients.admin.admin_engine": "ClusterDescription",
+    "odradek.clients.admin.acls": "AclBinding AclBindingFilter",
+    "odradek.clients.admin.admin_arguments": "NewPartitions NewTopic",
     "odradek.clients.admin.api_versions": "ApiVersionRange BrokerApiVersions",
     "odradek.clients.admin.cluster_questions": "ClusterClock QuotaStanding",
     "odradek.clients.admin.examination": "Examination GroupStanding",
     "odradek.clients.admin.reachability": "AddressReach Reachability TopicReach TopicStanding",
+    "odradek.clients.admin.cluster": """
+        ClusterDescription FeatureDescription FeatureUpdate FeatureVersions QuorumDescription
+        QuorumReplica RaftVoterEndpoint
+    """,
+    "odradek.clients.admin.configs": """
+        AlterConfigOp ConfigEntry ConfigResource ConfigSynonym
+    """,
+    "odradek.clients.admin.group_offsets": "ShareGroupOffset",
+    "odradek.clients.admin.groups": "GroupDescription GroupListing GroupMember StreamsTask",
+    "odradek.clients.admin.log_dirs": """
+        LogDirDescription ReplicaInfo ReplicaLogDir TopicPartitionReplica
+    """,
+    "odradek.clients.admin.offsets": "OffsetListing",
+    "odradek.clients.admin.reassignments": "PartitionReassignment",
+    "odradek.clients.admin.transactions": """
+        AbortTransactionSpec ActiveProducer HangingTransaction ProducerIdAndEpoch
+        TransactionDescription TransactionListing
+    """,
+    "odradek.clients.admin.users": """
+        ClientQuotaEntity DelegationToken ScramCredentialInfo
+        UserScramCredentialDeletion UserScramCredentialUpsertion
+    """,
     "odradek.clients.consumer.group.assignors": """
         Assignor AssignorError MemberSubscription RebalanceProtocol
     """,

@@ -314,6 +314,10 @@ class ClientEngine(Engine):
         """The error of a caller whose time is up, with what the flow that he waits for knows."""
         return self.timeout(what + self.waiting.get(what, (0.0, ""))[1], now)
 
+    def just_made(self, topic: str) -> bool:
+        """Whether this client has made a topic, so that not every broker knows of it yet."""
+        return False
+
     # Refusals (R-CS-4)
 
     def patient(self, what: str) -> bool:

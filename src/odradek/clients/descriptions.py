@@ -6,14 +6,16 @@ own snapshot: describing is a call of its own (R-MD-4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.asking import Inquiry, Outcome, Said, ask
 from odradek.clients.client_engine import ClientEngine, check_topic
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
+from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
@@ -24,15 +26,22 @@ from odradek.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+NAMED = 5
+"""Topics that the text of a call names."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A broker as the cluster advertises it."""
+    """A broker as the cluster advertises it.
+
+    `fenced`: registered, but not in use; None where that wasn't asked (KIP-1073).
+    """
 
     id: int
     host: str
     port: int
     rack: str | None
+    fenced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +58,16 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic; `topic_id` is a UUID as text, None from a broker without topic ids (KIP-516)."""
+    """One topic; `topic_id` is a UUID as text, None from a broker without topic ids (KIP-516).
+
+    `authorized_operations`: what this client may do with it, None where that wasn't asked.
+    """
 
     name: str
     topic_id: str | None
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[str] | None = None
 
     @property
     def leaderless(self) -> int:
@@ -76,7 +89,24 @@ def topic_description(item: MetadataResponseTopic) -> TopicDescription:
         for p in sorted(item.partitions, key=lambda p: p.partition_index)
     )
     known_id = str(UUID(bytes=bytes(item.topic_id))) if any(item.topic_id) else None
-    return TopicDescription(item.name or "", known_id, item.is_internal, partitions)
+    allowed = authorized_operations(item.topic_authorized_operations)
+    return TopicDescription(item.name or "", known_id, item.is_internal, partitions, allowed)
+
+
+OPERATIONS = (
+    *("UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE"),
+    *("CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"),
+    *("CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT"),
+)
+"""Kafka's names of the operations that ACLs allow, by their numbers."""
+NOT_ASKED = -(2**31)
+
+
+def authorized_operations(bits: int) -> frozenset[str] | None:
+    """The operations of a bit field, one bit for each number; None where it wasn't asked for."""
+    if bits == NOT_ASKED:
+        return None
+    return frozenset(name for number, name in enumerate(OPERATIONS) if bits >> number & 1)
 
 
 def check_metadata(
@@ -105,54 +135,112 @@ class ForeignAnswerError(KafkaError):
     refresh_metadata = True
 
 
-def describe_topics(
+def describe_each(
     engine: ClientEngine,
-    names: Sequence[str],
+    topics: Iterable[str | UUID],
     deadline: float,
     *,
-    patient_with: Collection[str] = (),
-) -> Flow[dict[str, TopicDescription]]:
-    """Describe topics by name; retries while a broker says "not now".
-
-    A topic that isn't there raises at once, unless it is one of `patient_with`: those were just
-    made, and not every broker has heard of them.
+    operations: bool = False,
+) -> Flow[Outcome[str | UUID, TopicDescription]]:
+    """Describe topics by name or id, each with its own error; retries while a broker says "not
+    now". A topic that isn't there fails at once, unless this client has just made it.
     """
-    now = yield START
-    if not names:
-        return {}
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
+    yield START
+    found: Outcome[str | UUID, TopicDescription] = Outcome()
+    wanted = list(dict.fromkeys(topics))
+    for kind in (str, UUID):  # a broker that is asked for an id leaves names out
+        those = [t for t in wanted if isinstance(t, kind)]
+        if those:
+            asked = _described(engine, those, operations)
+            found.add((yield from ask(engine, asked, those, deadline)))
+    return found
+
+
+def _described(
+    engine: ClientEngine,
+    topics: Sequence[str | UUID],
+    operations: bool,
+) -> Inquiry[str | UUID, MetadataResponse, TopicDescription]:
+    by_id = isinstance(topics[0], UUID)
+
+    def body(left: list[str | UUID], _: int) -> MetadataRequest:
+        return MetadataRequest(
+            topics=[
+                MetadataRequestTopic(t.bytes, None)
+                if isinstance(t, UUID)
+                else MetadataRequestTopic(name=t)
+                for t in left
+            ],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=operations,
+        )
+
+    def read(answer: MetadataResponse) -> Iterator[Said[str | UUID, TopicDescription]]:
+        note_brokers(engine, answer)
+        for item in answer.topics:
+            key = UUID(bytes=bytes(item.topic_id)) if by_id else item.name or ""
+            yield key, item.error_code, None, topic_description(item)
+
+    names = ", ".join(map(str, topics[:NAMED])) + (" …" if len(topics) > NAMED else "")
+    return Inquiry(
+        f"description of {names}",
+        "topic",
+        body,
+        MetadataResponse,
+        read,
+        right="DESCRIBE",
+        check=check_metadata(engine),
+    )
+
+
+def describe_topics(
+    engine: ClientEngine, names: Sequence[str], deadline: float
+) -> Flow[dict[str, TopicDescription]]:
+    """Describe topics by name; raises the error of the first that can't be."""
+    yield START
+    for name in names:
         check_topic(name)
-    call = AnyBrokerCall(engine, f"description of {', '.join(wanted)}", deadline)
-    found: dict[str, TopicDescription] = {}
-    while True:
-        left = [n for n in wanted if n not in found]
-        body = MetadataRequest(
-            topics=[MetadataRequestTopic(name=n) for n in left], allow_auto_topic_creation=False
-        )
-        response: MetadataResponse = yield from call.ask(
-            lambda _, body=body: body,  # type: ignore[misc]  # bound now
-            MetadataResponse,
-            check_metadata(engine),
-        )
-        now = engine.now
-        error: KafkaError | None = None
-        for item in response.topics:
-            name = item.name or ""
-            if name not in left:
-                continue  # nobody asked for it: it says nothing about those that are left
-            if item.error_code == 0:
-                found[name] = topic_description(item)
-                continue
-            error = error_for(item.error_code, f"topic {name}").needing("DESCRIBE", name)
-            missing = isinstance(error, UnknownTopicOrPartitionError)
-            if (missing and name not in patient_with) or not error.retriable:
-                raise error
-        if len(found) == len(wanted):
-            return {n: found[n] for n in wanted}
-        now = yield from call.retry(
-            None, error or KafkaError("the answer leaves some of the topics out"), now
-        )
+    found = yield from describe_each(engine, names, deadline)
+    return {topic.name: topic for topic in found.settled().values()}
+
+
+def leaders(
+    engine: ClientEngine,
+    partitions: Collection[TopicPartition],
+    deadline: float,
+) -> Flow[Outcome[TopicPartition, int]]:
+    """The id of each partition's leader, -1 while there is none."""
+    yield START
+    names = dict.fromkeys(p.topic for p in partitions)
+    topics = yield from describe_each(engine, names, deadline)
+    found: Outcome[TopicPartition, int] = Outcome()
+    led = {
+        name: {p.partition: p.leader for p in topic.partitions}
+        for name, topic in topics.results.items()
+    }
+    for partition in partitions:
+        if partition.topic in topics.errors:
+            found.errors[partition] = topics.errors[partition.topic]
+        elif partition.partition not in led[partition.topic]:
+            count = len(led[partition.topic])
+            found.errors[partition] = UnknownTopicOrPartitionError(
+                f"UNKNOWN_TOPIC_OR_PARTITION (3): partition {partition}: "
+                f"topic {partition.topic} has {count} partitions, numbered from 0"
+            )
+        else:
+            leader = led[partition.topic][partition.partition]
+            found.results[partition] = -1 if leader is None else leader
+    return found
+
+
+def note_brokers(engine: ClientEngine, answer: MetadataResponse) -> None:
+    """Whoever is asked next is looked up in the client's snapshot: have it renewed where the
+    cluster has other brokers now.
+    """
+    snapshot = engine.metadata.snapshot
+    known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
+    if any(known.get(b.node_id) != (b.host, b.port) for b in answer.brokers):
+        engine.metadata.request("the cluster has other brokers than those known")
 
 
 def list_topics(engine: ClientEngine, deadline: float, *, internal: bool) -> Flow[list[str]]:

@@ -9,8 +9,10 @@ call site. `str()` of any of them can be shown: what peers have put in is printa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from copy import copy
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 from odradek.common.printable import LONGEST, printable
 from odradek.common.types import Address, TopicPartition
@@ -34,6 +36,23 @@ class KafkaError(Exception):
     change something, so every waiting call gets the error at once."""
     several_lines: ClassVar[bool] = False
     """It is put together of lines, each of which is printable by itself."""
+    results: Mapping[Any, Any] = MappingProxyType({})
+    """Of a call with many items, which tries them all: what it has done all the same, by item."""
+    errors: Mapping[Any, KafkaError] = MappingProxyType({})
+    """And what failed, by item; the first of these is raised."""
+
+    def beside(self, results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> Self:
+        """The same as the error of a call with many items."""
+        made = copy(self)
+        made.__cause__ = self.__cause__
+        made.results, made.errors = results, errors
+        count = len(results) + len(errors)
+        if count > 1:
+            made.add_note(
+                f"{len(errors)} of {count} failed: this error's `errors` has each one's, its "
+                "`results` what was done."
+            )
+        return made
 
     def __str__(self) -> str:
         return printable(super().__str__(), limit=self._longest, lines=self.several_lines)

@@ -223,7 +223,23 @@ METHODS: dict[str, dict[str, str]] = {
         "failed": "done() and exception() is not None",
         "is_done": "done()",
     },
-    "Admin": {"describe_topic": "describe_topics(names)", "poll": "nothing: calls wait"},
+    "Admin": {
+        "alter_configs": "incremental_alter_configs({resource: [AlterConfigOp(name, value)]})",
+        "alter_consumer_group_offsets": "alter_group_offsets(group, offsets)",
+        "api_versions": "describe_api_versions()",
+        "delete_consumer_groups": "delete_groups(groups)",
+        "describe_groups": "describe_consumer_groups(groups)",
+        "describe_topic": "describe_topics(topics)",
+        "describe_topic_partitions": "describe_topics(topics)",
+        "list_consumer_group_offsets": "list_group_offsets(groups)",
+        "list_consumer_groups": "list_groups(protocol_types=['consumer'])",
+        "list_partition_offsets": "list_offsets({partition: 'LATEST'})",
+        "poll": "nothing: calls wait",
+        "remove_members_from_consumer_group": "remove_group_members(group, instance_ids)",
+        "reset_configs": "incremental_alter_configs, with AlterConfigOp(name, None, 'DELETE')",
+        "reset_group_offsets": "list_offsets(specs), then alter_group_offsets(group, offsets)",
+        "wait_for_topics": "nothing: create_topics waits until they have leaders",
+    },
 }
 """Methods of other clients, by our classes."""
 KEYWORDS: dict[str, dict[str, str]] = {

@@ -85,7 +85,7 @@ class SharedClusters:
 def make_topic(cluster: LocalCluster, test: str, partitions: int = 3) -> str:
     """Create a topic that is named after a test, and unlike any other of the run."""
     from odradek.api.admin import Admin
-    from odradek.clients.admin.admin_engine import NewTopic
+    from odradek.clients.admin.admin_arguments import NewTopic
 
     plain = re.sub(r"[^a-zA-Z0-9._-]+", "-", test)[:NAME_LENGTH].strip("-.")
     name = f"{plain}-{next(_numbers)}"

@@ -20,6 +20,7 @@ from tests.property.protocol.test_broken_frames import PAIRS, fitted, mutated
 from tests.spec.world import LATENCY, ClusterPicture, World, parse, up
 from tests.volume import part
 
+from odradek.clients.admin import cluster, topics
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -197,10 +198,10 @@ def live_a_little(world: World) -> None:
             engine.subscription.request_reset(None, "earliest")
         world.wait(engine.offsets_at([TopicPartition("t", 0)], -1, deadline), 3.0)
     elif isinstance(engine, AdminEngine):
-        world.wait(engine.describe_topics(["t"], deadline), 3.0)
-        world.wait(engine.describe_cluster(deadline), 3.0)
-        world.wait(engine.list_topics(deadline, internal=True), 3.0)
-        world.wait(engine.delete_topics(["t"], deadline), 3.0)
+        world.wait(topics.describe("t", False).flow(engine, deadline), 3.0)
+        world.wait(cluster.describe(False, False).flow(engine, deadline), 3.0)
+        world.wait(topics.names(True).flow(engine, deadline), 3.0)
+        world.wait(topics.delete("t").flow(engine, deadline), 3.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

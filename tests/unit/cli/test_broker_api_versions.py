@@ -21,13 +21,13 @@ def ranges(*told: tuple[int, int, int]) -> dict[int, ApiVersionRange]:
 
 
 def test_ranges() -> None:
-    found = ranges((0, 0, 13), (1, 4, 99), (3, 90, 99), (19, 0, 1), (29, 1, 3), (900, 1, 1))
+    found = ranges((0, 0, 13), (1, 4, 99), (3, 90, 99), (19, 0, 1), (33, 1, 2), (900, 1, 1))
     assert list(found) == sorted(BROKER_APIS | {900})
     assert found[0] == ApiVersionRange(0, "Produce", 0, 13, 13)
     assert found[1].usable == 18
     assert found[3].problem == "node too new"
     assert found[19].problem == "node too old"
-    assert found[29].problem == "no messages in this client"
+    assert found[33].problem == "no messages in this client"
     assert found[900] == ApiVersionRange(900, None, 1, 1, None, "unknown API")
     assert found[71] == ApiVersionRange(
         71, "GetTelemetrySubscriptions", None, None, None, "the broker doesn't offer it"
@@ -35,13 +35,13 @@ def test_ranges() -> None:
 
 
 def test_text() -> None:
-    apis = tuple(ranges((0, 0, 13), (18, 0, 0), (29, 1, 3), (900, 1, 2), (901, 5, 5)).values())
-    chosen = tuple(a for a in apis if a.key in (0, 18, 29, 71, 900, 901))
+    apis = tuple(ranges((0, 0, 13), (18, 0, 0), (33, 1, 2), (900, 1, 2), (901, 5, 5)).values())
+    chosen = tuple(a for a in apis if a.key in (0, 18, 33, 71, 900, 901))
     assert as_text(BrokerApiVersions(BROKER, chosen)).splitlines() == [
         "b3:9092 (id: 3 rack: r1 isFenced: false) -> (",
         "\tProduce(0): 0 to 13 [usable: 13],",
         "\tApiVersions(18): 0 [usable: 0],",
-        "\tDescribeAcls(29): 1 to 3 [unusable: no messages in this client],",
+        "\tAlterConfigs(33): 1 to 2 [unusable: no messages in this client],",
         "\tGetTelemetrySubscriptions(71): UNSUPPORTED,",
         "\tUNKNOWN(900): 1 to 2,",
         "\tUNKNOWN(901): 5",

@@ -18,8 +18,8 @@ from odradek.clients.admin.reachability import (
     Reachability,
     TopicReach,
     TopicStanding,
-    operations,
 )
+from odradek.clients.descriptions import authorized_operations
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError
 from odradek.common.types import TopicPartition
@@ -122,9 +122,9 @@ def test_texts_of_peers_are_printable() -> None:
 
 
 def test_rights_of_a_bit_field() -> None:
-    assert operations(-(2**31)) is None
-    assert operations(1 << 3 | 1 << 8) == frozenset({"READ", "DESCRIBE"})
-    assert operations(0) == frozenset()
+    assert authorized_operations(-(2**31)) is None
+    assert authorized_operations(1 << 3 | 1 << 8) == frozenset({"READ", "DESCRIBE"})
+    assert authorized_operations(0) == frozenset()
 
 
 @pytest.mark.parametrize("variable", ["container", "KUBERNETES_SERVICE_HOST"])

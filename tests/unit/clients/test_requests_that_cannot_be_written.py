@@ -5,9 +5,12 @@ from tests.spec.world import ClusterPicture, World, ask, parse, up
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
-from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.admin.admin_call import by_any
+from odradek.clients.admin.admin_engine import AdminEngine
+from odradek.clients.asking import Inquiry
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
+from odradek.protocol.messages import create_topics as c
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.simulation import SimulatedCluster
 from odradek.simulation import World as SimulatedWorld
@@ -67,13 +70,15 @@ def test_an_admins_call_raises_at_once_in_bytes_too() -> None:
     admin = on_host(virtual.host("admin"), Admin, {"bootstrap.servers": cluster.bootstrap_servers})
     assert isinstance(admin._engine, AdminEngine)
     begin = virtual.now
+    wrong: Inquiry[str, c.CreateTopicsResponse, None] = Inquiry(
+        "creation of topics",
+        "topic",
+        lambda left, ms: c.CreateTopicsRequest([c.CreatableTopic(t) for t in left], ms),
+        c.CreateTopicsResponse,
+        lambda answer: [(t.name, t.error_code, None, None) for t in answer.topics],
+    )
     with pytest.raises(InvalidRequestError, match="can't be written"):
-        topic = NewTopic("t", 1, 1, {"retention.ms": "\ud800"})  # the facade would refuse it
-        admin._call(
-            lambda deadline: admin._engine.create_topics([topic], deadline, validate_only=False),
-            10,
-            "creation of topics",
-        )
+        admin._ask(by_any(wrong, ["\ud800"]), 10)  # `create_topics` would refuse it
     assert virtual.now - begin < 0.5
     assert admin.list_topics(timeout=5) == []
     assert "dial_failed" not in admin._engine.events.counts

@@ -13,8 +13,14 @@ from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.headers import decode_request_header, peek_correlation_id
 from odradek.protocol.message import Message
+from odradek.protocol.messages import streams_group_describe as s
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from odradek.protocol.messages.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.fetch import FetchRequest, ReplicaState
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
@@ -23,11 +29,19 @@ from odradek.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from odradek.protocol.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
 from odradek.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+)
+from odradek.protocol.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
 )
 from odradek.protocol.primitives import (
     Buffer,
@@ -253,6 +267,9 @@ def test_records_in_pieces_as_one_view() -> None:
             6,
             "02740267000000000000000100020000000302780002000000000000000100000000000000020200000003000000000000000400000005026d000000",
         ),
+        (DeleteGroupsRequest(["g", "h"]), 3, "030267026800"),
+        (StreamsGroupDescribeRequest(["s"], True, True), 1, "020273010100"),
+        (UnregisterControllerRequest(7), 0, "0000000700"),
     ],
 )  # fmt: skip
 def test_what_kafka_4_4_has_new_is_written_as_java_does(
@@ -260,6 +277,63 @@ def test_what_kafka_4_4_has_new_is_written_as_java_does(
 ) -> None:
     """The bytes are those that kafka-clients 4.4.0 writes for the same fields."""
     assert b"".join(message.encode(version)).hex() == written
+
+
+@pytest.mark.parametrize(
+    ("written", "version", "message"),
+    [
+        (
+            "00000000020267004405627573790000",
+            3,
+            DeleteGroupsResponse(results=[DeletableGroupResult("g", 68, "busy")]),
+        ),
+        ("000000000029036e6f00", 0, UnregisterControllerResponse(0, 41, "no")),
+        (
+            (
+                "0000000002000000027307537461626c6500000002000000030100000001020230020274010101000002026d00"
+                "00000400000263032f68000000050270010275fde8000101010202300300000001000000020001010001010100"
+                "0000800000000102023002026e01020274000102026d000001000107737469636b790000"
+            ),
+            1,
+            StreamsGroupDescribeResponse(
+                groups=[
+                    s.DescribedGroup(
+                        0, None, "s", "Stable", 2, 3,
+                        s.Topology(1, [s.Subtopology("0", ["t"])]),
+                        [
+                            s.Member(
+                                "m", 4, client_id="c", client_host="/h", topology_epoch=5,
+                                process_id="p", user_endpoint=s.Endpoint("u", 65000),
+                                assignment=s.Assignment([s.TaskIds("0", [1, 2])]),
+                            )
+                        ],
+                        topology_description=s.TopologyDescription(
+                            [
+                                s.TopologyDescriptionSubtopology(
+                                    "0",
+                                    [
+                                        s.TopologyDescriptionNode(
+                                            "n", 1, ["t"], successors=["m"]
+                                        )
+                                    ],
+                                )
+                            ]
+                        ),
+                        topology_description_status=1,
+                        assignor_name="sticky",
+                    )
+                ]
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_what_kafka_4_4_has_new_is_read_as_java_writes_it(
+    written: str, version: int, message: Message
+) -> None:
+    """The bytes are those that kafka-clients 4.4.0 writes for the same fields."""
+    data = bytes.fromhex(written)
+    assert type(message).decode(data, version) == message
+    assert b"".join(message.encode(version)) == data
 
 
 def test_a_topic_id_of_a_transactions_offsets_is_read_as_java_writes_it() -> None:

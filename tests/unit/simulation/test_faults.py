@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.simulation.raw_client import RawClient
 
+from odradek.clients.admin import cluster
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError
@@ -55,7 +56,9 @@ class Client:
     def ask(self, timeout: float = 5.0) -> float:
         """Describe the cluster; return how long it took."""
         begin = self.world.now
-        done: Completion[Any] = self.engine.start(self.engine.describe_cluster(begin + timeout))
+        done: Completion[Any] = self.engine.start(
+            cluster.describe(False, False).flow(self.engine, begin + timeout)
+        )
         self.host.wake()
         self.host.run(done, begin + timeout + 0.1)
         done.result()

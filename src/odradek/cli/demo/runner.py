@@ -22,7 +22,7 @@ from odradek.cli.demo.display import DemoDisplay
 from odradek.cli.demo.pipeline import DemoPipeline
 from odradek.cli.demo.sending import CONSUMER, PRODUCER, LoopSending, Sending
 from odradek.cli.demo.timeline import EventReader, Teller, recovery
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster, ensure_java_environment
 

@@ -6,34 +6,54 @@ a cluster allows; brokers say that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 from odradek.clients.client_engine import check_topic
+from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import (
     INT32_MAX,
     iterable,
     mapping,
     names,
+    partition_number,
     refusal,
     text,
     topic_name,
     whole_number,
 )
 from odradek.common.errors import ConfigurationError
+from odradek.common.types import TopicPartition
+
+T = TypeVar("T")
 
 INT16_MAX = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make; -1 takes the broker's default. `configs` have Kafka's names."""
+    """A topic to make; -1 takes the broker's default. `configs` have Kafka's names.
+
+    `replica_assignment` says instead of both numbers which brokers hold which partition.
+    """
 
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
+    replica_assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic shall have in all; brokers choose where the new ones are, unless
+    `replica_assignment` has the brokers of each new one, in their order.
+    """
+
+    total: int
+    replica_assignment: Sequence[Sequence[int]] = ()
 
 
 def new_topics(given: Any) -> list[NewTopic]:
@@ -58,6 +78,71 @@ def topic_names(name: str, given: Any) -> list[str]:
     return found
 
 
+def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
+    """Read names or ids of topics; a str is one name, a `uuid.UUID` one id."""
+    if isinstance(given, UUID):
+        return [given]
+    if isinstance(given, str):
+        return [*topic_names(name, given)]
+    found: list[str | UUID] = []
+    for position, item in enumerate(iterable(name, given, "a list of topics' names or ids")):
+        if not isinstance(item, UUID):
+            item = topic_name(f"{name}[{position}]", item)
+            check_topic(item)
+        found.append(item)
+    return list(dict.fromkeys(found))
+
+
+def new_partitions(given: Any) -> dict[str, NewPartitions]:
+    """Read the numbers of `create_partitions`."""
+    wanted = mapping("topics", given, "a dict of numbers of partitions by topic")
+    found = {}
+    for name, more in wanted.items():
+        check_topic(topic_name("a name in topics", name))
+        if not isinstance(more, NewPartitions):
+            more = NewPartitions(whole_number(f"partitions of topic {name!r}", more, 1, INT32_MAX))
+        of = f"partitions of topic {name!r}"
+        found[name] = NewPartitions(
+            whole_number(of, more.total, 1, INT32_MAX),
+            [brokers(of, replicas) for replicas in more.replica_assignment],
+        )
+    return found
+
+
+def brokers(of: str, given: Any) -> list[int]:
+    """Read brokers' ids."""
+    found = iterable(f"brokers of {of}", given, "a list of brokers' ids")
+    return [whole_number(f"a broker of {of}", b, 0, INT32_MAX) for b in found]
+
+
+def offsets_by_partition(name: str, given: Any, low: int = 0) -> dict[TopicPartition, int]:
+    """Read offsets by partition."""
+    return {
+        (p := one_partition(tp)): whole_number(f"the offset of {p}", offset, low)
+        for tp, offset in mapping(name, given, "a dict of offsets by TopicPartition").items()
+    }
+
+
+def keys(name: str, given: Any, what: str) -> list[str]:
+    """Read several names of something, each once; a str is one name."""
+    found = dict.fromkeys(names(name, given, what))
+    return [text(f"{name}[{i}]", item) for i, item in enumerate(found)]
+
+
+def some_of(name: str, given: Any, kind: type[T] | tuple[type[T], ...], cure: str) -> list[T]:
+    """Read several objects of one kind (or of some), each once."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    one = " or ".join(k.__name__ for k in kinds)
+    wanted = f"a list of {one}"
+    if isinstance(given, kind):
+        raise refusal(name, wanted, given, "give a list of it")
+    found = iterable(name, given, wanted)
+    for position, item in enumerate(found):
+        if not isinstance(item, kind):
+            raise refusal(f"{name}[{position}]", f"one {one}", item, cure)
+    return list(dict.fromkeys(found))
+
+
 def _new_topic(position: int, given: Any) -> NewTopic:
     place = f"topics[{position}]"
     if not isinstance(given, NewTopic):
@@ -71,8 +156,21 @@ def _new_topic(position: int, given: Any) -> NewTopic:
         name,
         _or_default(f"num_partitions of {of}", given.num_partitions, INT32_MAX),
         _or_default(f"replication_factor of {of}", given.replication_factor, INT16_MAX),
-        {text(f"a setting's name of {of}", k): _setting(k, of, v) for k, v in configs.items()},
+        {text(f"a setting's name of {of}", k): setting(k, of, v) for k, v in configs.items()},
+        _assignment(of, given),
     )
+
+
+def _assignment(of: str, given: NewTopic) -> dict[int, list[int]]:
+    assigned = mapping(f"replica_assignment of {of}", given.replica_assignment, "a dict")
+    if assigned and (given.num_partitions, given.replication_factor) != (-1, -1):
+        raise ConfigurationError(
+            f"{of}: replica_assignment says already how many partitions and replicas there are; "
+            "leave num_partitions and replication_factor out"
+        )
+    return {
+        partition_number(f"a partition of {of}", p): brokers(of, ids) for p, ids in assigned.items()
+    }
 
 
 def _or_default(name: str, value: Any, most: int) -> int:
@@ -80,7 +178,7 @@ def _or_default(name: str, value: Any, most: int) -> int:
     return whole_number(name, value, -INT16_MAX, most)
 
 
-def _setting(key: Any, of: str, value: Any) -> str:
+def setting(key: Any, of: str, value: Any) -> str:
     """Brokers take text; numbers and truth values are written as Kafka reads them."""
     name = f"{key} of {of}"
     if isinstance(value, bool):

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.asking import Inquiry, Outcome, ask_brokers
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.descriptions import BrokerDescription, check_metadata
-from odradek.common.errors import ClientClosedError, KafkaError
-from odradek.common.kafka_errors import error_for
-from odradek.common.types import Address
-from odradek.metadata.cluster import Cluster
+from odradek.clients.descriptions import BrokerDescription, check_metadata, note_brokers
+from odradek.common.errors import KafkaError
 from odradek.network.connection import Connection
-from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.flow import START, Flow
 from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
 from odradek.protocol.api_keys import API_NAMES, BROKER_APIS, GENERATED
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -58,25 +57,30 @@ class EmptyAnswerError(KafkaError):
     retriable = True
 
 
+ASKED: Inquiry[None, ApiVersionsResponse, ApiVersionsResponse] = Inquiry(
+    "ApiVersions",
+    "",
+    lambda *_: ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+    ),
+    ApiVersionsResponse,
+    lambda answer: [(None, 0, None, answer)],
+)
+
+
 def describe_api_versions(
     engine: ClientEngine, deadline: float
 ) -> Flow[tuple[BrokerApiVersions, ...]]:
     """Ask the cluster for its brokers, then every one of them for its versions."""
     yield START
-    brokers = yield from _list_brokers(engine, deadline)
-    asked = [engine.start(_ask(engine, broker, deadline)) for broker in brokers]
-    try:
-        for answer in asked:
-            while not answer.done:
-                yield Wait((answer,))
-    finally:  # also when the caller gave up
-        for answer in asked:
-            if not answer.done:
-                engine.cancel(answer, ClientClosedError("nobody waits for it any more"))
-    return tuple(_outcome(b, answer) for b, answer in zip(brokers, asked, strict=True))
+    brokers = yield from list_brokers(engine, deadline)
+    outcomes = yield from ask_brokers(
+        engine, lambda _: ASKED, {b.id: (None,) for b in brokers}, deadline
+    )
+    return tuple(_outcome(b, outcomes[b.id]) for b in brokers)
 
 
-def _list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
+def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescription]]:
     """The brokers that any of them names (brokers older than DescribeCluster answer this too)."""
     yield START
     call = AnyBrokerCall(engine, "list of brokers", deadline)
@@ -93,38 +97,22 @@ def _list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDesc
         MetadataResponse,
         check,
     )
-    snapshot = engine.metadata.snapshot
-    known = {i: b.address for i, b in snapshot.brokers.items()} if snapshot is not None else {}
+    note_brokers(engine, response)
     found = sorted(response.brokers, key=lambda b: b.node_id)
-    if any(known.get(b.node_id) != (b.host, b.port) for b in found):
-        engine.metadata.request("the cluster has other brokers than those known")
     return [BrokerDescription(b.node_id, b.host, b.port, b.rack) for b in found]
 
 
-def _ask(
-    engine: ClientEngine, broker: BrokerDescription, deadline: float
-) -> Flow[ApiVersionsResponse]:
-    def its_address(cluster: Cluster) -> list[Address]:
-        """None while the cluster doesn't list it: it restarts, or has left."""
-        return [b.address for b in cluster.brokers.values() if b.id == broker.id]
-
-    call = AnyBrokerCall(engine, f"ApiVersions of broker {broker.id}", deadline, its_address)
-
-    def check(response: ApiVersionsResponse, _: Connection) -> KafkaError | None:
-        return error_for(response.error_code) if response.error_code else None
-
-    body = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
-    )
-    return call.ask(lambda _: body, ApiVersionsResponse, check)
-
-
 def _outcome(
-    broker: BrokerDescription, answer: Completion[ApiVersionsResponse]
+    broker: BrokerDescription, answer: Outcome[None, ApiVersionsResponse]
 ) -> BrokerApiVersions:
-    if isinstance(answer.error, KafkaError):
-        return BrokerApiVersions(broker, (), answer.error)
-    return BrokerApiVersions(broker, api_ranges(answer.result()))
+    if answer.errors:
+        return BrokerApiVersions(broker, (), answer.errors[None])
+    return BrokerApiVersions(broker, api_ranges(answer.results[None]))
+
+
+API_VERSIONS: AdminCall[tuple[BrokerApiVersions, ...]] = AdminCall(
+    "versions of the brokers' APIs", describe_api_versions
+)
 
 
 def api_ranges(response: ApiVersionsResponse) -> tuple[ApiVersionRange, ...]:

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from odradek.clients.admin.admin_arguments import topic_names
+from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.admin.cluster_questions import (
     ClusterClock,
     QuotaStanding,
@@ -31,6 +33,7 @@ from odradek.clients.consumer.fetching.offsets import (
     ListedOffset,
     ListOffsetsCall,
 )
+from odradek.clients.consumer.group.commit_arguments import group_id
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.clients.descriptions import describe_topics
 from odradek.clients.producer.group_offsets import group_offsets
@@ -214,3 +217,10 @@ def _check_right(coordinator: Coordinator, deadline: float) -> Flow[None]:
 
     what = f"answer of the coordinator of group {group!r}"
     yield from coordinator.ask(what, lambda _: body, HeartbeatResponse, check, deadline)
+
+
+def examination(topics: Sequence[str] | str | None, group: str | None) -> AdminCall[Examination]:
+    """Look at the cluster, at these topics and this group."""
+    names = None if topics is None else topic_names("topics", topics)
+    who = None if group is None else group_id(group)
+    return AdminCall("answers of the cluster", lambda e, d: examine(e, names, who, d))

@@ -12,9 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.clients.admin.admin_arguments import topic_names
+from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.descriptions import check_metadata, list_topics, topic_description
+from odradek.clients.descriptions import (
+    authorized_operations,
+    check_metadata,
+    list_topics,
+    topic_description,
+)
 from odradek.clients.missing_topics import alike
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import (
@@ -37,19 +44,6 @@ ENOUGH_FAILURES = 3
 """Dials of an address that fail in a row, after which it isn't waited for."""
 SLACK = 0.1
 """Seconds before the caller's deadline at which what is known by then is told."""
-OPERATIONS = {
-    3: "READ",
-    4: "WRITE",
-    5: "CREATE",
-    6: "DELETE",
-    7: "ALTER",
-    8: "DESCRIBE",
-    10: "DESCRIBE_CONFIGS",
-    11: "ALTER_CONFIGS",
-}
-"""Kafka's codes of rights that a topic or a group can give."""
-NOT_TOLD = -(2**31)
-"""The bit field of a broker that wasn't asked, or doesn't know."""
 WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
 
 
@@ -239,7 +233,7 @@ def _look(
                 leads[partition.leader] = leads.get(partition.leader, 0) + 1
         leaderless = tuple(p.partition for p in topic.partitions if p.leader is None)
         if not item.error_code:
-            may = operations(item.topic_authorized_operations) if rights else None
+            may = authorized_operations(item.topic_authorized_operations) if rights else None
             behind = (p.partition for p in topic.partitions if len(p.isr) < len(p.replicas))
             standings.append(TopicStanding(topic.name, len(topic.partitions), tuple(behind), may))
         error = None
@@ -257,13 +251,6 @@ def _look(
             wrong.append(TopicReach(name, 0, (), gone, alike(name, there)))
     absent = replicas - {broker.node_id for broker in response.brokers}
     return Looked(leads, tuple(wrong), tuple(sorted(absent)), tuple(standings))
-
-
-def operations(bits: int) -> frozenset[str] | None:
-    """The rights that a bit field of Kafka's names (KIP-430); None where it names none at all."""
-    if bits == NOT_TOLD:
-        return None
-    return frozenset(name for code, name in OPERATIONS.items() if bits >> code & 1)
 
 
 def _outcome(
@@ -289,4 +276,12 @@ def _outcome(
         seen.absent,
         topics_error,
         seen.standings,
+    )
+
+
+def reachability(topics: Sequence[str] | str | None) -> AdminCall[Reachability]:
+    """Dial every address that there is, and look at these topics, or at all."""
+    names = None if topics is None else topic_names("topics", topics)
+    return AdminCall(
+        "answers of the cluster's addresses", lambda e, d: describe_reachability(e, names, d)
     )

@@ -49,12 +49,20 @@ from odradek.protocol.messages.metadata import (
 )
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.primitives import ZERO_UUID
+from odradek.simulation.brokers.admin_state import FEATURES, TOPIC
+from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_HANDLERS
 from odradek.simulation.brokers.epoch_handlers import EPOCH_HANDLERS
 from odradek.simulation.brokers.produce_handler import produce
 from odradek.simulation.brokers.record_handlers import fetch, list_offsets
 from odradek.simulation.brokers.sasl import SASL_HANDLERS
+from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_HANDLERS
+from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_HANDLERS
 from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
+from odradek.simulation.coordinators.group_admin_handlers import GROUP_ADMIN_HANDLERS
 from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
+from odradek.simulation.coordinators.transaction_admin_handlers import (
+    TRANSACTION_ADMIN_HANDLERS,
+)
 from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
 
 if TYPE_CHECKING:
@@ -75,12 +83,13 @@ def api_versions(
     if only is not None:
         return ApiVersionsResponse(api_keys=[ApiVersion(ApiVersionsRequest.API_KEY, *only)])
     table = sorted(broker.spoken.items())
-    level = broker.cluster.transactions.version
+    state, transactions = broker.cluster.admin, broker.cluster.transactions
+    levels = {**state.features, TRANSACTION_VERSION: transactions.version}
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, *span) for key, span in table],
-        supported_features=[SupportedFeatureKey(TRANSACTION_VERSION, 0, 2)],
-        finalized_features_epoch=broker.cluster.transactions.features_epoch,
-        finalized_features=[FinalizedFeatureKey(TRANSACTION_VERSION, level, level)],
+        supported_features=[SupportedFeatureKey(name, *span) for name, span in FEATURES.items()],
+        finalized_features_epoch=transactions.features_epoch + state.features_epoch - 1,
+        finalized_features=[FinalizedFeatureKey(name, at, at) for name, at in levels.items()],
     )
 
 
@@ -197,6 +206,7 @@ def _create(
     result = CreatableTopicResult(asked.name, error_message=None)
     if not validate_only:
         topic = cluster.create_topic(asked.name, count, replication, assignments=assignments)
+        cluster.admin.configs[TOPIC, asked.name] = {c.name: c.value or "" for c in asked.configs}
         if version >= 7:
             result.topic_id = topic.id
     if version >= 5:
@@ -275,9 +285,14 @@ def describe_cluster(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(b.id, b.address.host, b.address.port)
+            DescribeClusterBroker(
+                b.id,
+                b.address.host,
+                b.address.port,
+                is_fenced=version >= 2 and not b.registered,
+            )
             for b in cluster.brokers.values()
-            if b.registered
+            if b.registered or request.include_fenced_brokers
         ],
     )
 
@@ -290,10 +305,15 @@ HANDLERS: dict[type[Message], Handler] = {
     ListOffsetsRequest: list_offsets,
     MetadataRequest: metadata,
     ProduceRequest: produce,
+    **CLUSTER_ADMIN_HANDLERS,
     **EPOCH_HANDLERS,
+    **GROUP_ADMIN_HANDLERS,
     **GROUP_HANDLERS,
-    **TRANSACTION_HANDLERS,
     **SASL_HANDLERS,
+    **SECURITY_ADMIN_HANDLERS,
+    **TOPIC_ADMIN_HANDLERS,
+    **TRANSACTION_ADMIN_HANDLERS,
+    **TRANSACTION_HANDLERS,
 }
 BY_KEY = {kind.API_KEY: handler for kind, handler in HANDLERS.items()}
 """A client may send a kind of request of its own: one that leaves out the latest versions."""

@@ -16,6 +16,7 @@ from odradek.common.types import Address
 from odradek.protocol.message import Message
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.record.columns import Row
+from odradek.simulation.brokers.admin_state import AdminState
 from odradek.simulation.brokers.broker import Misbehaviour, SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS, picture
 from odradek.simulation.brokers.front_door import SimulatedFrontDoor as SimulatedFrontDoor
@@ -88,18 +89,14 @@ class SimulatedCluster:
             TRANSACTION: self.transactions,
         }
         """By FindCoordinator's key type."""
+        self.admin = AdminState()
         self._topics_by_id: dict[bytes, SimulatedTopic] = {}
         self._black_holes: list[Address] = []
         self._next_producer_id = FIRST_PRODUCER_ID
         self._rng = environment.rng(f"{name}/cluster")
         ids = range(first_id, first_id + brokers)
         self.brokers = {i: SimulatedBroker(self, i, environment.new_address()) for i in ids}
-        if front_door is None:
-            address = environment.new_address()
-            front_door = SimulatedFrontDoor(address, environment.rng(f"{name}/front door"))
-            environment.listen(address, front_door)
-            front_door.cluster = self
-        self.front_door = front_door
+        self.front_door = front_door = front_door or self._new_front_door()
         self.bootstrap_servers = str(front_door.address)
         if bootstrap_name is not None:
             environment.dns[bootstrap_name] = [front_door.address.host]
@@ -108,6 +105,13 @@ class SimulatedCluster:
             for broker in self.brokers.values():
                 self._start(broker)
                 broker.registered = True
+
+    def _new_front_door(self) -> SimulatedFrontDoor:
+        address = self.environment.new_address()
+        made = SimulatedFrontDoor(address, self.environment.rng(f"{self.name}/front door"))
+        self.environment.listen(address, made)
+        made.cluster = self
+        return made
 
     # What brokers ask
 
@@ -174,13 +178,16 @@ class SimulatedCluster:
         self._changed()
         return topic
 
-    def add_partitions(self, name: str, count: int) -> None:
-        """Give a topic so many partitions more, on the replicas of its first one."""
+    def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] = ()
+    ) -> None:
+        """Give a topic so many partitions more, on the replicas of its first one unless others are
+        named.
+        """
         partitions = self.topics[name].partitions
-        for index in range(len(partitions), len(partitions) + count):
-            partitions.append(
-                SimulatedPartition(index, list(partitions[0].replicas), NO_LEADER, -1)
-            )
+        for place, index in enumerate(range(len(partitions), len(partitions) + count)):
+            replicas = list(assignments[place] if assignments else partitions[0].replicas)
+            partitions.append(SimulatedPartition(index, replicas, NO_LEADER, -1))
             partitions[-1].elect(self._candidates())
         self._changed()
 
@@ -207,6 +214,11 @@ class SimulatedCluster:
         found = self.topics[topic].partitions[partition]
         others = [r for r in found.replicas if r != found.leader and r in self._candidates()]
         found.lead(to if to is not None else others[0])
+        self._changed()
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Put a partition on other brokers; the first of them leads it."""
+        self.topics[topic].partitions[partition].reassign(replicas, self._candidates())
         self._changed()
 
     def hand_over(self, topic: str, partition: int) -> None:

@@ -9,7 +9,7 @@ it was looked at (so before the look for duplicates, too). Must not: know connec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from odradek.common.types import TopicPartition
@@ -22,6 +22,13 @@ from odradek.protocol.messages.create_topics import CreatableTopicResult
 from odradek.protocol.messages.delete_topics import DeletableTopicResult
 from odradek.protocol.primitives import Records
 from odradek.record import read_header
+from odradek.simulation.brokers.cluster_admin_handlers import CLUSTER_ADMIN_REFUSALS
+from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_REFUSALS
+from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_REFUSALS
+from odradek.simulation.coordinators.group_admin_handlers import GROUP_ADMIN_REFUSALS
+from odradek.simulation.coordinators.transaction_admin_handlers import (
+    TRANSACTION_ADMIN_REFUSALS,
+)
 
 Reply = Callable[[Message | None], None]
 
@@ -37,6 +44,25 @@ CHANGES = frozenset(
     )
 )  # fmt: skip
 APIS = tuple(sorted(READS | CHANGES))
+"""What schedules draw from: clients that produce and consume ask for these."""
+ADMIN_READS = frozenset(
+    (
+        "ConsumerGroupDescribe", "DescribeAcls", "DescribeClientQuotas", "DescribeConfigs",
+        "DescribeDelegationToken", "DescribeGroups", "DescribeLogDirs", "DescribeProducers",
+        "DescribeQuorum", "DescribeShareGroupOffsets", "DescribeTransactions",
+        "DescribeUserScramCredentials", "ListConfigResources", "ListGroups",
+        "ListPartitionReassignments", "ListTransactions", "ShareGroupDescribe",
+        "StreamsGroupDescribe",
+    )
+)  # fmt: skip
+"""What only admin clients ask, and what changes nothing either."""
+ADMIN_REFUSALS = {
+    **CLUSTER_ADMIN_REFUSALS,
+    **GROUP_ADMIN_REFUSALS,
+    **SECURITY_ADMIN_REFUSALS,
+    **TOPIC_ADMIN_REFUSALS,
+    **TRANSACTION_ADMIN_REFUSALS,
+}
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 """What leaders say of batches that may have been appended; any other code says that they weren't,
 so a broker that has appended one and answers so lies, and no client can be right then."""
@@ -79,14 +105,14 @@ class Injection:
 
     def does(self, body: Message) -> bool:
         """Whether the handler is asked."""
-        return self.done or body.API_NAME in READS
+        return self.done or body.API_NAME in READS | ADMIN_READS
 
     def answering(self, body: Any, reply: Reply) -> Reply:
         """`reply`, but for an answer that is an error."""
         self.left -= 1
 
         def refused(response: Message | None) -> None:
-            if body.API_NAME in READS:
+            if body.API_NAME in READS | ADMIN_READS:
                 if response is not None:
                     mark(response, self.code)
                 reply(response)
@@ -168,6 +194,8 @@ def refusal(body: Any, code: int) -> Message:
             response.topics.append(
                 t.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, refused)
             )
+    elif body.API_NAME in ADMIN_REFUSALS:
+        return ADMIN_REFUSALS[body.API_NAME](body, code)  # type: ignore[no-any-return]  # a table's
     elif body.API_NAME == "CreateTopics":
         response.topics = [CreatableTopicResult(x.name, error_code=code) for x in body.topics]
     elif body.API_NAME == "DeleteTopics":
@@ -213,4 +241,19 @@ def mark(response: Any, code: int) -> None:
             for part in topic.partitions:
                 part.error_code, part.end_offset = code, -1
     else:
-        response.error_code = code
+        _mark_items(response, code)
+
+
+def _mark_items(item: Any, code: int) -> None:
+    """Put it wherever there is a place for one, but to items rather than to the whole."""
+    inside = [
+        each
+        for field_ in fields(item)
+        if isinstance(found := getattr(item, field_.name), list)
+        for each in found
+        if is_dataclass(each)
+    ]
+    for each in inside:
+        _mark_items(each, code)
+    if hasattr(item, "error_code") and not any(hasattr(each, "error_code") for each in inside):
+        item.error_code = code

@@ -6,7 +6,7 @@ In: elections. Out: state that all brokers of the cluster answer from. Must not:
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from odradek.simulation.brokers.partition_log import PartitionLog
@@ -37,6 +37,13 @@ class SimulatedPartition:
             self.leader, self.leader_epoch = alive[0], self.leader_epoch + 1
         elif self.leader != NO_LEADER:
             self.leader, self.leader_epoch = NO_LEADER, self.leader_epoch + 1
+
+    def reassign(self, replicas: Sequence[int], candidates: Collection[int]) -> None:
+        """Other brokers hold it from now on, with all that is in its log."""
+        self.replicas = list(replicas)
+        if self.leader not in self.replicas:
+            alive = [r for r in self.replicas if r in candidates]
+            self.lead(alive[0] if alive else NO_LEADER)
 
     def lead(self, broker: int) -> None:
         """Hand the leadership to a broker, in order."""

@@ -32,6 +32,10 @@ class StoredGroupOffsets:
         """An offset is committed."""
         self.stable[partition] = committed
 
+    def forget(self, partition: TopicPartition) -> None:
+        """An offset is deleted."""
+        self.stable.pop(partition, None)
+
     def pend(self, producer_id: int, partition: TopicPartition, committed: Committed) -> None:
         """An offset will be committed if the producer's transaction is."""
         self._pending.setdefault(producer_id, {})[partition] = committed

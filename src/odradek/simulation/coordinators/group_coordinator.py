@@ -63,6 +63,8 @@ class GroupShard:
         """Take in an entry."""
         if key[0] == "group":
             self._replay_group(str(key[1]), value)
+        elif key[0] == "offset" and value is None:
+            self._of(str(key[1])).forget(_partition(key))
         elif key[0] == "offset":
             if key[1] not in self.groups:  # who commits without a group makes one
                 self.classic(str(key[1]), create=True)
@@ -79,6 +81,9 @@ class GroupShard:
         elif isinstance(value, StoredConsumerGroup):
             consumer = self.groups[group_id] = ConsumerProtocolGroup(group_id, self)
             consumer.restore(value)
+        elif value is None:
+            self.groups.pop(group_id, None)
+            self.offsets.pop(group_id, None)
 
     def loaded(self) -> None:
         """Sessions begin."""
@@ -159,6 +164,35 @@ class GroupShard:
             raise errors.GroupIdNotFoundError(f"{group_id} isn't a consumer group")
         made = self.groups[group_id] = ConsumerProtocolGroup(group_id, self)
         return made
+
+    def delete(self, group_id: str) -> None:
+        """Forget a group without members, and its offsets."""
+        found = self.groups.get(group_id)
+        if found is None:
+            raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
+        if found.members:
+            raise errors.NonEmptyGroupError(f"{group_id} has members")
+        entries: list[Entry] = [(("group", group_id), None)]
+        entries += [(("offset", group_id, *p), None) for p in self.committed(group_id).stable]
+        self._write(entries, lambda _: None)
+        del self.groups[group_id]
+        self.offsets.pop(group_id, None)
+
+    def subscribed(self, group_id: str) -> set[str]:
+        """The topics that members of a group subscribe to."""
+        found = self.groups.get(group_id)
+        if found is None:
+            raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
+        if isinstance(found, ConsumerProtocolGroup):
+            ids = {i for m in found.members.values() for i in found.topics_of(m)}
+            return {t.name for t in self.topics.values() if t.id in ids}
+        # What members of a classic group say to each other isn't read here: all topics, then.
+        return set(self.topics) if found.members else set()
+
+    def forget(self, group_id: str, partition: TopicPartition) -> None:
+        """Forget one committed offset."""
+        self._of(group_id).forget(partition)
+        self._write([(("offset", group_id, *partition), None)], lambda _: None)
 
     # Offsets
 

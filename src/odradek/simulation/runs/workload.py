@@ -12,7 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from odradek.clients.admin.admin_engine import AdminEngine, NewTopic
+from odradek.clients.admin import cluster, topics
+from odradek.clients.admin.admin_arguments import NewTopic
+from odradek.clients.admin.admin_engine import AdminEngine
+from odradek.clients.admin.cluster import ClusterDescription
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.client_engine import ClientEngine
@@ -286,23 +289,26 @@ class AdminDriver(AskingDriver):
         engine, timeout = self.engine, self.rng.uniform(0.05, 4.0)
         which = self.rng.randrange(5) % (4 if self.patient else 5)  # (what isn't there can't go)
         if which == 0:
-            self.ask("description of the cluster", engine.describe_cluster, timeout)
+            self.ask("description of the cluster", self._described_cluster, timeout)
         elif which == 1:
-            self.ask("list of topics", lambda d: engine.list_topics(d, internal=False), timeout)
+            self.ask("list of topics", lambda d: topics.names(False).flow(engine, d), timeout)
         elif which == 2:
-            self.ask("description of t", lambda d: engine.describe_topics([TOPIC], d), timeout)
+            self.ask(
+                "description of t", lambda d: topics.describe(TOPIC, False).flow(engine, d), timeout
+            )
         elif which == 3:
             new = [NewTopic(f"{self.name}.{self.done}", 1, -1)]
-            self.ask(
-                "creation", lambda d: engine.create_topics(new, d, validate_only=False), timeout
-            )
+            self.ask("creation", lambda d: topics.create(new, False).flow(engine, d), timeout)
         else:
             name = f"{self.name}.{max(0, self.done - 1)}"
-            self.ask("deletion", lambda d: engine.delete_topics([name], d), timeout)
+            self.ask("deletion", lambda d: topics.delete(name).flow(engine, d), timeout)
+
+    def _described_cluster(self, deadline: float) -> Flow[ClusterDescription]:
+        return cluster.describe(False, False).flow(self.engine, deadline)
 
     def probe(self) -> None:
         """Describe the cluster."""
-        self.ask("the probe's description", self.engine.describe_cluster, 10.0, self._found)
+        self.ask("the probe's description", self._described_cluster, 10.0, self._found)
 
     def _found(self, result: Any) -> None:
         living = {b.id for b in self.cluster.brokers.values() if b.registered}

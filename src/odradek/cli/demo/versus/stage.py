@@ -28,7 +28,7 @@ from odradek.cli.demo.timeline import EventReader, Teller
 from odradek.cli.demo.versus.child import ReaderProcess
 from odradek.cli.demo.versus.outcome import Course, VersusOutcome, judge, picture
 from odradek.cli.demo.versus.peers import OTHERS, OURS, OURS_IN_LOOP, PeerLibrary, how_to_install
-from odradek.clients.admin.admin_engine import NewTopic
+from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError
 from odradek.testing import LocalCluster
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.clients.admin.admin_engine import ClusterDescription
+from odradek.clients.admin.cluster import ClusterDescription
 from odradek.clients.descriptions import TopicDescription
 from odradek.common.errors import BrokerError
 

@@ -1,0 +1,260 @@
+"""Configurations of topics, brokers, brokers' loggers, groups and client metrics (KIP-339).
+
+In: what a caller gave. Out: `AdminCall`s. Must not: know what an option means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.clients.admin.admin_arguments import keys, setting, some_of
+from odradek.clients.admin.admin_call import AdminCall, merged, one
+from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.arguments import choice, flag, mapping, refusal, text
+from odradek.common.errors import ConfigurationError
+from odradek.network.flow import Flow
+from odradek.protocol.messages import describe_configs as d
+from odradek.protocol.messages import incremental_alter_configs as a
+from odradek.protocol.messages import list_config_resources as r
+
+RESOURCE_TYPES = {
+    "TOPIC": 2,
+    "BROKER": 4,
+    "BROKER_LOGGER": 8,
+    "CLIENT_METRICS": 16,
+    "GROUP": 32,
+}
+"""Kafka's names and numbers of what has a configuration."""
+_TYPE_NAMES = {number: name for name, number in RESOURCE_TYPES.items()}
+OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
+SOURCES = (
+    *("UNKNOWN", "DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+    *("STATIC_BROKER_CONFIG", "DEFAULT_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG"),
+    *("DYNAMIC_CLIENT_METRICS_CONFIG", "DYNAMIC_GROUP_CONFIG"),
+)
+"""Where a value comes from, by Kafka's numbers."""
+TYPES = (
+    *("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS"),
+    "PASSWORD",
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConfigResource:
+    """What has a configuration. `type`: TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS or GROUP.
+
+    A broker's `name` is its id as text; empty, it is the default of all brokers.
+    """
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name or '(default)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A value that would hold, were those before it not there."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One option. `value` is None for a secret, or where there is none; `source` and `type` have
+    Kafka's names, as DEFAULT_CONFIG and LONG.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+    type: str
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
+
+    @property
+    def default(self) -> bool:
+        """Whether nobody has set it anywhere."""
+        return self.source == "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigOp:
+    """A change of one option. `operation`: SET; DELETE, back to the default (`value` stays None);
+    APPEND and SUBTRACT, for options that are lists.
+    """
+
+    name: str
+    value: str | None = None
+    operation: str = "SET"
+
+
+def describe(
+    resources: Sequence[ConfigResource],
+    names: Sequence[str] | None,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> AdminCall[dict[ConfigResource, dict[str, ConfigEntry]]]:
+    """Describe configurations; only the options of these `names`, where there are some."""
+    wanted = [_resource(at) for at in some_of("resources", resources, ConfigResource, _CURE)]
+    only = None if names is None else keys("names", names, "options' names")
+    synonyms = flag("include_synonyms", include_synonyms)
+    documentation = flag("include_documentation", include_documentation)
+
+    def read(
+        answer: d.DescribeConfigsResponse,
+    ) -> Iterator[Said[ConfigResource, dict[str, ConfigEntry]]]:
+        for item in answer.results:
+            at = _found(item.resource_type, item.resource_name)
+            entries = {e.name: _entry(e) for e in item.configs}
+            yield at, item.error_code, item.error_message, entries
+
+    question: Inquiry[ConfigResource, d.DescribeConfigsResponse, dict[str, ConfigEntry]] = Inquiry(
+        "description of configurations",
+        "configuration of",
+        lambda left, _: d.DescribeConfigsRequest(
+            [d.DescribeConfigsResource(RESOURCE_TYPES[at.type], at.name, only) for at in left],
+            synonyms,
+            documentation,
+        ),
+        d.DescribeConfigsResponse,
+        read,
+        right="DESCRIBE_CONFIGS",
+    )
+    return _by_whom(question, wanted)
+
+
+def alter(
+    changes: Mapping[ConfigResource, Sequence[AlterConfigOp]], validate_only: bool
+) -> AdminCall[dict[ConfigResource, None]]:
+    """Change some options, and leave all others as they are."""
+    given = mapping("changes", changes, "a dict of lists of AlterConfigOp by ConfigResource")
+    some_of("changes", list(given), ConfigResource, _CURE)
+    wanted = {_resource(at): _changes(at, ops) for at, ops in given.items()}
+    only_checked = flag("validate_only", validate_only)
+
+    def read(answer: a.IncrementalAlterConfigsResponse) -> Iterator[Said[ConfigResource, None]]:
+        for item in answer.responses:
+            at = _found(item.resource_type, item.resource_name)
+            yield at, item.error_code, item.error_message, None
+
+    question: Inquiry[ConfigResource, a.IncrementalAlterConfigsResponse, None] = Inquiry(
+        "change of configurations",
+        "configuration of",
+        lambda left, _: a.IncrementalAlterConfigsRequest(
+            [a.AlterConfigsResource(RESOURCE_TYPES[at.type], at.name, wanted[at]) for at in left],
+            only_checked,
+        ),
+        a.IncrementalAlterConfigsResponse,
+        read,
+        right="ALTER_CONFIGS",
+        changes=not only_checked,
+    )
+    return _by_whom(question, wanted)
+
+
+def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
+    """What has a configuration of its own (KIP-1142); brokers before 4.1 list client metrics only
+    (KIP-714).
+    """
+    wanted = [] if types is None else keys("types", types, "types of resources")
+    numbers = [RESOURCE_TYPES[choice("types", t, RESOURCE_TYPES)] for t in wanted]
+    question: Inquiry[None, r.ListConfigResourcesResponse, list[ConfigResource]] = Inquiry(
+        "list of configurations",
+        "",
+        # Version 0 has no types: it stands for client metrics, and can't carry another.
+        lambda *_: r.ListConfigResourcesRequest(numbers),
+        r.ListConfigResourcesResponse,
+        lambda answer: [
+            (
+                None,
+                0,
+                None,
+                [_found(c.resource_type, c.resource_name) for c in answer.config_resources],
+            )
+        ],
+        right="DESCRIBE_CONFIGS",
+    )
+    return one(question).then(sorted)
+
+
+_CURE = 'give ConfigResource("TOPIC", name)'
+
+
+def _resource(at: ConfigResource) -> ConfigResource:
+    choice("the type of a ConfigResource", at.type, RESOURCE_TYPES)
+    text("the name of a ConfigResource", at.name)
+    if at.type in _ON_BROKERS and at.name and not at.name.isdecimal():
+        raise ConfigurationError(f"{at}: a broker's name is its id, for example '1'")
+    return at
+
+
+def _changes(at: ConfigResource, given: Any) -> list[a.AlterableConfig]:
+    found = some_of(f"changes of {at}", given, AlterConfigOp, "give AlterConfigOp(name, value)")
+    made = []
+    for op in found:
+        name = text(f"a name in changes of {at}", op.name)
+        operation = OPERATIONS.index(
+            choice(f"operation on {name} of {at}", op.operation, OPERATIONS)
+        )
+        if op.operation == "DELETE":
+            if op.value is not None:
+                raise refusal(f"value of {name} of {at}", "None, as DELETE takes none", op.value)
+            made.append(a.AlterableConfig(name, operation, None))
+        else:
+            made.append(a.AlterableConfig(name, operation, setting(name, str(at), op.value)))
+    return made
+
+
+_ON_BROKERS = ("BROKER", "BROKER_LOGGER")
+
+
+def _by_whom(
+    question: Inquiry[ConfigResource, Any, Any], wanted: Iterable[ConfigResource]
+) -> AdminCall[Any]:
+    """What concerns one broker only that broker knows; the rest any of them does."""
+    own: dict[int, list[ConfigResource]] = {}
+    others = []
+    for at in wanted:
+        if at.type in _ON_BROKERS and at.name:
+            own.setdefault(int(at.name), []).append(at)
+        else:
+            others.append(at)
+
+    def flow(engine: ClientEngine, deadline: float) -> Flow[dict[ConfigResource, Any]]:
+        found: list[Outcome[ConfigResource, Any]] = []
+        found.append((yield from ask(engine, question, others, deadline)))
+        found += (yield from ask_brokers(engine, lambda _: question, own, deadline)).values()
+        return merged(found)
+
+    return AdminCall(question.what, flow)
+
+
+def _found(kind: int, name: str) -> ConfigResource:
+    return ConfigResource(_TYPE_NAMES.get(kind, str(kind)), name)
+
+
+def _entry(e: d.DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        e.name,
+        e.value,
+        _named(SOURCES, e.config_source),
+        e.read_only,
+        e.is_sensitive,
+        _named(TYPES, e.config_type),
+        tuple(ConfigSynonym(s.name, s.value, _named(SOURCES, s.source)) for s in e.synonyms),
+        e.documentation or None,
+    )
+
+
+def _named(names: tuple[str, ...], number: int) -> str:
+    """What this release has no name for gets its number."""
+    return names[number] if 0 <= number < len(names) else str(number)

@@ -1,0 +1,57 @@
+"""The families of an admin client's calls, each imported when one of its calls is made first.
+
+Out: `topics`, `configs` …, which stand for the modules of these names. A family brings up to ten
+modules of messages along, and most programs use one or two. Imported inside of a call, a family is
+`loaded`, so that a signal handler which raises leaves nothing locked (R-HO-1). Must not: import one
+by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.imports import loaded
+
+
+class Family:
+    """Stands for a module, and has its names."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        loaded(self._module)
+        return getattr(sys.modules[self._module], name)
+
+
+if TYPE_CHECKING:
+    from odradek.clients.admin import acls as acls
+    from odradek.clients.admin import api_versions as api_versions
+    from odradek.clients.admin import cluster as cluster
+    from odradek.clients.admin import configs as configs
+    from odradek.clients.admin import examination as examination
+    from odradek.clients.admin import group_offsets as group_offsets
+    from odradek.clients.admin import groups as groups
+    from odradek.clients.admin import log_dirs as log_dirs
+    from odradek.clients.admin import offsets as offsets
+    from odradek.clients.admin import reachability as reachability
+    from odradek.clients.admin import reassignments as reassignments
+    from odradek.clients.admin import topics as topics
+    from odradek.clients.admin import transactions as transactions
+    from odradek.clients.admin import users as users
+else:
+    acls = Family("odradek.clients.admin.acls")
+    api_versions = Family("odradek.clients.admin.api_versions")
+    cluster = Family("odradek.clients.admin.cluster")
+    configs = Family("odradek.clients.admin.configs")
+    examination = Family("odradek.clients.admin.examination")
+    group_offsets = Family("odradek.clients.admin.group_offsets")
+    groups = Family("odradek.clients.admin.groups")
+    log_dirs = Family("odradek.clients.admin.log_dirs")
+    offsets = Family("odradek.clients.admin.offsets")
+    reachability = Family("odradek.clients.admin.reachability")
+    reassignments = Family("odradek.clients.admin.reassignments")
+    topics = Family("odradek.clients.admin.topics")
+    transactions = Family("odradek.clients.admin.transactions")
+    users = Family("odradek.clients.admin.users")

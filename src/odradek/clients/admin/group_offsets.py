@@ -1,0 +1,299 @@
+"""The offsets of groups: what they have committed, and where share groups begin.
+
+In: what a caller gave. Out: `AdminCall`s. A group that is in use refuses changes by others; of
+share groups (KIP-932) one offset for each partition is kept, where the group's reading begins.
+Must not: take part in a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
+from odradek.clients.admin.admin_call import AdminCall, by_coordinators, merged
+from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.coordinator import CoordinatorKind
+from odradek.common.arguments import flag, mapping, text
+from odradek.common.errors import ConfigurationError
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages import alter_share_group_offsets as sa
+from odradek.protocol.messages import delete_share_group_offsets as sd
+from odradek.protocol.messages import describe_share_group_offsets as sl
+from odradek.protocol.messages import offset_commit as c
+from odradek.protocol.messages import offset_delete as d
+from odradek.protocol.messages import offset_fetch as f
+
+V = TypeVar("V")
+
+NAMES_TOPICS = 9
+"""The newest version of OffsetFetch and OffsetCommit that has topics' names, not ids: an offset of
+a topic that was deleted has no other."""
+NOTHING = -1
+
+Wanted = Sequence[str] | str | Mapping[str, Sequence[TopicPartition] | None]
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupOffset:
+    """Where a share group's reading of a partition begins. `lag`: records from there to the end
+    that are left, None where the broker doesn't say (before 4.2).
+    """
+
+    start_offset: int
+    leader_epoch: int = -1
+    lag: int | None = None
+
+
+def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committed]]:
+    """What groups have committed; partitions without an offset are left out."""
+    wanted = _wanted(groups)
+    stable = flag("require_stable", require_stable)
+
+    def read(answer: f.OffsetFetchResponse) -> Iterator[Said[str, Committed]]:
+        for g in answer.groups:
+            code, found = g.error_code, {}
+            for topic in g.topics:
+                for part in topic.partitions:
+                    code = code or part.error_code
+                    if part.committed_offset != NOTHING:
+                        found[TopicPartition(topic.name, part.partition_index)] = OffsetAndMetadata(
+                            part.committed_offset, part.metadata or "", part.committed_leader_epoch
+                        )
+            yield g.group_id, code, None, found
+
+    question: Inquiry[str, f.OffsetFetchResponse, Committed] = Inquiry(
+        "committed offsets",
+        "group",
+        lambda left, _: f.OffsetFetchRequest(
+            groups=[
+                f.OffsetFetchRequestGroup(
+                    g,
+                    topics=_by_topic(
+                        wanted[g], lambda t, ns: f.OffsetFetchRequestTopics(t, partition_indexes=ns)
+                    ),
+                )
+                for g in left
+            ],
+            require_stable=stable,
+        ),
+        f.OffsetFetchResponse,
+        read,
+        right="DESCRIBE",
+    )
+    return _each(question, wanted)
+
+
+def alter(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+) -> AdminCall[dict[TopicPartition, None]]:
+    """Set what a group has committed, while it has no members (KIP-396)."""
+    group, wanted = text("group", group), _places(offsets)
+
+    def topic(name: str, numbers: list[int]) -> c.OffsetCommitRequestTopic:
+        partitions = []
+        for n in numbers:
+            at = wanted[TopicPartition(name, n)]
+            partitions.append(
+                c.OffsetCommitRequestPartition(n, at.offset, at.leader_epoch, at.metadata)
+            )
+        return c.OffsetCommitRequestTopic(name, partitions=partitions)
+
+    def read(answer: c.OffsetCommitResponse) -> Iterator[Said[TopicPartition, None]]:
+        for item in answer.topics:
+            for part in item.partitions:
+                yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
+
+    question: Inquiry[TopicPartition, c.OffsetCommitResponse, None] = Inquiry(
+        f"change of offsets of group {group}",
+        "partition",
+        lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
+        c.OffsetCommitResponse,
+        read,
+    )
+    return _of_one(group, question, wanted)
+
+
+def delete(
+    group: str, partitions: Sequence[TopicPartition]
+) -> AdminCall[dict[TopicPartition, None]]:
+    """Delete committed offsets of partitions that no member subscribes to (KIP-496)."""
+    group, wanted = text("group", group), some_partitions(partitions)
+
+    def topic(name: str, numbers: list[int]) -> d.OffsetDeleteRequestTopic:
+        return d.OffsetDeleteRequestTopic(
+            name, [d.OffsetDeleteRequestPartition(n) for n in numbers]
+        )
+
+    def read(answer: d.OffsetDeleteResponse) -> Iterator[Said[TopicPartition, None]]:
+        for item in answer.topics:
+            for part in item.partitions:
+                yield TopicPartition(item.name, part.partition_index), part.error_code, None, None
+
+    question: Inquiry[TopicPartition, d.OffsetDeleteResponse, None] = Inquiry(
+        f"deletion of offsets of group {group}",
+        "partition",
+        lambda left, _: d.OffsetDeleteRequest(group, _by_topic(left, topic) or []),
+        d.OffsetDeleteResponse,
+        read,
+        right="DELETE",
+        changes=True,
+    )
+    return _of_one(group, question, wanted)
+
+
+# Share groups
+
+
+def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, ShareGroupOffset]]]:
+    """Where share groups begin; partitions without an offset are left out."""
+    wanted = _wanted(groups)
+
+    def read(
+        answer: sl.DescribeShareGroupOffsetsResponse,
+    ) -> Iterator[Said[str, dict[TopicPartition, ShareGroupOffset]]]:
+        for g in answer.groups:
+            code, reason, found = g.error_code, g.error_message, {}
+            for topic in g.topics:
+                for part in topic.partitions:
+                    if part.error_code and not code:
+                        code, reason = part.error_code, part.error_message
+                    if part.start_offset != NOTHING:
+                        lag = None if part.lag < 0 else part.lag
+                        at = TopicPartition(topic.topic_name, part.partition_index)
+                        found[at] = ShareGroupOffset(part.start_offset, part.leader_epoch, lag)
+            yield g.group_id, code, reason, found
+
+    question: Inquiry[
+        str, sl.DescribeShareGroupOffsetsResponse, dict[TopicPartition, ShareGroupOffset]
+    ] = Inquiry(
+        "offsets of share groups",
+        "share group",
+        lambda left, _: sl.DescribeShareGroupOffsetsRequest(
+            [
+                sl.DescribeShareGroupOffsetsRequestGroup(
+                    g, _by_topic(wanted[g], sl.DescribeShareGroupOffsetsRequestTopic)
+                )
+                for g in left
+            ]
+        ),
+        sl.DescribeShareGroupOffsetsResponse,
+        read,
+        right="DESCRIBE",
+    )
+    return _each(question, wanted)
+
+
+def alter_share(
+    group: str, offsets: Mapping[TopicPartition, int]
+) -> AdminCall[dict[TopicPartition, None]]:
+    """Set where a share group begins, while it has no members."""
+    group, wanted = text("group", group), offsets_by_partition("offsets", offsets)
+
+    def topic(name: str, numbers: list[int]) -> sa.AlterShareGroupOffsetsRequestTopic:
+        return sa.AlterShareGroupOffsetsRequestTopic(
+            name,
+            [
+                sa.AlterShareGroupOffsetsRequestPartition(n, wanted[TopicPartition(name, n)])
+                for n in numbers
+            ],
+        )
+
+    def read(answer: sa.AlterShareGroupOffsetsResponse) -> Iterator[Said[TopicPartition, None]]:
+        for item in answer.responses:
+            for part in item.partitions:
+                at = TopicPartition(item.topic_name, part.partition_index)
+                yield at, part.error_code, part.error_message, None
+
+    question: Inquiry[TopicPartition, sa.AlterShareGroupOffsetsResponse, None] = Inquiry(
+        f"change of offsets of share group {group}",
+        "partition",
+        lambda left, _: sa.AlterShareGroupOffsetsRequest(group, _by_topic(left, topic) or []),
+        sa.AlterShareGroupOffsetsResponse,
+        read,
+        right="READ",
+        changes=True,
+    )
+    return _of_one(group, question, wanted)
+
+
+def delete_share(group: str, topics: Sequence[str] | str) -> AdminCall[dict[str, None]]:
+    """Delete where a share group begins in these topics, which no member subscribes to."""
+    group, wanted = text("group", group), keys("topics", topics, "topics' names")
+    question: Inquiry[str, sd.DeleteShareGroupOffsetsResponse, None] = Inquiry(
+        f"deletion of offsets of share group {group}",
+        "topic",
+        lambda left, _: sd.DeleteShareGroupOffsetsRequest(
+            group, [sd.DeleteShareGroupOffsetsRequestTopic(t) for t in left]
+        ),
+        sd.DeleteShareGroupOffsetsResponse,
+        lambda answer: [
+            (t.topic_name, t.error_code, t.error_message, None) for t in answer.responses
+        ],
+        right="DELETE",
+        changes=True,
+    )
+    return _of_one(group, question, wanted)
+
+
+# What these have in common
+
+
+def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
+    """The partitions asked for by group; None stands for all that have an offset."""
+    if isinstance(groups, Mapping):
+        found = {g: None if p is None else some_partitions(p) for g, p in groups.items()}
+        keys("groups", list(found), "groups' ids")
+        return found
+    return dict.fromkeys(keys("groups", groups, "groups' ids"))
+
+
+def _places(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    found = {}
+    wanted = "a dict of OffsetAndMetadata, or of offsets, by TopicPartition"
+    for given, place in mapping("offsets", offsets, wanted).items():
+        at = one_partition(given)
+        if not isinstance(place, OffsetAndMetadata):
+            place = OffsetAndMetadata(offsets_by_partition("offsets", {at: place})[at])
+        if place.offset < 0:
+            raise ConfigurationError(f"the offset of {at} must be 0 or more, not {place.offset}")
+        found[at] = place
+    return found
+
+
+def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[Any] | None:
+    """`make(topic, its partitions' numbers)` for each topic."""
+    if partitions is None:
+        return None
+    found: dict[str, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition.partition)
+    return [make(topic, numbers) for topic, numbers in found.items()]
+
+
+def _each(question: Inquiry[str, Any, V], groups: Iterable[str]) -> AdminCall[dict[str, V]]:
+    items = {g: (g,) for g in groups}
+    return by_coordinators(
+        CoordinatorKind.GROUP, lambda _: question, items, question.what, newest=NAMES_TOPICS
+    ).then(lambda found: merged(found.values()))
+
+
+def _of_one(
+    group: str, question: Inquiry[Any, Any, None], items: Iterable[Any]
+) -> AdminCall[dict[Any, None]]:
+    """Ask one group's coordinator, about partitions or topics of the group."""
+
+    def finish(found: dict[str, Outcome[Any, None]]) -> dict[Any, None]:
+        return merged(found.values())
+
+    return by_coordinators(
+        CoordinatorKind.GROUP,
+        lambda _: question,
+        {group: list(items)},
+        question.what,
+        newest=NAMES_TOPICS,
+    ).then(finish)

@@ -1,0 +1,488 @@
+"""Groups of all kinds: listed, described, deleted, rid of members.
+
+In: what a caller gave. Out: `AdminCall`s. A group is its coordinator's affair; the list of all is
+put together of what every broker coordinates. Must not: take part in a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.clients.admin.admin_arguments import keys
+from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
+from odradek.clients.admin.api_versions import list_brokers
+from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers, ask_coordinators
+from odradek.clients.consumer.group.embedded_protocol import (
+    decode_assignment,
+    decode_subscription,
+)
+from odradek.clients.coordinator import CoordinatorKind
+from odradek.clients.descriptions import authorized_operations
+from odradek.common.arguments import choice, flag, text
+from odradek.common.errors import MalformedMessageError
+from odradek.common.kafka_errors import (
+    GroupIdNotFoundError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+)
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Flow
+from odradek.protocol.messages import consumer_group_describe as c
+from odradek.protocol.messages import delete_groups as x
+from odradek.protocol.messages import describe_groups as d
+from odradek.protocol.messages import leave_group as lg
+from odradek.protocol.messages import list_groups as ls
+from odradek.protocol.messages import share_group_describe as sh
+from odradek.protocol.messages import streams_group_describe as st
+
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
+
+CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
+TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
+CONSUMER_PROTOCOL = "consumer"
+DEAD = "Dead"
+STATES = (
+    *("PreparingRebalance", "CompletingRebalance", "Stable", DEAD, "Empty", "Assigning"),
+    *("Reconciling", "NotReady"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """One group. `type`: Classic, Consumer, Share or Streams, and `state`, with Kafka's words;
+    empty from brokers that don't say.
+    """
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTask:
+    """One task of a Streams application."""
+
+    subtopology: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member of a group. What a kind of group doesn't have is None or empty.
+
+    `assignment` is what it has, `target_assignment` what it shall have (KIP-848). The members of a
+    Streams group have tasks instead: `active_tasks`, `standby_tasks`, `warmup_tasks`.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None = None
+    rack: str | None = None
+    epoch: int | None = None
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    assignment: tuple[TopicPartition, ...] = ()
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    classic: bool | None = None
+    """Whether it speaks the classic protocol in a group of the new one; None where not said."""
+    active_tasks: tuple[StreamsTask, ...] = ()
+    standby_tasks: tuple[StreamsTask, ...] = ()
+    warmup_tasks: tuple[StreamsTask, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group with its members. `type` and `state` have Kafka's words, as Consumer and Stable.
+
+    `assignor` is the assignor's name; of a classic group that isn't of consumers (Connect) the
+    protocol's. `epoch` and `assignment_epoch` are None for classic groups.
+    `authorized_operations`: what this client may do with it, None where that wasn't asked.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    authorized_operations: frozenset[str] | None = None
+    subtopologies: tuple[str, ...] = ()
+    """Of a Streams group: their ids."""
+
+
+# Listing
+
+
+def listing(
+    states: Sequence[str], types: Sequence[str], protocol_types: Sequence[str] | None
+) -> AdminCall[list[GroupListing]]:
+    """All groups, of all brokers that coordinate some."""
+    in_states = [choice("states", s, STATES) for s in keys("states", states, "groups' states")]
+    of_types = [choice("types", t, TYPES) for t in keys("types", types, "groups' types")]
+    protocols = None
+    if protocol_types is not None:
+        protocols = frozenset(keys("protocol_types", protocol_types, "protocols' types"))
+
+    def read(answer: ls.ListGroupsResponse) -> Iterator[Said[None, list[GroupListing]]]:
+        groups = [
+            GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type.capitalize())
+            for g in answer.groups
+            if protocols is None or g.protocol_type in protocols
+        ]
+        yield None, 0, None, groups
+
+    question: Inquiry[None, ls.ListGroupsResponse, list[GroupListing]] = Inquiry(
+        "list of groups",
+        "",
+        lambda *_: ls.ListGroupsRequest(in_states, of_types),
+        ls.ListGroupsResponse,
+        read,
+        right="DESCRIBE",
+    )
+    return of_all_brokers(question).then(
+        lambda found: sorted(
+            {g.group_id: g for groups in found.values() for g in groups}.values(),
+            key=lambda g: g.group_id,
+        )
+    )
+
+
+def of_all_brokers(
+    question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
+) -> AdminCall[dict[int, Any]]:
+    """Ask every broker (or these), each for its own; results and errors are by broker."""
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[int, Any]]:
+        ids = brokers
+        if ids is None:
+            ids = [b.id for b in (yield from list_brokers(engine, deadline))]
+        outcomes = yield from ask_brokers(
+            engine, lambda _: question, dict.fromkeys(ids, (None,)), deadline
+        )
+        found: Outcome[int, Any] = Outcome()
+        for broker, outcome in outcomes.items():
+            if None in outcome.errors:
+                found.errors[broker] = outcome.errors[None]
+            else:
+                found.results[broker] = outcome.results[None]
+        return found.settled()
+
+    return AdminCall(question.what, flow)
+
+
+# Describing
+
+
+def describe_classic(
+    groups: Sequence[str] | str, authorized_operations: bool
+) -> AdminCall[dict[str, GroupDescription]]:
+    """Describe classic groups, those of Connect too."""
+    return by_coordinator_of_each(
+        CoordinatorKind.GROUP,
+        _classic(flag("authorized_operations", authorized_operations)),
+        _ids(groups),
+    )
+
+
+def describe_consumer(
+    groups: Sequence[str] | str, authorized_operations: bool
+) -> AdminCall[dict[str, GroupDescription]]:
+    """Describe consumer groups, in the new protocol (KIP-848) or the classic one: what a
+    coordinator doesn't have of the first it is asked for as the second.
+    """
+    ids, operations = _ids(groups), flag("authorized_operations", authorized_operations)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
+        found: Outcome[str, GroupDescription] = Outcome()
+        left = ids
+        for question in (_consumer(operations), _classic(operations)):
+            asked = yield from ask_coordinators(
+                engine,
+                CoordinatorKind.GROUP,
+                lambda _, question=question: question,  # type: ignore[misc]  # bound now
+                {group: (group,) for group in left},
+                deadline,
+            )
+            for outcome in asked.values():
+                found.errors = {g: e for g, e in found.errors.items() if g not in outcome.results}
+                found.add(outcome)
+            elsewhere = (GroupIdNotFoundError, UnsupportedVersionError)
+            left = [g for g in ids if isinstance(found.errors.get(g), elsewhere)]
+        ordered = Outcome(
+            {g: found.results[g] for g in ids if g in found.results},
+            {g: found.errors[g] for g in ids if g in found.errors},
+        )
+        return ordered.settled()
+
+    return AdminCall("description of groups", flow)
+
+
+def describe_share(
+    groups: Sequence[str] | str, authorized_operations: bool
+) -> AdminCall[dict[str, GroupDescription]]:
+    """Describe share groups (KIP-932)."""
+    operations = flag("authorized_operations", authorized_operations)
+
+    def read(answer: sh.ShareGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+        for g in answer.groups:
+            members = tuple(
+                GroupMember(
+                    m.member_id,
+                    m.client_id,
+                    m.client_host,
+                    rack=m.rack_id,
+                    epoch=m.member_epoch,
+                    subscribed_topics=tuple(m.subscribed_topic_names),
+                    assignment=_assigned(m.assignment.topic_partitions),
+                )
+                for m in g.members
+            )
+            yield g.group_id, g.error_code, g.error_message, _of_epochs(g, SHARE, members)
+
+    question: Inquiry[str, sh.ShareGroupDescribeResponse, GroupDescription] = Inquiry(
+        "description of groups",
+        "share group",
+        lambda left, _: sh.ShareGroupDescribeRequest(left, operations),
+        sh.ShareGroupDescribeResponse,
+        read,
+        right="DESCRIBE",
+    )
+    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+
+
+def describe_streams(
+    groups: Sequence[str] | str, authorized_operations: bool
+) -> AdminCall[dict[str, GroupDescription]]:
+    """Describe groups of Streams applications in their own protocol (KIP-1071)."""
+    operations = flag("authorized_operations", authorized_operations)
+
+    def read(answer: st.StreamsGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+        for g in answer.groups:
+            members = tuple(_streams_member(m) for m in g.members)
+            topology = g.topology.subtopologies if g.topology is not None else None
+            yield (
+                g.group_id,
+                g.error_code,
+                g.error_message,
+                _of_epochs(g, STREAMS, members, tuple(s.subtopology_id for s in topology or ())),
+            )
+
+    question: Inquiry[str, st.StreamsGroupDescribeResponse, GroupDescription] = Inquiry(
+        "description of groups",
+        "Streams group",
+        lambda left, _: st.StreamsGroupDescribeRequest(left, operations),
+        st.StreamsGroupDescribeResponse,
+        read,
+        right="DESCRIBE",
+    )
+    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+
+
+def _ids(groups: Any) -> list[str]:
+    return keys("groups", groups, "groups' ids")
+
+
+def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDescription]:
+    def read(answer: d.DescribeGroupsResponse) -> Iterator[Said[str, GroupDescription]]:
+        for g in answer.groups:
+            # Before version 6 a group that isn't there is described as a dead one.
+            missing = g.group_state == DEAD and not g.error_code
+            code = GroupIdNotFoundError.code if missing else g.error_code
+            yield g.group_id, code, g.error_message, _classic_group(g)
+
+    return Inquiry(
+        "description of groups",
+        "group",
+        lambda left, _: d.DescribeGroupsRequest(left, operations),
+        d.DescribeGroupsResponse,
+        read,
+        right="DESCRIBE",
+    )
+
+
+def _classic_group(g: d.DescribedGroup) -> GroupDescription:
+    consumers = g.protocol_type in (CONSUMER_PROTOCOL, "")
+    return GroupDescription(
+        g.group_id,
+        CLASSIC,
+        g.group_state,
+        g.protocol_type,
+        g.protocol_data,
+        tuple(
+            GroupMember(
+                m.member_id,
+                m.client_id,
+                m.client_host,
+                m.group_instance_id,
+                subscribed_topics=_read_of(_subscribed, m.member_metadata) if consumers else (),
+                assignment=_read_of(_owned, m.member_assignment) if consumers else (),
+            )
+            for m in g.members
+        ),
+        authorized_operations=authorized_operations(g.authorized_operations),
+    )
+
+
+def _subscribed(data: bytes) -> tuple[str, ...]:
+    return tuple(decode_subscription(data).topics)
+
+
+def _owned(data: bytes) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(decode_assignment(data).partitions))
+
+
+def _read_of(read: Callable[[bytes], tuple[Any, ...]], data: Any) -> tuple[Any, ...]:
+    """What members tell each other; nothing from one whose words aren't a consumer's."""
+    try:
+        return read(bytes(data)) if len(data) else ()
+    except MalformedMessageError:
+        return ()
+
+
+def _consumer(
+    operations: bool,
+) -> Inquiry[str, c.ConsumerGroupDescribeResponse, GroupDescription]:
+    def read(answer: c.ConsumerGroupDescribeResponse) -> Iterator[Said[str, GroupDescription]]:
+        for g in answer.groups:
+            members = tuple(
+                GroupMember(
+                    m.member_id,
+                    m.client_id,
+                    m.client_host,
+                    m.instance_id,
+                    m.rack_id,
+                    m.member_epoch,
+                    tuple(m.subscribed_topic_names),
+                    m.subscribed_topic_regex or None,
+                    _assigned(m.assignment.topic_partitions),
+                    _assigned(m.target_assignment.topic_partitions),
+                    None if m.member_type < 0 else m.member_type == 0,
+                )
+                for m in g.members
+            )
+            yield g.group_id, g.error_code, g.error_message, _of_epochs(g, CONSUMER, members)
+
+    return Inquiry(
+        "description of groups",
+        "group",
+        lambda left, _: c.ConsumerGroupDescribeRequest(left, operations),
+        c.ConsumerGroupDescribeResponse,
+        read,
+        right="DESCRIBE",
+    )
+
+
+def _of_epochs(
+    g: Any, kind: str, members: tuple[GroupMember, ...], subtopologies: tuple[str, ...] = ()
+) -> GroupDescription:
+    return GroupDescription(
+        g.group_id,
+        kind,
+        g.group_state,
+        kind.lower(),
+        g.assignor_name or "",
+        members,
+        g.group_epoch,
+        g.assignment_epoch,
+        authorized_operations(g.authorized_operations),
+        subtopologies,
+    )
+
+
+def _assigned(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(t.topic_name, p) for t in topics for p in t.partitions))
+
+
+def _streams_member(m: st.Member) -> GroupMember:
+    return GroupMember(
+        m.member_id,
+        m.client_id,
+        m.client_host,
+        m.instance_id,
+        m.rack_id,
+        m.member_epoch,
+        classic=m.is_classic,
+        active_tasks=_tasks(m.assignment.active_tasks),
+        standby_tasks=_tasks(m.assignment.standby_tasks),
+        warmup_tasks=_tasks(m.assignment.warmup_tasks),
+    )
+
+
+def _tasks(tasks: Iterable[st.TaskIds]) -> tuple[StreamsTask, ...]:
+    return tuple(StreamsTask(t.subtopology_id, p) for t in tasks for p in t.partitions)
+
+
+# Ending
+
+
+def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
+    """Delete groups without members, of any kind, with all they have committed (KIP-229)."""
+    question: Inquiry[str, x.DeleteGroupsResponse, None] = Inquiry(
+        "deletion of groups",
+        "group",
+        lambda left, _: x.DeleteGroupsRequest(left),
+        x.DeleteGroupsResponse,
+        lambda answer: [(g.group_id, g.error_code, g.error_message, None) for g in answer.results],
+        right="DELETE",
+        already=(GroupIdNotFoundError,),
+        changes=True,
+    )
+    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+
+
+def remove_members(
+    group: str, instance_ids: Sequence[str] | str | None, reason: str | None
+) -> AdminCall[dict[str, None]]:
+    """Take static members out of a group, or all members for None (KIP-345)."""
+    group = text("group", group)
+    static = None if instance_ids is None else keys("instance_ids", instance_ids, "instance ids")
+    why = "removed by an admin client" + ("" if reason is None else f": {text('reason', reason)}")
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
+        if static is not None:
+            members = {i: lg.MemberIdentity("", i, why) for i in static}
+        else:
+            described = yield from describe_consumer(group, False).flow(engine, deadline)
+            members = {
+                m.instance_id or m.member_id: (
+                    lg.MemberIdentity("", m.instance_id, why)
+                    if m.instance_id is not None
+                    else lg.MemberIdentity(m.member_id, None, why)
+                )
+                for m in described[group].members
+            }
+        if not members:
+            return {}
+        asked = yield from ask_coordinators(
+            engine,
+            CoordinatorKind.GROUP,
+            lambda key: _leaving(key, members),
+            {group: [*members]},
+            deadline,
+        )
+        return merged(asked.values())
+
+    return AdminCall(f"removal of members of group {group}", flow)
+
+
+def _leaving(
+    group: str, members: dict[str, lg.MemberIdentity]
+) -> Inquiry[str, lg.LeaveGroupResponse, None]:
+    return Inquiry(
+        f"removal of members of group {group}",
+        "member",
+        lambda left, _: lg.LeaveGroupRequest(group, members=[members[m] for m in left]),
+        lg.LeaveGroupResponse,
+        lambda answer: [
+            (m.group_instance_id or m.member_id, m.error_code, None, None) for m in answer.members
+        ],
+        already=(UnknownMemberIdError,),
+        changes=True,
+    )

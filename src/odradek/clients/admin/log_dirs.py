@@ -1,0 +1,192 @@
+"""The directories of brokers' logs: described, and replicas moved between them (KIP-113).
+
+In: what a caller gave. Out: `AdminCall`s. Each broker knows its own only. Must not: know disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from odradek.clients.admin.admin_arguments import brokers as broker_ids
+from odradek.clients.admin.admin_call import AdminCall, by_brokers
+from odradek.clients.admin.groups import of_all_brokers
+from odradek.clients.asking import Inquiry, Said
+from odradek.clients.consumer.partition_arguments import one_partition
+from odradek.common.arguments import INT32_MAX, iterable, mapping, refusal, text, whole_number
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import error_for
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages import alter_replica_log_dirs as a
+from odradek.protocol.messages import describe_log_dirs as d
+
+UNKNOWN = -1
+
+
+class TopicPartitionReplica(NamedTuple):
+    """One replica of a partition: the one that a broker holds."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{TopicPartition(self.topic, self.partition)} on broker {self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """A replica's log: its bytes, and how many records it is short of the leader's (of the log that
+    it is to replace, where `future`).
+    """
+
+    size: int
+    offset_lag: int
+    future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A directory: its replicas, and its file system's bytes (None from brokers before 3.3).
+
+    `error` says why the broker can't use it, None where it can. `cordoned`: it takes no new
+    partitions (KIP-1066).
+    """
+
+    error: KafkaError | None
+    replicas: Mapping[TopicPartition, ReplicaInfo]
+    total_bytes: int | None
+    usable_bytes: int | None
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogDir:
+    """Where a replica lies, and where it is being moved to; None for no such place."""
+
+    current: str | None
+    current_offset_lag: int | None
+    future: str | None
+    future_offset_lag: int | None
+
+
+def describe(brokers: Sequence[int] | None) -> AdminCall[dict[int, dict[str, LogDirDescription]]]:
+    """The directories of these brokers, of all for None."""
+    return of_all_brokers(
+        _describing(), None if brokers is None else broker_ids("this call", brokers)
+    )
+
+
+def _describing() -> Inquiry[None, d.DescribeLogDirsResponse, dict[str, LogDirDescription]]:
+    return Inquiry(
+        "description of log directories",
+        "",
+        lambda *_: d.DescribeLogDirsRequest(None),
+        d.DescribeLogDirsResponse,
+        lambda answer: [(None, 0, None, {r.log_dir: _directory(r) for r in answer.results})],
+        right="DESCRIBE",
+    )
+
+
+def _directory(r: d.DescribeLogDirsResult) -> LogDirDescription:
+    return LogDirDescription(
+        error_for(r.error_code, f"log directory {r.log_dir}") if r.error_code else None,
+        {
+            TopicPartition(t.name, p.partition_index): ReplicaInfo(
+                p.partition_size, p.offset_lag, p.is_future_key
+            )
+            for t in r.topics
+            for p in t.partitions
+        },
+        None if r.total_bytes == UNKNOWN else r.total_bytes,
+        None if r.usable_bytes == UNKNOWN else r.usable_bytes,
+        r.is_cordoned,
+    )
+
+
+def describe_replicas(
+    replicas: Sequence[TopicPartitionReplica],
+) -> AdminCall[dict[TopicPartitionReplica, ReplicaLogDir]]:
+    """Where each of these replicas lies."""
+    wanted = [_replica(r) for r in iterable("replicas", replicas, "a list of replicas")]
+
+    def finish(
+        found: dict[int, dict[str, LogDirDescription]],
+    ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
+        return {r: _place(r, found[r.broker]) for r in wanted}
+
+    return of_all_brokers(_describing(), sorted({r.broker for r in wanted})).then(finish)
+
+
+def _place(
+    replica: TopicPartitionReplica, directories: dict[str, LogDirDescription]
+) -> ReplicaLogDir:
+    partition = TopicPartition(replica.topic, replica.partition)
+    places: dict[bool, tuple[str, int]] = {}
+    for path, directory in directories.items():
+        # A replica's log and its future one are never in the same directory.
+        info = directory.replicas.get(partition)
+        if info is not None:
+            places[info.future] = path, info.offset_lag
+    nowhere = (None, None)
+    return ReplicaLogDir(*places.get(False, nowhere), *places.get(True, nowhere))
+
+
+def alter(
+    places: Mapping[TopicPartitionReplica, str],
+) -> AdminCall[dict[TopicPartitionReplica, None]]:
+    """Move replicas to other directories of their brokers."""
+    given = mapping("places", places, "a dict of paths by TopicPartitionReplica")
+    wanted = {(r := _replica(at)): text(f"the path for {r}", path) for at, path in given.items()}
+    by_broker: dict[int, list[TopicPartitionReplica]] = {}
+    for replica in wanted:
+        by_broker.setdefault(replica.broker, []).append(replica)
+
+    def question(
+        broker: int,
+    ) -> Inquiry[TopicPartitionReplica, a.AlterReplicaLogDirsResponse, None]:
+        def read(
+            answer: a.AlterReplicaLogDirsResponse,
+        ) -> Iterator[Said[TopicPartitionReplica, None]]:
+            for t in answer.results:
+                for p in t.partitions:
+                    replica = TopicPartitionReplica(t.topic_name, p.partition_index, broker)
+                    yield replica, p.error_code, None, None
+
+        return Inquiry(
+            "move of replicas to log directories",
+            "replica",
+            lambda left, _: _moves(left, wanted),
+            a.AlterReplicaLogDirsResponse,
+            read,
+            right="ALTER",
+            changes=True,
+        )
+
+    return by_brokers(question, by_broker, "move of replicas to log directories")
+
+
+def _moves(
+    left: Sequence[TopicPartitionReplica], wanted: Mapping[TopicPartitionReplica, str]
+) -> a.AlterReplicaLogDirsRequest:
+    directories: dict[str, dict[str, list[int]]] = {}
+    for replica in left:
+        topics = directories.setdefault(wanted[replica], {})
+        topics.setdefault(replica.topic, []).append(replica.partition)
+    return a.AlterReplicaLogDirsRequest(
+        [
+            a.AlterReplicaLogDir(path, [a.AlterReplicaLogDirTopic(*t) for t in topics.items()])
+            for path, topics in directories.items()
+        ]
+    )
+
+
+def _replica(given: Any) -> TopicPartitionReplica:
+    cure = "give TopicPartitionReplica(topic, partition, broker)"
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise refusal("a replica", "a TopicPartitionReplica", given, cure)
+    topic, partition = one_partition(given[:2])
+    return TopicPartitionReplica(
+        topic, partition, whole_number("a replica's broker", given[2], 0, INT32_MAX)
+    )

@@ -1,0 +1,86 @@
+"""The offsets of partitions, by a word or by a time, asked of their leaders.
+
+In: what a caller gave. Out: an `AdminCall`. One request to each leader, however many partitions it
+leads. Must not: know what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.clients.admin.admin_call import AdminCall, by_leaders
+from odradek.clients.asking import MOVED, Inquiry, Said
+from odradek.clients.consumer.partition_arguments import one_partition
+from odradek.common.arguments import choice, mapping, timestamp
+from odradek.common.types import TopicPartition
+from odradek.protocol.messages import list_offsets as m
+
+SPECS = {
+    "LATEST": -1,
+    "EARLIEST": -2,
+    "MAX_TIMESTAMP": -3,
+    "EARLIEST_LOCAL": -4,
+    "LATEST_TIERED": -5,
+    "EARLIEST_PENDING_UPLOAD": -6,
+}
+"""Kafka's names of places in a log, and the times that stand for them."""
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
+NOTHING = -1
+
+OffsetSpec = str | int
+"""One of `SPECS`, or milliseconds since the epoch: the first record at or after that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetListing:
+    """An offset; None where there is no such record. `timestamp_ms` is the record's, None for the
+    ends of a log; `leader_epoch` is the one under which it was written, -1 where unknown.
+    """
+
+    offset: int | None
+    timestamp_ms: int | None
+    leader_epoch: int
+
+
+def listing(
+    specs: Mapping[TopicPartition, OffsetSpec], isolation_level: str
+) -> AdminCall[dict[TopicPartition, OffsetListing]]:
+    """Look offsets up (KIP-396, KIP-734, KIP-1005, KIP-1023)."""
+    given = mapping("specs", specs, "a dict of words or milliseconds by TopicPartition")
+    wanted = {(p := one_partition(tp)): _time(p, spec) for tp, spec in given.items()}
+    level = ISOLATION_LEVELS.index(choice("isolation_level", isolation_level, ISOLATION_LEVELS))
+
+    def body(left: list[TopicPartition], ms: int) -> m.ListOffsetsRequest:
+        topics: dict[str, list[m.ListOffsetsPartition]] = {}
+        for at in left:
+            asked = m.ListOffsetsPartition(at.partition, timestamp=wanted[at])
+            topics.setdefault(at.topic, []).append(asked)
+        return m.ListOffsetsRequest(-1, level, [m.ListOffsetsTopic(*t) for t in topics.items()], ms)
+
+    def read(answer: m.ListOffsetsResponse) -> Iterator[Said[TopicPartition, OffsetListing]]:
+        for topic in answer.topics:
+            for part in topic.partitions:
+                found = OffsetListing(
+                    None if part.offset == NOTHING else part.offset,
+                    None if part.timestamp == NOTHING else part.timestamp,
+                    part.leader_epoch,
+                )
+                yield TopicPartition(topic.name, part.partition_index), part.error_code, None, found
+
+    question: Inquiry[TopicPartition, m.ListOffsetsResponse, OffsetListing] = Inquiry(
+        "list of offsets",
+        "partition",
+        body,
+        m.ListOffsetsResponse,
+        read,
+        right="DESCRIBE",
+        moving=MOVED,
+    )
+    return by_leaders(question, wanted)
+
+
+def _time(partition: TopicPartition, spec: Any) -> int:
+    name = f"the offset wanted of {partition}"
+    return SPECS[choice(name, spec, SPECS)] if isinstance(spec, str) else timestamp(name, spec)

@@ -1,0 +1,394 @@
+"""Producers and transactions: described, listed, ended by force, and those that hang (KIP-664).
+
+In: what a caller gave. Out: `AdminCall`s. A partition's leader knows the producers that write to
+it, an id's coordinator its transaction. Must not: know a producer of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.clients.admin.admin_arguments import keys
+from odradek.clients.admin.admin_call import (
+    AdminCall,
+    by_brokers,
+    by_coordinator_of_each,
+    by_leaders,
+    merged,
+)
+from odradek.clients.admin.groups import of_all_brokers
+from odradek.clients.admin.reassignments import by_topic
+from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_coordinators, ask_leaders
+from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
+from odradek.clients.coordinator import CoordinatorKind
+from odradek.clients.descriptions import describe_each, leaders, list_topics
+from odradek.common.arguments import (
+    INT32_MAX,
+    INT64_MAX,
+    checked_timeout,
+    choice,
+    iterable,
+    refusal,
+    text,
+    whole_number,
+)
+from odradek.common.kafka_errors import TransactionalIdNotFoundError
+from odradek.common.types import TopicPartition
+from odradek.network.flow import Flow
+from odradek.protocol.messages import describe_producers as dp
+from odradek.protocol.messages import describe_transactions as dt
+from odradek.protocol.messages import init_producer_id as ip
+from odradek.protocol.messages import list_transactions as lt
+from odradek.protocol.messages import write_txn_markers as w
+
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
+
+STATES = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
+    *("Dead", "PrepareEpochFence"),
+)
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""The states of transactions that will end by themselves: an id's coordinator sees to it."""
+NEVER = -1
+LONGEST = 900.0
+"""Seconds: `transaction.max.timeout.ms` of brokers, unless it was changed."""
+MOST_TIMEOUT = 60_000
+"""Milliseconds: brokers refuse a transaction timeout above transaction.max.timeout.ms."""
+INT16_MAX = 2**15 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that wrote to a partition. `transaction_start_offset`: where its open transaction
+    begins, None without one; `coordinator_epoch` is -1 for one without transactions.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What the coordinator of a transactional id knows. `state` has Kafka's word, as Ongoing;
+    `start_ms` is None without an open transaction.
+    """
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionSpec:
+    """The transaction of a producer in one partition, to be aborted there by its leader."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """What a transactional id has got; older epochs are fenced."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """A transaction that no coordinator will end: readers of committed records wait at
+    `start_offset` for ever. `abort_transaction(hanging.spec)` ends it.
+    """
+
+    spec: AbortTransactionSpec
+    start_offset: int
+    last_timestamp_ms: int
+
+
+# Producers
+
+
+def producers(
+    partitions: Sequence[TopicPartition], broker: int | None
+) -> AdminCall[dict[TopicPartition, tuple[ActiveProducer, ...]]]:
+    """The producers that wrote to partitions lately, as the leaders know them, or one `broker`."""
+    wanted = some_partitions(partitions)
+    if broker is None:
+        return by_leaders(_producers(), wanted)
+    number = whole_number("broker", broker, 0, INT32_MAX)
+    return by_brokers(lambda _: _producers(moving=False), {number: wanted}, _WHAT)
+
+
+_WHAT = "description of producers"
+
+
+def _producers(
+    *, moving: bool = True
+) -> Inquiry[TopicPartition, dp.DescribeProducersResponse, tuple[ActiveProducer, ...]]:
+    def read(
+        answer: dp.DescribeProducersResponse,
+    ) -> Iterator[Said[TopicPartition, tuple[ActiveProducer, ...]]]:
+        for topic in answer.topics:
+            for part in topic.partitions:
+                at = TopicPartition(topic.name, part.partition_index)
+                found = tuple(_producer(p) for p in part.active_producers)
+                yield at, part.error_code, part.error_message, found
+
+    return Inquiry(
+        _WHAT,
+        "partition",
+        lambda left, _: dp.DescribeProducersRequest(
+            [dp.TopicRequest(*t) for t in by_topic(left).items()]
+        ),
+        dp.DescribeProducersResponse,
+        read,
+        right="READ",
+        moving=MOVED if moving else (),
+    )
+
+
+def _producer(p: dp.ProducerState) -> ActiveProducer:
+    return ActiveProducer(
+        p.producer_id,
+        p.producer_epoch,
+        p.last_sequence,
+        p.last_timestamp,
+        p.coordinator_epoch,
+        None if p.current_txn_start_offset == NEVER else p.current_txn_start_offset,
+    )
+
+
+# Transactions
+
+
+def describe(ids: Sequence[str] | str) -> AdminCall[dict[str, TransactionDescription]]:
+    """What the coordinators of transactional ids know."""
+    return by_coordinator_of_each(
+        CoordinatorKind.TRANSACTION, _describing(), keys("ids", ids, "transactional ids")
+    )
+
+
+def _describing() -> Inquiry[str, dt.DescribeTransactionsResponse, TransactionDescription]:
+    def read(
+        answer: dt.DescribeTransactionsResponse,
+    ) -> Iterator[Said[str, TransactionDescription]]:
+        for t in answer.transaction_states:
+            found = TransactionDescription(
+                t.transaction_state,
+                t.producer_id,
+                t.producer_epoch,
+                t.transaction_timeout_ms,
+                None if t.transaction_start_time_ms == NEVER else t.transaction_start_time_ms,
+                frozenset(TopicPartition(x.topic, p) for x in t.topics for p in x.partitions),
+            )
+            yield t.transactional_id, t.error_code, None, found
+
+    return Inquiry(
+        "description of transactions",
+        "transactional id",
+        lambda left, _: dt.DescribeTransactionsRequest(left),
+        dt.DescribeTransactionsResponse,
+        read,
+        right="DESCRIBE",
+    )
+
+
+def listing(
+    states: Sequence[str],
+    producer_ids: Sequence[int],
+    running_longer_than: float | None,
+    pattern: str | None,
+) -> AdminCall[list[TransactionListing]]:
+    """All transactional ids, of all brokers that coordinate some."""
+    in_states = [choice("states", s, STATES) for s in keys("states", states, "states")]
+    ids = [
+        whole_number("producer_ids", p, 0, INT64_MAX)
+        for p in iterable("producer_ids", producer_ids, "a list of producers' ids")
+    ]
+    longer = NEVER
+    if running_longer_than is not None:
+        longer = int(checked_timeout(running_longer_than, "running_longer_than") * 1000)
+    matching = None if pattern is None else text("pattern", pattern)
+    return of_all_brokers(_listing(in_states, ids, longer, matching)).then(
+        lambda found: sorted(
+            (one for those in found.values() for one in those), key=lambda t: t.transactional_id
+        )
+    )
+
+
+def _listing(
+    states: list[str], ids: list[int], longer: int, pattern: str | None
+) -> Inquiry[None, lt.ListTransactionsResponse, list[TransactionListing]]:
+    return Inquiry(
+        "list of transactions",
+        "",
+        lambda *_: lt.ListTransactionsRequest(states, ids, longer, pattern),
+        lt.ListTransactionsResponse,
+        lambda answer: [
+            (
+                None,
+                0,
+                None,
+                [
+                    TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
+                    for t in answer.transaction_states
+                ],
+            )
+        ],
+        right="DESCRIBE",
+    )
+
+
+def abort(spec: Any) -> AdminCall[None]:
+    """End a transaction in one partition, whatever its coordinator knows (KIP-664)."""
+    if not isinstance(spec, AbortTransactionSpec):
+        cure = "give AbortTransactionSpec(partition, producer_id, producer_epoch, …)"
+        raise refusal("spec", "an AbortTransactionSpec", spec, cure)
+    partition = one_partition(spec.partition)
+    producer_id = whole_number("producer_id", spec.producer_id, 0, INT64_MAX)
+    epoch = whole_number("producer_epoch", spec.producer_epoch, 0, INT16_MAX)
+    # A transaction whose coordinator wrote nothing yet has none; any will do then.
+    coordinator = max(0, whole_number("coordinator_epoch", spec.coordinator_epoch, -1, INT32_MAX))
+
+    def read(answer: w.WriteTxnMarkersResponse) -> Iterator[Said[TopicPartition, None]]:
+        for marker in answer.markers:
+            for topic in marker.topics:
+                for part in topic.partitions:
+                    yield (
+                        TopicPartition(topic.name, part.partition_index),
+                        part.error_code,
+                        None,
+                        None,
+                    )
+
+    question: Inquiry[TopicPartition, w.WriteTxnMarkersResponse, None] = Inquiry(
+        f"abort of the transaction of producer {producer_id}",
+        "partition",
+        lambda *_: w.WriteTxnMarkersRequest(
+            [
+                w.WritableTxnMarker(
+                    producer_id,
+                    epoch,
+                    False,
+                    [w.WritableTxnMarkerTopic(partition.topic, [partition.partition])],
+                    coordinator,
+                )
+            ]
+        ),
+        w.WriteTxnMarkersResponse,
+        read,
+        right="ALTER",
+        moving=MOVED,
+    )
+    return by_leaders(question, [partition]).then(lambda _: None)
+
+
+def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
+    """Fence the producers of transactional ids: what they have open is aborted."""
+    wanted = keys("ids", ids, "transactional ids")
+
+    def question(key: str) -> Inquiry[str, ip.InitProducerIdResponse, ProducerIdAndEpoch]:
+        return Inquiry(
+            "end of producers",
+            "transactional id",
+            lambda _, ms: ip.InitProducerIdRequest(key, min(ms, MOST_TIMEOUT)),
+            ip.InitProducerIdResponse,
+            lambda answer: [
+                (
+                    key,
+                    answer.error_code,
+                    None,
+                    ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
+                )
+            ],
+            whole=False,
+            right="WRITE",
+        )
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, ProducerIdAndEpoch]]:
+        items = {key: (key,) for key in wanted}
+        kind = CoordinatorKind.TRANSACTION
+        asked = yield from ask_coordinators(engine, kind, question, items, deadline)
+        return merged(asked.values())
+
+    return AdminCall("end of producers", flow)
+
+
+# Those that hang
+
+
+def hanging(
+    topics: Sequence[str] | str | None, older_than: float, now: float
+) -> AdminCall[list[HangingTransaction]]:
+    """Open transactions of partitions of which no coordinator knows any more. One that wrote within
+    `older_than` seconds may have ended between two questions, so it isn't looked at.
+    """
+    names = None if topics is None else keys("topics", topics, "topics' names")
+    before = (now - checked_timeout(older_than, "older_than")) * 1000
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[list[HangingTransaction]]:
+        wanted = names
+        if wanted is None:
+            wanted = yield from list_topics(engine, deadline, internal=True)
+        described = (yield from describe_each(engine, wanted, deadline)).settled()
+        partitions = [
+            TopicPartition(t.name, p.partition) for t in described.values() for p in t.partitions
+        ]
+        asked = yield from ask_leaders(engine, _producers(), partitions, deadline, leaders)
+        suspects = [
+            HangingTransaction(
+                AbortTransactionSpec(at, p.producer_id, p.producer_epoch, p.coordinator_epoch),
+                p.transaction_start_offset,
+                p.last_timestamp_ms,
+            )
+            for at, states in asked.settled().items()
+            for p in states
+            if p.transaction_start_offset is not None and p.last_timestamp_ms <= before
+        ]
+        known = yield from _known(engine, {s.spec.producer_id for s in suspects}, deadline)
+        return [s for s in suspects if (s.spec.producer_id, s.spec.partition) not in known]
+
+    return AdminCall("look for hanging transactions", flow)
+
+
+def _known(
+    engine: AdminEngine, producer_ids: set[int], deadline: float
+) -> Flow[set[tuple[int, TopicPartition]]]:
+    """The partitions of these producers' transactions of which their coordinators know."""
+    if not producer_ids:
+        return set()
+    listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)
+    items = {t.transactional_id: (t.transactional_id,) for t in listed}
+    asked = yield from ask_coordinators(
+        engine, CoordinatorKind.TRANSACTION, lambda _: _describing(), items, deadline
+    )
+    whole: Outcome[str, TransactionDescription] = Outcome()
+    for outcome in asked.values():
+        whole.add(outcome)
+    whole.errors = {
+        key: error
+        for key, error in whole.errors.items()
+        if not isinstance(error, TransactionalIdNotFoundError)  # it has expired meanwhile
+    }
+    return {(t.producer_id, at) for t in whole.settled().values() for at in t.partitions}

@@ -1,0 +1,452 @@
+"""Users' passwords (SCRAM, KIP-554), clients' quotas (KIP-546), delegation tokens (KIP-48).
+
+In: what a caller gave. Out: `AdminCall`s. A password leaves this process salted and hashed only,
+and neither it nor a token's HMAC is ever shown. Must not: log in by them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from odradek.clients.admin.admin_arguments import keys, some_of
+from odradek.clients.admin.admin_call import AdminCall, by_any, one
+from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.common.arguments import (
+    checked_timeout,
+    choice,
+    flag,
+    is_bool,
+    mapping,
+    refusal,
+    text,
+    whole_number,
+)
+from odradek.common.errors import ConfigurationError
+from odradek.common.kafka_errors import ResourceNotFoundError, error_for
+from odradek.common.secret import Secret
+from odradek.common.types import Rng
+from odradek.network.sasl.scram import HASHES, salted_password
+from odradek.protocol.messages import alter_client_quotas as aq
+from odradek.protocol.messages import alter_user_scram_credentials as au
+from odradek.protocol.messages import create_delegation_token as ct
+from odradek.protocol.messages import describe_client_quotas as dq
+from odradek.protocol.messages import describe_delegation_token as dt
+from odradek.protocol.messages import describe_user_scram_credentials as du
+from odradek.protocol.messages import expire_delegation_token as et
+from odradek.protocol.messages import renew_delegation_token as rt
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
+"""What Kafka takes for SCRAM."""
+SALT_BYTES = 20
+EXACTLY, THE_DEFAULT, SPECIFIED = 0, 1, 2
+BY_DEFAULT = -1
+"""The broker's usual time for a token; for its end: at once."""
+
+
+# Passwords
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialInfo:
+    """A credential of a user. `mechanism`: SCRAM-SHA-256 or SCRAM-SHA-512."""
+
+    mechanism: str
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialUpsertion:
+    """A password to be set. Without a `salt` one is drawn."""
+
+    user: str
+    mechanism: str
+    password: str = field(repr=False)
+    iterations: int = LEAST_ITERATIONS
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialDeletion:
+    """A password to be taken away."""
+
+    user: str
+    mechanism: str
+
+
+ScramAlteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
+
+
+def describe_scram(
+    users: Sequence[str] | str | None,
+) -> AdminCall[dict[str, tuple[ScramCredentialInfo, ...]]]:
+    """The SCRAM credentials of these users, of all for None; no secret is among them."""
+    wanted = None if users is None else keys("users", users, "users' names")
+    names = {number: name for name, number in MECHANISMS.items()}
+
+    def read(
+        answer: du.DescribeUserScramCredentialsResponse,
+    ) -> Iterator[Said[str, tuple[ScramCredentialInfo, ...]]]:
+        for r in answer.results:
+            found = tuple(
+                ScramCredentialInfo(names.get(i.mechanism, str(i.mechanism)), i.iterations)
+                for i in r.credential_infos
+            )
+            yield r.user, r.error_code, r.error_message, found
+
+    def question(
+        read_of: Any, asked: list[str] | None
+    ) -> Inquiry[Any, du.DescribeUserScramCredentialsResponse, Any]:
+        return Inquiry(
+            "description of SCRAM credentials",
+            "user",
+            lambda left, _: du.DescribeUserScramCredentialsRequest(
+                None if asked is None else [du.UserName(u) for u in left]
+            ),
+            du.DescribeUserScramCredentialsResponse,
+            read_of,
+            right="DESCRIBE",
+        )
+
+    if wanted is not None:
+        return by_any(question(read, wanted), wanted)
+    everybody: AdminCall[Outcome[str, tuple[ScramCredentialInfo, ...]]] = one(
+        question(lambda answer: [(None, 0, None, _outcome(read(answer)))], None)
+    )
+    return everybody.then(lambda outcome: outcome.settled())
+
+
+def _outcome(said: Iterator[Said[str, Any]]) -> Outcome[str, Any]:
+    found: Outcome[str, Any] = Outcome()
+    for user, code, reason, value in said:
+        if code:
+            found.errors[user] = error_for(code, f"user {user}: {reason or ''}".rstrip(": "))
+        else:
+            found.results[user] = value
+    return found
+
+
+def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[dict[str, None]]:
+    """Set and take away passwords. Results and errors are by user."""
+    deletions: dict[str, list[au.ScramCredentialDeletion]] = {}
+    upsertions: dict[str, list[au.ScramCredentialUpsertion]] = {}
+    kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
+    cure = "give UserScramCredentialUpsertion(user, mechanism, password)"
+    given: list[Any] = some_of("alterations", alterations, kinds, cure)
+    for alteration in given:
+        user = text("user", alteration.user)
+        mechanism = choice("mechanism", alteration.mechanism, MECHANISMS)
+        if isinstance(alteration, UserScramCredentialDeletion):
+            deletion = au.ScramCredentialDeletion(user, MECHANISMS[mechanism])
+            deletions.setdefault(user, []).append(deletion)
+        else:
+            upsertions.setdefault(user, []).append(_upsertion(alteration, rng))
+
+    def both(user: str, of: Mapping[str, list[Any]]) -> list[Any]:
+        return of.get(user, [])
+
+    question: Inquiry[str, au.AlterUserScramCredentialsResponse, None] = Inquiry(
+        "change of SCRAM credentials",
+        "user",
+        lambda left, _: au.AlterUserScramCredentialsRequest(
+            [d for u in left for d in both(u, deletions)],
+            [s for u in left for s in both(u, upsertions)],
+        ),
+        au.AlterUserScramCredentialsResponse,
+        lambda answer: [(r.user, r.error_code, r.error_message, None) for r in answer.results],
+        right="ALTER",
+        already=(ResourceNotFoundError,),
+        changes=True,
+    )
+    return by_any(question, dict.fromkeys([*deletions, *upsertions]))
+
+
+def _upsertion(given: UserScramCredentialUpsertion, rng: Rng) -> au.ScramCredentialUpsertion:
+    password = Secret(text("password", given.password, private=True))
+    if not password:
+        raise ConfigurationError(f"the password of user {given.user!r} is empty")
+    name = f"iterations of user {given.user!r}"
+    iterations = whole_number(name, given.iterations, LEAST_ITERATIONS, MOST_ITERATIONS)
+    salt = given.salt
+    if salt is None:
+        salt = bytes(int(rng.random() * 256) for _ in range(SALT_BYTES))
+    salted = salted_password(HASHES[given.mechanism], password, bytes(salt), iterations)
+    return au.ScramCredentialUpsertion(
+        given.user, MECHANISMS[given.mechanism], iterations, bytes(salt), salted
+    )
+
+
+# Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaEntity:
+    """Whom a quota concerns: a user, a client id, both together, or an IP address.
+
+    `ClientQuotaEntity.DEFAULT` instead of a name means all that have no quota of their own; in one
+    that is looked for, `ClientQuotaEntity.ANY` means whichever.
+    """
+
+    DEFAULT: ClassVar[str] = "<default>"
+    ANY: ClassVar[str] = "<any>"
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+
+DEFAULT, ANY = ClientQuotaEntity.DEFAULT, ClientQuotaEntity.ANY
+_ENTITY_TYPES = {"user": "user", "client-id": "client_id", "ip": "ip"}
+Quotas = dict[str, float]
+
+
+def describe_quotas(
+    entity: ClientQuotaEntity | None, strict: bool
+) -> AdminCall[dict[ClientQuotaEntity, Quotas]]:
+    """The quotas of those that an entity means, of all for None."""
+    parts = [] if entity is None else _parts("entity", entity)
+    only = flag("strict", strict)
+    asked = []
+    for kind, name in parts:
+        if name == ANY:
+            asked.append(dq.ComponentData(kind, SPECIFIED, None))
+        elif name == DEFAULT:
+            asked.append(dq.ComponentData(kind, THE_DEFAULT, None))
+        else:
+            asked.append(dq.ComponentData(kind, EXACTLY, name))
+    question: Inquiry[None, dq.DescribeClientQuotasResponse, dict[ClientQuotaEntity, Quotas]] = (
+        Inquiry(
+            "description of quotas",
+            "",
+            lambda *_: dq.DescribeClientQuotasRequest(asked, only),
+            dq.DescribeClientQuotasResponse,
+            lambda answer: [
+                (
+                    None,
+                    0,
+                    None,
+                    {
+                        _entity(e.entity): {v.key: v.value for v in e.values}
+                        for e in answer.entries or ()
+                    },
+                )
+            ],
+            right="DESCRIBE_CONFIGS",
+        )
+    )
+    return one(question)
+
+
+def alter_quotas(
+    changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], validate_only: bool
+) -> AdminCall[dict[ClientQuotaEntity, None]]:
+    """Set quotas; None takes one away."""
+    given = mapping("changes", changes, "a dict of quotas by ClientQuotaEntity")
+    wanted = {
+        at: aq.AlterClientQuotasRequestEntryData(
+            [
+                aq.AlterClientQuotasRequestEntityData(kind, None if name == DEFAULT else name)
+                for kind, name in _parts("a key of changes", at)
+            ],
+            [
+                _op(text("a quota's name", name), value)
+                for name, value in mapping(f"quotas of {at}", quotas, "a dict of numbers").items()
+            ],
+        )
+        for at, quotas in given.items()
+    }
+    only_checked = flag("validate_only", validate_only)
+    question: Inquiry[ClientQuotaEntity, aq.AlterClientQuotasResponse, None] = Inquiry(
+        "change of quotas",
+        "quotas of",
+        lambda left, _: aq.AlterClientQuotasRequest([wanted[at] for at in left], only_checked),
+        aq.AlterClientQuotasResponse,
+        lambda answer: [
+            (_entity(e.entity), e.error_code, e.error_message, None) for e in answer.entries
+        ],
+        right="ALTER_CONFIGS",
+        changes=not only_checked,
+    )
+    return by_any(question, wanted)
+
+
+def _parts(name: str, given: Any) -> list[tuple[str, str]]:
+    if not isinstance(given, ClientQuotaEntity):
+        raise refusal(name, "a ClientQuotaEntity", given, "give ClientQuotaEntity(user=…)")
+    found = [(kind, getattr(given, field_)) for kind, field_ in _ENTITY_TYPES.items()]
+    parts = [(kind, text(f"{kind} of {name}", value)) for kind, value in found if value is not None]
+    if not parts:
+        raise ConfigurationError(
+            f"{name} is a ClientQuotaEntity of nobody: give user, client_id or ip"
+        )
+    return parts
+
+
+def _entity(parts: Sequence[Any]) -> ClientQuotaEntity:
+    names = {
+        _ENTITY_TYPES[p.entity_type]: ClientQuotaEntity.DEFAULT
+        if p.entity_name is None
+        else p.entity_name
+        for p in parts
+        if p.entity_type in _ENTITY_TYPES
+    }
+    return ClientQuotaEntity(**names)
+
+
+def _op(name: str, value: Any) -> aq.OpData:
+    if value is None:
+        return aq.OpData(name, 0.0, True)
+    if is_bool(value) or not hasattr(value, "__float__"):
+        raise refusal(f"the quota {name}", "a number, or None to take it away", value)
+    return aq.OpData(name, float(value), False)
+
+
+# Delegation tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token. SCRAM logins by it show its id as the user's name and `password`, with
+    `tokenauth=true` in `sasl.jaas.config`.
+
+    Principals are texts as "User:alice", times milliseconds since the epoch.
+    """
+
+    token_id: str
+    hmac: bytes = field(repr=False)
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+
+    @property
+    def password(self) -> str:
+        """The HMAC in base64."""
+        return b64encode(self.hmac).decode()
+
+
+def create_token(
+    renewers: Sequence[str] | str, max_lifetime: float | None, owner: str | None
+) -> AdminCall[DelegationToken]:
+    """Make a token for this client's user, or another `owner` (KIP-373)."""
+    who = keys("renewers", renewers, "principals")
+    may_renew = [ct.CreatableRenewers(*_principal("renewers", p)) for p in who]
+    life = _period("max_lifetime", max_lifetime)
+    kind, name = (None, None) if owner is None else _principal("owner", owner)
+    question: Inquiry[None, ct.CreateDelegationTokenResponse, DelegationToken] = Inquiry(
+        "delegation token",
+        "",
+        lambda *_: ct.CreateDelegationTokenRequest(kind, name, may_renew, life),
+        ct.CreateDelegationTokenResponse,
+        lambda a: [
+            (
+                None,
+                0,
+                None,
+                _token(a, a.issue_timestamp_ms, a.expiry_timestamp_ms, a.max_timestamp_ms, who),
+            )
+        ],
+        right="CREATE_TOKENS",
+        changes=True,
+    )
+    return one(question)
+
+
+def renew_token(hmac: bytes, period: float | None) -> AdminCall[int]:
+    """Let a token hold for longer; gives until when, in milliseconds since the epoch."""
+    token, longer = _hmac(hmac), _period("period", period)
+    question: Inquiry[None, rt.RenewDelegationTokenResponse, int] = Inquiry(
+        "renewal of the delegation token",
+        "",
+        lambda *_: rt.RenewDelegationTokenRequest(token, longer),
+        rt.RenewDelegationTokenResponse,
+        lambda answer: [(None, 0, None, answer.expiry_timestamp_ms)],
+        changes=True,
+    )
+    return one(question)
+
+
+def expire_token(hmac: bytes, period: float | None) -> AdminCall[int]:
+    """End a token after so many seconds, at once for None; gives when that is."""
+    token, later = _hmac(hmac), _period("period", period)
+    question: Inquiry[None, et.ExpireDelegationTokenResponse, int] = Inquiry(
+        "end of the delegation token",
+        "",
+        lambda *_: et.ExpireDelegationTokenRequest(token, later),
+        et.ExpireDelegationTokenResponse,
+        lambda answer: [(None, 0, None, answer.expiry_timestamp_ms)],
+        changes=True,
+    )
+    return one(question)
+
+
+def describe_tokens(owners: Sequence[str] | str | None) -> AdminCall[list[DelegationToken]]:
+    """The tokens of these owners, all that this client may see for None."""
+    asked = None
+    if owners is not None:
+        who = keys("owners", owners, "principals")
+        asked = [dt.DescribeDelegationTokenOwner(*_principal("owners", p)) for p in who]
+    question: Inquiry[None, dt.DescribeDelegationTokenResponse, list[DelegationToken]] = Inquiry(
+        "description of delegation tokens",
+        "",
+        lambda *_: dt.DescribeDelegationTokenRequest(asked),
+        dt.DescribeDelegationTokenResponse,
+        lambda answer: [
+            (
+                None,
+                0,
+                None,
+                [
+                    _token(
+                        t,
+                        t.issue_timestamp,
+                        t.expiry_timestamp,
+                        t.max_timestamp,
+                        [f"{r.principal_type}:{r.principal_name}" for r in t.renewers],
+                    )
+                    for t in answer.tokens
+                ],
+            )
+        ],
+        right="DESCRIBE_TOKENS",
+    )
+    return one(question)
+
+
+def _token(
+    t: Any, issued: int, expires: int, at_most: int, renewers: Sequence[str]
+) -> DelegationToken:
+    owner = f"{t.principal_type}:{t.principal_name}"
+    requester = f"{t.token_requester_principal_type}:{t.token_requester_principal_name}"
+    return DelegationToken(
+        t.token_id,
+        bytes(t.hmac),
+        owner,
+        owner if requester == ":" else requester,  # from brokers before 3.3
+        tuple(renewers),
+        issued,
+        expires,
+        at_most,
+    )
+
+
+def _principal(name: str, given: str) -> tuple[str, str]:
+    kind, colon, who = text(name, given).partition(":")
+    if not (kind and colon and who):
+        raise ConfigurationError(f'{name}: {given!r} is no principal; give "User:alice"')
+    return kind, who
+
+
+def _hmac(given: Any) -> bytes:
+    if not isinstance(given, bytes | bytearray | memoryview):
+        raise refusal("hmac", "the bytes of a DelegationToken's hmac", type(given))
+    return bytes(given)
+
+
+def _period(name: str, seconds: float | None) -> int:
+    return BY_DEFAULT if seconds is None else int(checked_timeout(seconds, name) * 1000)

@@ -1,0 +1,507 @@
+"""What a call of many items asks, of whom, and what becomes of each item.
+
+In: an `Inquiry` (one API, how items are put into a request and read from an answer) and the items.
+Out: an `Outcome`: each item's result or its error, so that one that fails hides no other (R-RT-4).
+It goes to any broker (a KRaft broker forwards what only the controller can do), to one broker, to
+each partition's leader, or to a coordinator, and follows those that move (R-RT-5). R-RT-1: what is
+refused for now is asked again after a backoff, only for the items that are left; R-RT-2: the
+deadline is the only limit, and items that are left then fail with all that was tried.
+Must not: know what any API is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from odradek.clients.any_broker import AnyBrokerCall
+from odradek.clients.client_engine import ClientEngine
+from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.common import kafka_errors as errors
+from odradek.common.arguments import INT32_MAX
+from odradek.common.errors import BrokerError, ClientClosedError, KafkaError
+from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Cluster
+from odradek.network.connection import Connection
+from odradek.network.effects import AnyRequest
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.message import Message
+
+K = TypeVar("K")
+M = TypeVar("M", bound=Message)
+V = TypeVar("V")
+T = TypeVar("T")
+
+Said = tuple[K, int, str | None, V]
+"""Of one item: Kafka's error code, the broker's reason, the result (of no meaning with an error).
+"""
+FINAL = (
+    errors.UnknownTopicOrPartitionError,
+    errors.UnknownTopicIdError,
+    errors.InconsistentTopicIdError,
+    errors.ElectionNotNeededError,
+    errors.PreferredLeaderNotAvailableError,
+    errors.EligibleLeadersNotAvailableError,
+    errors.ReplicaNotAvailableError,
+    errors.KafkaStorageError,
+)
+"""Retriable by Kafka's table, but not by waiting alone: somebody has to make the topic, or mend a
+disk. Whoever calls decides that."""
+PERHAPS_DONE = (errors.RequestTimedOutError, errors.NetworkExceptionError)
+"""A controller that says this may have carried a change out, or may do it still. One that asks to
+wait (KIP-599) hasn't begun, nor has one that isn't the controller."""
+MOVED = (
+    errors.NotLeaderOrFollowerError,
+    errors.LeaderNotAvailableError,
+    errors.FencedLeaderEpochError,
+    errors.UnknownLeaderEpochError,
+    errors.UnknownTopicOrPartitionError,
+    errors.KafkaStorageError,
+)
+"""After these a partition's leader is looked for again."""
+LOOK_FOR_LEADERS = 2.0
+"""Seconds without an answer after which it is asked whether the leaders are still the same."""
+AT_ONCE = 64
+"""Coordinators that are asked at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry(Generic[K, M, V]):
+    """One API, as an admin client's call uses it."""
+
+    what: str
+    """What the call is for, in words that fit after "no … in time"."""
+    thing: str
+    """What an item is: "topic" …"""
+    body: Callable[[list[K], int], AnyRequest]
+    """The request for these items, which may take so many milliseconds."""
+    response: type[M]
+    read: Callable[[M], Iterable[Said[K, V]]]
+    right: str = ""
+    """The right that it takes, with Kafka's name."""
+    already: tuple[type[KafkaError], ...] = ()
+    """What a broker says when the change was made before: success, where an answer was lost."""
+    changes: bool = False
+    """It isn't asked of a second broker while the first is silent, and not of a foreign one."""
+    moving: tuple[type[KafkaError], ...] = ()
+    """The errors after which the item is another broker's affair."""
+    whole: bool = True
+    """The error of an answer as a whole is read here; else `read` does it, for its one item."""
+    check: Callable[[M, Connection], KafkaError | None] | None = None
+    """What to think of an answer as a whole, before it is read. An API without a look at the
+    cluster's id here is asked of no broker of which it isn't known to be one of ours (R-RB-5).
+    """
+
+
+@dataclass(slots=True)
+class Outcome(Generic[K, V]):
+    """What became of each item."""
+
+    results: dict[K, V] = field(default_factory=dict)
+    errors: dict[K, KafkaError] = field(default_factory=dict)
+    moved: dict[K, KafkaError] = field(default_factory=dict)
+    """Items that are another broker's affair, and why."""
+
+    def settled(self) -> dict[K, V]:
+        """All results; or raises the first error, which knows of all others."""
+        for first in self.errors.values():
+            raise first.beside(self.results, self.errors)
+        return self.results
+
+    def add(self, other: Outcome[K, V]) -> None:
+        """Take in what became of other items."""
+        self.results.update(other.results)
+        self.errors.update(other.errors)
+
+
+class LeftOutError(KafkaError):
+    """An answer says nothing of what was asked: a failed attempt."""
+
+    retriable = True
+
+
+def milliseconds(seconds: float) -> int:
+    """A request's time limit."""
+    return max(1, min(int(seconds * 1000), INT32_MAX))
+
+
+def resource_name(item: object) -> str:
+    """The name of what a right is to be had on."""
+    for attribute in ("topic", "name"):
+        found = getattr(item, attribute, None)
+        if isinstance(found, str):
+            return found
+    return "" if item is None else str(item)
+
+
+class _Taken(Generic[K, M, V]):
+    """What answers have said so far, and the items that are left."""
+
+    def __init__(
+        self, engine: ClientEngine, question: Inquiry[K, M, V], items: Iterable[K]
+    ) -> None:
+        self.question = question
+        self._engine = engine
+        self.left: dict[K, None] = dict.fromkeys(items)
+        self.outcome: Outcome[K, V] = Outcome()
+        self._order = list(self.left)
+        self._doubtful: set[K] = set()
+
+    def body(self, seconds: float) -> AnyRequest:
+        """The next request."""
+        return self.question.body([*self.left], milliseconds(seconds))
+
+    def take(
+        self, answer: M, lost: bool, connection: Connection | None = None
+    ) -> KafkaError | None:
+        """Take an answer in; gives why to ask again, if that is to be. `lost`: an earlier one may
+        have been, so that what it asked may be done.
+        """
+        question = self.question
+        if question.check is not None and connection is not None:
+            whole = question.check(answer, connection)
+            if whole is not None:
+                return whole
+        code = getattr(answer, "error_code", 0)
+        if code and question.whole:
+            said = getattr(answer, "error_message", None)
+            return self._needing(errors.error_for(code, said or question.what), None)
+        again: KafkaError | None = None
+        for item, code, reason, value in question.read(answer):
+            if item not in self.left:
+                continue  # nobody asked for it: it says nothing about those that are left
+            if not code:
+                self._done(item, value)
+                continue
+            error = self._error(item, code, reason)
+            ours = question.changes and (lost or item in self._doubtful)
+            if ours and isinstance(error, question.already):
+                self._done(item, value)
+            elif isinstance(error, question.moving):
+                self.outcome.moved[item] = error
+                del self.left[item]
+            elif not error.retriable or (
+                isinstance(error, (*FINAL, *question.already))
+                and not self._engine.just_made(resource_name(item))
+            ):
+                self.outcome.errors[item] = error
+                del self.left[item]
+            else:
+                again = error
+                if isinstance(error, PERHAPS_DONE):
+                    self._doubtful.add(item)
+        if self.left and again is None:
+            again = LeftOutError(f"the answer leaves out {next(iter(self.left))}")
+        return again
+
+    def fail(self, error: KafkaError) -> None:
+        """All that is left fails."""
+        for item in self.left:
+            self.outcome.errors[item] = error
+        self.left.clear()
+
+    def ended(self) -> Outcome[K, V]:
+        """The outcome, in the order in which items were given."""
+        done = self.outcome
+        return Outcome(
+            {i: done.results[i] for i in self._order if i in done.results},
+            {i: done.errors[i] for i in self._order if i in done.errors},
+            done.moved,
+        )
+
+    def _done(self, item: K, value: V) -> None:
+        self.outcome.results[item] = value
+        del self.left[item]
+
+    def _error(self, item: K, code: int, reason: str | None) -> KafkaError:
+        name = self.question.thing if item is None else f"{self.question.thing} {item}".lstrip()
+        said = f"{name}: {reason}" if reason else name
+        return self._needing(errors.error_for(code, said), item)
+
+    def _needing(self, error: BrokerError, item: K | None) -> KafkaError:
+        whole = isinstance(error, errors.ClusterAuthorizationError)
+        if self.question.right:
+            error.needing(self.question.right, "" if whole else resource_name(item))
+        return error
+
+
+# To whom it goes
+
+
+def ask(
+    engine: ClientEngine,
+    question: Inquiry[K, M, V],
+    items: Iterable[K],
+    deadline: float,
+    *,
+    among: Callable[[Cluster], list[Address]] = Cluster.addresses,
+    of: str = "",
+) -> Flow[Outcome[K, V]]:
+    """Ask any broker; with `among`, one of those (`of` says which, in texts)."""
+    yield START
+    taken = _Taken(engine, question, items)
+    others: set[Address] = set()
+    """Brokers that aren't the controller and don't forward to it either, as those before KRaft."""
+
+    def those(cluster: Cluster) -> list[Address]:
+        known = among(cluster)
+        return [a for a in known if a not in others] or known
+
+    def check(answer: M, connection: Connection) -> KafkaError | None:
+        again = taken.take(answer, call.answer_lost, connection)
+        if isinstance(again, errors.NotControllerError):
+            others.add(connection.address)
+        return again
+
+    call = AnyBrokerCall(engine, question.what + of, deadline, those)
+    if taken.left:
+        try:
+            yield from call.ask(
+                taken.body,
+                question.response,
+                check,
+                idempotent=not question.changes,
+                ours=question.check is None,
+            )
+        except KafkaError as error:
+            taken.fail(error)
+    return taken.ended()
+
+
+def at_broker(broker: int) -> Callable[[Cluster], list[Address]]:
+    """Its address; none while the cluster doesn't list it: it restarts, or has left."""
+    return lambda cluster: [b.address for b in cluster.brokers.values() if b.id == broker]
+
+
+def ask_brokers(
+    engine: ClientEngine,
+    question: Callable[[int], Inquiry[K, M, V]],
+    items: Mapping[int, Collection[K]],
+    deadline: float,
+) -> Flow[dict[int, Outcome[K, V]]]:
+    """Ask each of these brokers for items of its own, all at once: one that doesn't answer holds
+    up no other.
+    """
+    yield START
+    found = yield from gather(
+        engine,
+        [
+            ask(engine, question(b), those, deadline, among=at_broker(b), of=f" of broker {b}")
+            for b, those in items.items()
+        ],
+    )
+    snapshot = engine.metadata.snapshot
+    for broker, outcome in zip(items, found, strict=True):
+        if snapshot is not None and broker not in snapshot.brokers:
+            known = ", ".join(map(str, sorted(snapshot.brokers)))
+            for error in outcome.errors.values():
+                error.add_note(f"broker {broker} isn't one of the cluster's brokers ({known}).")
+    return dict(zip(items, found, strict=True))
+
+
+def ask_coordinators(
+    engine: ClientEngine,
+    kind: CoordinatorKind,
+    question: Callable[[str], Inquiry[K, M, V]],
+    items: Mapping[str, Collection[K]],
+    deadline: float,
+    *,
+    newest: int | None = None,
+) -> Flow[dict[str, Outcome[K, V]]]:
+    """Ask the coordinator of each group or transactional id for items of its own."""
+    yield START
+    found: list[Outcome[K, V]] = yield from gather(
+        engine,
+        [
+            _ask_coordinator(
+                engine, Coordinator(engine, kind, key), question(key), those, deadline, newest
+            )
+            for key, those in items.items()
+        ],
+    )
+    return dict(zip(items, found, strict=True))
+
+
+def _ask_coordinator(
+    engine: ClientEngine,
+    coordinator: Coordinator,
+    question: Inquiry[K, M, V],
+    items: Collection[K],
+    deadline: float,
+    newest: int | None,
+) -> Flow[Outcome[K, V]]:
+    yield START
+    taken = _Taken(engine, question, items)
+    try:
+        yield from coordinator.ask(
+            f"{question.what} by the {coordinator.name}",
+            taken.body,
+            question.response,
+            lambda answer: taken.take(answer, coordinator.answer_lost),
+            deadline,
+            newest=newest,
+        )
+    except KafkaError as error:
+        taken.fail(error)
+    return taken.ended()
+
+
+def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
+    """Run flows beside each other, `most` at a time, and wait for all; what a flow raises comes out
+    then. A caller who gives up ends them all.
+    """
+    yield START
+    waiting = list(flows)
+    begun: list[Completion[T]] = []
+    try:
+        for place, flow in enumerate(waiting):
+            if place >= most:
+                while not begun[place - most].done:
+                    yield Wait((begun[place - most],))
+            begun.append(engine.start(flow))
+        for one in begun:
+            while not one.done:
+                yield Wait((one,))
+    finally:
+        for flow in waiting[len(begun) :]:
+            flow.close()
+        _leave(engine, begun)
+    return [one.result() for one in begun]
+
+
+def _leave(engine: ClientEngine, begun: Iterable[Completion[Any]]) -> None:
+    for one in begun:
+        if not one.done:
+            engine.cancel(one, ClientClosedError("nobody waits for it any more"))
+
+
+Leaders = Callable[
+    [ClientEngine, Collection[TopicPartition], float],
+    Flow["Outcome[TopicPartition, int]"],
+]
+"""Finds each partition's leader: a broker's id, -1 while there is none."""
+
+
+def ask_leaders(
+    engine: ClientEngine,
+    question: Inquiry[TopicPartition, M, V],
+    partitions: Iterable[TopicPartition],
+    deadline: float,
+    leaders: Leaders,
+) -> Flow[Outcome[TopicPartition, V]]:
+    """Ask each partition's leader, one request to each of them, and follow those that move."""
+    order = list(dict.fromkeys(partitions))
+    asking = _LeadersAsked(engine, question, order, deadline)
+    try:
+        yield from asking.run(leaders)
+    finally:
+        _leave(engine, [asked for asked, _ in asking.running.values()])
+    found = asking.outcome
+    return Outcome(
+        {p: found.results[p] for p in order if p in found.results},
+        {p: found.errors[p] for p in order if p in found.errors},
+    )
+
+
+class _LeadersAsked(Generic[M, V]):
+    """One call to leaders: partitions that are left, and requests that are under way."""
+
+    def __init__(
+        self,
+        engine: ClientEngine,
+        question: Inquiry[TopicPartition, M, V],
+        partitions: Iterable[TopicPartition],
+        deadline: float,
+    ) -> None:
+        self.outcome: Outcome[TopicPartition, V] = Outcome()
+        self.running: dict[
+            int, tuple[Completion[Outcome[TopicPartition, V]], list[TopicPartition]]
+        ] = {}
+        """What leaders are asked now, by their ids."""
+        self._engine = engine
+        self._question = question
+        self._deadline = deadline
+        self._left = dict.fromkeys(partitions)
+        self._pauses = AnyBrokerCall(engine, question.what, deadline)
+
+    def run(self, leaders: Leaders) -> Flow[None]:
+        """Find leaders, ask them, and start over for what has moved."""
+        now = yield START
+        while self._left or self.running:
+            why: KafkaError | None = None
+            if self._left:
+                why = yield from self._begin(leaders)
+                now = self._engine.now
+            if self.running:
+                asked = tuple(asked for asked, _ in self.running.values())
+                if not any(a.done for a in asked):
+                    look = now + LOOK_FOR_LEADERS  # at the deadline they end by themselves
+                    now = yield Wait(asked, look if look < self._deadline else None)
+                if any(a.done for a in asked):
+                    why = self._collect() or why
+                elif now < self._deadline:
+                    yield from self._look(leaders)
+            if self._left and why is not None:
+                try:
+                    now = yield from self._pauses.retry(None, why, self._engine.now)
+                except KafkaError as error:
+                    self._fail(error)
+
+    def _begin(self, leaders: Leaders) -> Flow[KafkaError | None]:
+        """Ask the leaders of what is left; gives why some can't be asked yet."""
+        found = yield from leaders(self._engine, [*self._left], self._deadline)
+        for partition, error in found.errors.items():
+            self.outcome.errors[partition] = error
+            del self._left[partition]
+        led: dict[int, list[TopicPartition]] = {}
+        why: KafkaError | None = None
+        for partition, leader in found.results.items():
+            if leader < 0 or leader in self.running:
+                why = errors.LeaderNotAvailableError(f"{partition} has no leader now")
+            else:
+                led.setdefault(leader, []).append(partition)
+                del self._left[partition]
+        for leader, those in led.items():
+            flow = ask(
+                self._engine,
+                self._question,
+                those,
+                self._deadline,
+                among=at_broker(leader),
+                of=f" of broker {leader}",
+            )
+            self.running[leader] = self._engine.start(flow), those
+        return why
+
+    def _collect(self) -> KafkaError | None:
+        """Take in what is answered; gives why some partitions have to be asked elsewhere."""
+        why: KafkaError | None = None
+        for leader, (asked, _) in list(self.running.items()):
+            if asked.done:
+                del self.running[leader]
+                answer = asked.result()
+                self.outcome.add(answer)
+                self._left.update(dict.fromkeys(answer.moved))
+                why = next(iter(answer.moved.values()), why)
+        return why
+
+    def _look(self, leaders: Leaders) -> Flow[None]:
+        """Nobody answers: see whether what they are asked is still theirs."""
+        those = {p: leader for leader, (_, asked) in self.running.items() for p in asked}
+        found = yield from leaders(self._engine, [*those], self._deadline)
+        for partition, leader in found.results.items():
+            before = those[partition]
+            if before in self.running and leader not in (before, -1):
+                asked, parts = self.running[before]
+                if asked.done:
+                    continue
+                del self.running[before]
+                self._engine.cancel(asked, ClientClosedError("its partitions have moved"))
+                self._left.update(dict.fromkeys(parts))
+
+    def _fail(self, error: KafkaError) -> None:
+        for partition in self._left:
+            self.outcome.errors[partition] = copy(error)
+        self._left.clear()

@@ -1,0 +1,113 @@
+"""What a simulated cluster keeps for admin clients beside topics, groups and transactions.
+
+In: what handlers of admin requests store. Out: the same again, from any broker of the cluster.
+Simplified: options, rights, quotas, passwords and tokens are kept and told, and change nothing.
+Must not: know requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from odradek.common.errors import BrokerError
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+
+I = TypeVar("I")  # noqa: E741  # an item
+R = TypeVar("R")
+Reply = Callable[[Message | None], None]
+AdminHandler = Callable[["SimulatedBroker", Any, int, Reply], Message | None]
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kafka's numbers of what has a configuration."""
+LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
+DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
+    TOPIC: {
+        "cleanup.policy": ("delete", 7),
+        "compression.type": ("producer", 2),
+        "max.message.bytes": ("1048588", 3),
+        "min.insync.replicas": ("1", 3),
+        "retention.bytes": ("-1", 5),
+        "retention.ms": ("604800000", 5),
+    },
+    BROKER: {
+        "auto.create.topics.enable": ("false", 1),
+        "log.retention.ms": ("604800000", 5),
+        "num.io.threads": ("8", 3),
+    },
+    BROKER_LOGGER: {"root": ("INFO", 2), "kafka.server.KafkaApis": ("INFO", 2)},
+    CLIENT_METRICS: {"interval.ms": ("300000", 3), "match": ("", 7), "metrics": ("", 7)},
+    GROUP: {"consumer.heartbeat.interval.ms": ("5000", 3)},
+}
+"""The options of each kind: default, and Kafka's number of its type."""
+LIST, NUMBERS = 7, (3, 4, 5, 6)
+FEATURES = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
+LOG_DIRS = ("/simulated/d1", "/simulated/d2")
+TOKEN_LIFE = 7 * 86400.0
+"""Seconds, as `delegation.token.max.lifetime.ms`; one holds for a day unless it is renewed."""
+
+
+@dataclass(slots=True)
+class SimulatedToken:
+    """A delegation token."""
+
+    token_id: str
+    hmac: bytes
+    owner: tuple[str, str]
+    renewers: tuple[tuple[str, str], ...]
+    issued: int
+    expires: int
+    at_most: int
+
+
+@dataclass(slots=True)
+class AdminState:
+    """It belongs to the cluster: all brokers know the same at the same time."""
+
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    acls: dict[tuple[Any, ...], None] = field(default_factory=dict)
+    scram: dict[str, dict[int, tuple[int, bytes, bytes]]] = field(default_factory=dict)
+    quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = field(default_factory=dict)
+    tokens: list[SimulatedToken] = field(default_factory=list)
+    features: dict[str, int] = field(default_factory=lambda: {"group.version": 1})
+    features_epoch: int = 1
+    reassignments: dict[TopicPartition, tuple[list[int], list[int]]] = field(default_factory=dict)
+    """The old replicas and the new ones of partitions that are being moved."""
+    places: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    """The log directories of replicas that were moved there."""
+    share_offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    unregistered: set[int] = field(default_factory=set)
+    voters: set[tuple[int, bytes]] = field(default_factory=set)
+    """Controllers that were let vote beside the brokers' own."""
+    move_time: float = 0.2
+    """Seconds until replicas have moved."""
+
+    def reach_level(self, feature: str, level: int) -> None:
+        """A feature's new level is in force."""
+        self.features[feature] = level
+        self.features_epoch += 1
+
+    def copied(self, resource: tuple[int, str]) -> dict[str, str]:
+        """The options that were set, to be changed and checked before they are put back."""
+        return dict(self.configs.get(resource, {}))
+
+
+def each(
+    items: Iterable[I], do: Callable[[I], Any], result: Callable[[I, int, str | None, Any], R]
+) -> list[R]:
+    """One result for each item: of what `do` gives, or of the error that it raises."""
+    made = []
+    for item in items:
+        try:
+            value = do(item)
+        except BrokerError as error:
+            code = error.code if error.code is not None else -1
+            made.append(result(item, code, str(error), None))
+        else:
+            made.append(result(item, 0, None, value))
+    return made

@@ -1,0 +1,267 @@
+"""What a simulated broker does with partitions, records and options for admin clients.
+
+In: a broker, a decoded request, its version, and where a late answer goes. Out: the response.
+Must not: know connections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.common import kafka_errors as errors
+from odradek.protocol.message import Message
+from odradek.protocol.messages import create_partitions as cp
+from odradek.protocol.messages import delete_records as dr
+from odradek.protocol.messages import describe_configs as dc
+from odradek.protocol.messages import incremental_alter_configs as ac
+from odradek.protocol.messages import list_config_resources as lc
+from odradek.simulation.brokers.admin_state import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DEFAULTS,
+    GROUP,
+    LEVELS,
+    LIST,
+    NUMBERS,
+    TOPIC,
+    AdminHandler,
+    Reply,
+    each,
+)
+from odradek.simulation.brokers.record_handlers import find_topic, led_partition
+
+if TYPE_CHECKING:
+    from odradek.simulation.brokers.broker import SimulatedBroker
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+DEFAULT_CONFIG = 5
+DYNAMIC = {TOPIC: 1, BROKER: 2, BROKER_LOGGER: 6, CLIENT_METRICS: 7, GROUP: 8}
+"""Where a value comes from that was set, by Kafka's numbers."""
+DYNAMIC_DEFAULT_BROKER = 3
+
+
+def create_partitions(
+    broker: SimulatedBroker, request: cp.CreatePartitionsRequest, version: int, reply: Reply
+) -> cp.CreatePartitionsResponse:
+    """Give topics more partitions."""
+    cluster = broker.cluster
+
+    def add(asked: cp.CreatePartitionsTopic) -> None:
+        topic = find_topic(broker, asked.name, b"", by_id=False)
+        more = asked.count - len(topic.partitions)
+        if more <= 0:
+            raise errors.InvalidPartitionsError(
+                f"Topic currently has {len(topic.partitions)} partitions, which is not fewer than "
+                f"the requested {asked.count}."
+            )
+        if asked.assignments is not None and len(asked.assignments) != more:
+            raise errors.InvalidReplicaAssignmentError(f"{more} new partitions need as many")
+        if not request.validate_only:
+            replicas = [list(a.broker_ids) for a in asked.assignments or ()]
+            cluster.add_partitions(asked.name, more, replicas)
+
+    return cp.CreatePartitionsResponse(
+        results=each(
+            request.topics,
+            add,
+            lambda t, code, why, _: cp.CreatePartitionsTopicResult(t.name, code, why),
+        )
+    )
+
+
+def delete_records(
+    broker: SimulatedBroker, request: dr.DeleteRecordsRequest, version: int, reply: Reply
+) -> dr.DeleteRecordsResponse:
+    """Delete records of partitions that this broker leads."""
+
+    def of_topic(topic: dr.DeleteRecordsTopic) -> dr.DeleteRecordsTopicResult:
+        def cut(asked: dr.DeleteRecordsPartition) -> int:
+            found = find_topic(broker, topic.name, b"", by_id=False)
+            log = led_partition(broker, found, asked.partition_index, -1).log
+            offset = log.high_watermark if asked.offset == -1 else asked.offset
+            if not log.start_offset <= offset <= log.high_watermark:
+                raise errors.OffsetOutOfRangeError(f"{offset}")
+            log.delete_before(offset)
+            return log.start_offset
+
+        return dr.DeleteRecordsTopicResult(
+            topic.name,
+            each(
+                topic.partitions,
+                cut,
+                lambda p, code, _, low: dr.DeleteRecordsPartitionResult(
+                    p.partition_index, -1 if low is None else low, code
+                ),
+            ),
+        )
+
+    return dr.DeleteRecordsResponse(topics=[of_topic(t) for t in request.topics])
+
+
+# Options
+
+
+def _check_resource(broker: SimulatedBroker, kind: int, name: str) -> None:
+    if kind == TOPIC:
+        find_topic(broker, name, b"", by_id=False)
+    elif kind in (BROKER, BROKER_LOGGER):
+        if name and name != str(broker.id):
+            raise errors.InvalidRequestError(
+                f"Unexpected broker id, expected {broker.id} or empty string, but received {name}"
+            )
+    elif kind not in DEFAULTS:
+        raise errors.InvalidRequestError(f"there are no resources of type {kind}")
+
+
+def describe_configs(
+    broker: SimulatedBroker, request: dc.DescribeConfigsRequest, version: int, reply: Reply
+) -> dc.DescribeConfigsResponse:
+    """What options are, and where their values come from."""
+
+    def told(asked: dc.DescribeConfigsResource) -> list[dc.DescribeConfigsResourceResult]:
+        kind, name = asked.resource_type, asked.resource_name
+        _check_resource(broker, kind, name)
+        wanted = asked.configuration_keys
+        return [
+            _option(broker, kind, name, option, synonyms=request.include_synonyms)
+            for option in DEFAULTS[kind]
+            if wanted is None or option in wanted
+        ]
+
+    return dc.DescribeConfigsResponse(
+        results=each(
+            request.resources,
+            told,
+            lambda r, code, why, found: dc.DescribeConfigsResult(
+                code, why, r.resource_type, r.resource_name, found or []
+            ),
+        )
+    )
+
+
+def _option(
+    broker: SimulatedBroker, kind: int, name: str, option: str, *, synonyms: bool
+) -> dc.DescribeConfigsResourceResult:
+    configs = broker.cluster.admin.configs
+    default, value_type = DEFAULTS[kind][option]
+    values = [(DEFAULT_CONFIG, default)]
+    if kind == BROKER and name and option in configs.get((kind, ""), {}):
+        values.insert(0, (DYNAMIC_DEFAULT_BROKER, configs[kind, ""][option]))
+    if option in configs.get((kind, name), {}):
+        source = DYNAMIC_DEFAULT_BROKER if kind == BROKER and not name else DYNAMIC[kind]
+        values.insert(0, (source, configs[kind, name][option]))
+    return dc.DescribeConfigsResourceResult(
+        option,
+        values[0][1],
+        config_source=values[0][0],
+        synonyms=[dc.DescribeConfigsSynonym(option, v, s) for s, v in values] if synonyms else [],
+        config_type=value_type,
+        documentation=None,
+    )
+
+
+def incremental_alter_configs(
+    broker: SimulatedBroker, request: ac.IncrementalAlterConfigsRequest, version: int, reply: Reply
+) -> ac.IncrementalAlterConfigsResponse:
+    """Change options."""
+    state = broker.cluster.admin
+
+    def change(asked: ac.AlterConfigsResource) -> None:
+        resource = asked.resource_type, asked.resource_name
+        _check_resource(broker, *resource)
+        values = state.copied(resource)
+        for op in asked.configs:
+            _change(resource[0], values, op)
+        if not request.validate_only:
+            state.configs[resource] = values
+
+    return ac.IncrementalAlterConfigsResponse(
+        responses=each(
+            request.resources,
+            change,
+            lambda r, code, why, _: ac.AlterConfigsResourceResponse(
+                code, why, r.resource_type, r.resource_name
+            ),
+        )
+    )
+
+
+def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
+    if op.name not in DEFAULTS[kind]:
+        raise errors.InvalidConfigError(f"Unknown {kind} config name: {op.name}")
+    default, value_type = DEFAULTS[kind][op.name]
+    if op.config_operation == DELETE:
+        values.pop(op.name, None)
+        return
+    value = op.value or ""
+    if op.config_operation in (APPEND, SUBTRACT):
+        if value_type != LIST:
+            raise errors.InvalidConfigError(f"Can't append to config value of {op.name}: no list")
+        there = [item for item in values.get(op.name, default).split(",") if item]
+        if op.config_operation == APPEND:
+            there += [item for item in value.split(",") if item not in there]
+        else:
+            there = [item for item in there if item not in value.split(",")]
+        value = ",".join(there)
+    if value_type in NUMBERS and not value.removeprefix("-").isdecimal():
+        raise errors.InvalidConfigError(
+            f"Invalid value {value} for configuration {op.name}: Not a number"
+        )
+    if kind == BROKER_LOGGER and value not in LEVELS:
+        raise errors.InvalidConfigError(f"{value} is no level of a logger")
+    values[op.name] = value
+
+
+def list_config_resources(
+    broker: SimulatedBroker, request: lc.ListConfigResourcesRequest, version: int, reply: Reply
+) -> lc.ListConfigResourcesResponse:
+    """What has options of its own; version 0 lists client metrics only."""
+    cluster = broker.cluster
+    kinds = request.resource_types or list(DEFAULTS)
+    if version == 0:
+        kinds = [CLIENT_METRICS]
+    found: list[lc.ConfigResource] = []
+    for kind in kinds:
+        if kind not in DEFAULTS:
+            return lc.ListConfigResourcesResponse(error_code=errors.UnsupportedVersionError.code)
+        names = [name for k, name in cluster.admin.configs if k == kind and name]
+        if kind == TOPIC:
+            names = list(cluster.topics)
+        elif kind in (BROKER, BROKER_LOGGER):
+            names = [str(b.id) for b in cluster.brokers.values() if b.registered]
+        found += [lc.ConfigResource(name, kind) for name in names]
+    return lc.ListConfigResourcesResponse(config_resources=found)
+
+
+TOPIC_ADMIN_HANDLERS: dict[type[Message], AdminHandler] = {
+    ac.IncrementalAlterConfigsRequest: incremental_alter_configs,
+    cp.CreatePartitionsRequest: create_partitions,
+    dc.DescribeConfigsRequest: describe_configs,
+    dr.DeleteRecordsRequest: delete_records,
+    lc.ListConfigResourcesRequest: list_config_resources,
+}
+TOPIC_ADMIN_REFUSALS: dict[str, Any] = {
+    "CreatePartitions": lambda body, code: cp.CreatePartitionsResponse(
+        results=[cp.CreatePartitionsTopicResult(t.name, code) for t in body.topics]
+    ),
+    "DeleteRecords": lambda body, code: dr.DeleteRecordsResponse(
+        topics=[
+            dr.DeleteRecordsTopicResult(
+                t.name,
+                [
+                    dr.DeleteRecordsPartitionResult(p.partition_index, -1, code)
+                    for p in t.partitions
+                ],
+            )
+            for t in body.topics
+        ]
+    ),
+    "IncrementalAlterConfigs": lambda body, code: ac.IncrementalAlterConfigsResponse(
+        responses=[
+            ac.AlterConfigsResourceResponse(code, None, r.resource_type, r.resource_name)
+            for r in body.resources
+        ]
+    ),
+}
+"""How all that a request asks is refused, by the API."""

@@ -1,0 +1,142 @@
+"""Rights, passwords and tokens by an admin client, on a real broker that guards them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.integration.test_rights import OPTIONS
+
+import odradek as o
+from odradek.testing import LocalCluster
+from odradek.testing.shared_clusters import SharedClusters
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def guarded(clusters: SharedClusters) -> LocalCluster:
+    return clusters.shared(OPTIONS)
+
+
+@pytest.fixture
+def admin(guarded: LocalCluster) -> Iterator[o.Admin]:
+    """One that may do everything."""
+    with o.Admin(guarded.inner_config(), default_api_timeout_ms=30_000) as made:
+        yield made
+
+
+def until(condition: Callable[[], object]) -> None:
+    """What the controller has written the broker reads a moment later."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_acls(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+    read = o.AclBinding("TOPIC", topic, "User:bob", "READ")
+    prefix = o.AclBinding("TOPIC", topic[:3], "User:dave", "WRITE", "DENY", "PREFIXED", "10.0.0.1")
+    cluster = o.AclBinding("CLUSTER", "kafka-cluster", "User:dave", "DESCRIBE")
+    with pytest.raises(o.InvalidRequestError, match="of-no-type") as refused:
+        admin.create_acls([read, o.AclBinding("TOPIC", topic, "of-no-type", "READ"), prefix])
+    assert list(refused.value.results) == [read, prefix]
+    admin.create_acls([cluster, read])
+    daves = o.AclBindingFilter(principal="User:dave")
+    until(lambda: admin.describe_acls(daves) == sorted([cluster, prefix]))
+    concerning = o.AclBindingFilter("TOPIC", topic, pattern_type="MATCH")
+    assert admin.describe_acls(concerning) == sorted([prefix, read])
+    assert set(admin.describe_acls()) >= {read, prefix, cluster}
+    gone = admin.delete_acls(
+        [daves, o.AclBindingFilter("TOPIC", topic), o.AclBindingFilter("USER")]
+    )
+    assert list(gone.values()) == [sorted([cluster, prefix]), [read], []]
+    until(lambda: admin.describe_acls(daves) == [])
+    with o.Admin(guarded.client_config("bob")) as bob:
+        with pytest.raises(o.ClusterAuthorizationError, match="'bob' needs ALTER on the cluster"):
+            bob.create_acls([read], timeout=PATIENCE)
+        with pytest.raises(o.ClusterAuthorizationError, match="needs DESCRIBE on the cluster"):
+            bob.describe_acls(timeout=PATIENCE)
+
+
+def test_what_a_user_may_not_do_is_named(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+    with o.Admin(guarded.client_config("bob"), default_api_timeout_ms=30_000) as bob:
+        for call, right in (
+            (lambda: bob.create_partitions({topic: 4}), f"ALTER on topic '{topic}'"),
+            (lambda: bob.describe_consumer_groups(topic), f"DESCRIBE on group '{topic}'"),
+            (lambda: bob.delete_groups(topic), f"DELETE on group '{topic}'"),
+            (
+                lambda: bob.describe_configs([o.ConfigResource("TOPIC", topic)]),
+                f"DESCRIBE_CONFIGS on topic '{topic}'",
+            ),
+            (
+                lambda: bob.describe_transactions(topic),
+                f"DESCRIBE on transactional id '{topic}'",
+            ),
+            (lambda: bob.describe_log_dirs(), "DESCRIBE on the cluster"),
+            (lambda: bob.list_partition_reassignments(), "DESCRIBE on the cluster"),
+        ):
+            with pytest.raises(o.AuthorizationError, match=f"'bob' needs {right}: add an ACL"):
+                call()
+        assert topic not in bob.list_topics()
+
+
+def test_passwords(guarded: LocalCluster, admin: o.Admin, topic: str) -> None:
+    mechanism, password = "SCRAM-SHA-256", f"secret of {topic}"
+    admin.alter_user_scram_credentials(
+        [
+            o.UserScramCredentialUpsertion(topic, mechanism, password, 8192),
+            o.UserScramCredentialUpsertion(topic, "SCRAM-SHA-512", password),
+        ]
+    )
+    until(lambda: topic in admin.describe_user_scram_credentials())
+    assert admin.describe_user_scram_credentials([topic])[topic] == (
+        o.ScramCredentialInfo(mechanism, 8192),
+        o.ScramCredentialInfo("SCRAM-SHA-512", 4096),
+    )
+    new = {**guarded.client_config("bob"), "sasl.username": topic, "sasl.password": password}
+    with o.Admin(new) as somebody:
+        assert somebody.cluster_id(PATIENCE) == guarded.cluster_id
+    with pytest.raises(o.ResourceNotFoundError, match="user nobody") as refused:
+        admin.describe_user_scram_credentials(["nobody", "bob"])
+    assert list(refused.value.results) == ["bob"]
+    gone = o.UserScramCredentialDeletion(topic, "SCRAM-SHA-512")
+    with pytest.raises(o.ResourceNotFoundError, match="user nobody") as not_there:
+        admin.alter_user_scram_credentials(
+            [gone, o.UserScramCredentialDeletion("nobody", mechanism)]
+        )
+    assert list(not_there.value.results) == [topic]
+    until(lambda: len(admin.describe_user_scram_credentials(topic)[topic]) == 1)
+    admin.alter_user_scram_credentials([o.UserScramCredentialDeletion(topic, mechanism)])
+
+
+def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
+    with o.Admin(guarded.client_config("bob"), default_api_timeout_ms=30_000) as bob:
+        token = bob.create_delegation_token("User:carol", max_lifetime=3600)
+        assert (token.owner, token.requester) == ("User:bob", "User:bob")
+        assert token.renewers == ("User:carol",)
+        assert token.max_ms - token.issue_ms == 3_600_000
+        until(lambda: bob.describe_delegation_tokens() == [token])
+        assert bob.describe_delegation_tokens("User:bob") == [token]
+        assert bob.renew_delegation_token(token.hmac, period=60) <= token.max_ms
+        as_bob = {
+            **guarded.client_config("bob"),
+            "sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                f'username="{token.token_id}" password="{token.password}" tokenauth="true";'
+            ),
+        }
+        del as_bob["sasl.username"], as_bob["sasl.password"]
+        with o.Admin(as_bob) as by_token:
+            assert by_token.cluster_id(PATIENCE) == guarded.cluster_id
+            # Who has come in by a token gets no other one.
+            with pytest.raises(o.DelegationTokenRequestNotAllowedError):
+                by_token.create_delegation_token(timeout=PATIENCE)
+        with pytest.raises(o.DelegationTokenNotFoundError):
+            bob.renew_delegation_token(b"no such token")
+        bob.expire_delegation_token(token.hmac)
+        until(lambda: bob.describe_delegation_tokens() == [])
+    for_carol = admin.create_delegation_token(owner="User:carol")
+    assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
+    admin.expire_delegation_token(for_carol.hmac)

@@ -1,0 +1,272 @@
+"""How admin calls ask: what is tried again (R-RT-1), what ends in time (R-RT-2), who fails alone
+(R-RT-4), and who is followed (R-RT-5).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek import (
+    AclBinding,
+    Admin,
+    AlterConfigOp,
+    ClientQuotaEntity,
+    ConfigResource,
+    FeatureUpdate,
+    KafkaError,
+    KafkaTimeoutError,
+    NewTopic,
+    NonEmptyGroupError,
+    TopicPartition,
+    UserScramCredentialUpsertion,
+)
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.simulation.brokers.injected_errors import Injection
+
+T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
+TOPIC = ConfigResource("TOPIC", "t")
+BINDING = AclBinding("TOPIC", "t", "User:alice", "READ")
+Call = Callable[[Admin], Any]
+PATIENCE, NOT_CONTROLLER, NOT_LEADER, LOADING, NOT_COORDINATOR, TIMED_OUT = 89, 41, 6, 14, 16, 7
+"""Kafka's codes: THROTTLING_QUOTA_EXCEEDED (KIP-599) …, REQUEST_TIMED_OUT."""
+ANY: dict[str, Call] = {
+    "CreateTopics": lambda a: a.create_topics([NewTopic("n", 1, 1)]),
+    "DeleteTopics": lambda a: a.delete_topics("t"),
+    "CreatePartitions": lambda a: a.create_partitions({"t": 4}),
+    "IncrementalAlterConfigs": lambda a: a.incremental_alter_configs(
+        {TOPIC: [AlterConfigOp("retention.ms", "1")]}
+    ),
+    "DescribeConfigs": lambda a: a.describe_configs([TOPIC]),
+    "ListConfigResources": lambda a: a.list_config_resources(),
+    "AlterPartitionReassignments": lambda a: a.alter_partition_reassignments({T0: [1]}),
+    "ListPartitionReassignments": lambda a: a.list_partition_reassignments(),
+    "ElectLeaders": lambda a: a.elect_leaders("PREFERRED", [T0]),
+    "UpdateFeatures": lambda a: a.update_features({"group.version": FeatureUpdate(1)}),
+    "DescribeQuorum": lambda a: a.describe_metadata_quorum(),
+    "UnregisterBroker": lambda a: a.unregister_broker(3),
+    "CreateAcls": lambda a: a.create_acls([BINDING]),
+    "DescribeAcls": lambda a: a.describe_acls(),
+    "DescribeClientQuotas": lambda a: a.describe_client_quotas(),
+    "AlterClientQuotas": lambda a: a.alter_client_quotas(
+        {ClientQuotaEntity(user="a"): {"producer_byte_rate": 1}}
+    ),
+    "DescribeUserScramCredentials": lambda a: a.describe_user_scram_credentials(),
+    "AlterUserScramCredentials": lambda a: a.alter_user_scram_credentials(
+        [UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "secret")]
+    ),
+    "DescribeDelegationToken": lambda a: a.describe_delegation_tokens(),
+    "CreateDelegationToken": lambda a: a.create_delegation_token(),
+}
+"""What any broker answers, or the controller through any broker."""
+LEADERS: dict[str, Call] = {
+    "ListOffsets": lambda a: a.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"}),
+    "DeleteRecords": lambda a: a.delete_records({T0: -1, T1: -1}),
+    "DescribeProducers": lambda a: a.describe_producers([T0, T2]),
+}
+COORDINATORS: dict[str, Call] = {
+    "DescribeGroups": lambda a: a.describe_classic_groups("g"),
+    "OffsetFetch": lambda a: a.list_group_offsets("g"),
+    "OffsetCommit": lambda a: a.alter_group_offsets("g", {T0: 1}),
+    "OffsetDelete": lambda a: a.delete_group_offsets("g", [T0]),
+    "DeleteGroups": lambda a: a.delete_groups("g"),
+    "AlterShareGroupOffsets": lambda a: a.alter_share_group_offsets("s", {T0: 1}),
+}
+EACH: dict[str, Call] = {
+    "ListGroups": lambda a: a.list_groups(),
+    "ListTransactions": lambda a: a.list_transactions(),
+    "DescribeLogDirs": lambda a: a.describe_log_dirs(),
+}
+
+
+def made() -> tuple[Stage, Admin]:
+    stage = Stage()
+    admin = stage.client(Admin, background=False)
+    admin.alter_group_offsets("g", {T0: 5})
+    return stage, admin
+
+
+def inject(stage: Stage, api: str, code: int, times: int = 1, **more: Any) -> Injection:
+    one = Injection(api, code, times, **more)
+    for broker in stage.cluster.brokers.values():
+        broker.injections.append(one)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        *itertools.product(ANY, (PATIENCE, NOT_CONTROLLER)),
+        *itertools.product(LEADERS, (NOT_LEADER, TIMED_OUT)),
+        *itertools.product(COORDINATORS, (LOADING, NOT_COORDINATOR)),
+        *itertools.product(("ListGroups", "ListTransactions"), (LOADING,)),
+    ],
+)
+def test_what_is_refused_for_now_is_asked_again(api: str, code: int) -> None:
+    stage, admin = made()
+    once = inject(stage, api, code, times=2)
+    call = {**ANY, **LEADERS, **COORDINATORS, **EACH}[api]
+    begin = stage.world.now
+    with admin:
+        call(admin)
+    assert once.left == 0
+    assert 0.05 < stage.world.now - begin < 5  # a backoff, and no more than some of it
+
+
+@pytest.mark.parametrize("api", ["IncrementalAlterConfigs", "DeleteRecords", "DeleteGroups"])
+def test_a_call_that_is_refused_to_its_end_says_with_what(api: str) -> None:
+    stage, _ = made()
+    inject(stage, api, PATIENCE, times=10_000)
+    call = {**ANY, **LEADERS, **COORDINATORS}[api]
+    short = stage.client(Admin, "short", background=False, default_api_timeout_ms=2000)
+    begin = stage.world.now
+    with pytest.raises(KafkaTimeoutError, match="THROTTLING_QUOTA_EXCEEDED"):
+        call(short)
+    assert 1.9 <= stage.world.now - begin <= 2.1
+
+
+def test_a_controller_that_isnt_there_any_more_is_left_for_another_broker() -> None:
+    """A broker before KRaft that isn't the controller says so, and another one is asked."""
+    stage, admin = made()
+    refusing = [stage.cluster.brokers[i] for i in (1, 2)]
+    for broker in refusing:
+        broker.injections.append(Injection("CreatePartitions", NOT_CONTROLLER, 100))
+    admin.create_partitions({"t": 5}, timeout=20)
+    assert len(stage.cluster.topics["t"].partitions) == 5
+    assert stage.cluster.brokers[3].requests["CreatePartitions"] == 1
+
+
+def test_a_leader_that_moves_is_followed() -> None:
+    stage, admin = made()
+    stage.write(range(9))
+    admin.describe_topics("t")
+    for broker in stage.cluster.brokers:  # all name the old leaders for a while
+        stage.cluster.stale_metadata(broker)
+        stage.world.after(0.3, partial(stage.cluster.stale_metadata, broker, on=False))
+    for partition in range(3):
+        stage.cluster.move_leader("t", partition)
+    begin = stage.world.now
+    assert {o.offset for o in admin.list_offsets({T0: "LATEST", T1: "LATEST"}).values()} == {3}
+    assert 0.3 < stage.world.now - begin < 1.5
+
+
+def test_a_leader_that_moves_while_it_is_silent_is_followed() -> None:
+    stage, admin = made()
+    stage.write(range(9))
+    admin.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"})
+    slow = stage.cluster.leader("t", 2)
+    assert slow is not None
+    slow.delays[ListOffsetsRequest.API_KEY] = 25.0
+    stage.world.after(1.0, partial(stage.cluster.move_leader, "t", 2))
+    begin = stage.world.now
+    assert admin.list_offsets({T2: "LATEST", T0: "LATEST"}, timeout=30)[T2].offset == 3
+    assert 1.9 < stage.world.now - begin < 3.0
+
+
+def test_a_leader_that_dies_is_followed() -> None:
+    stage, admin = made()
+    stage.write(range(9))
+    admin.list_offsets({T2: "LATEST"})
+    leader = stage.cluster.leader("t", 2)
+    assert leader is not None
+    stage.cluster.crash(leader.id)
+    begin = stage.world.now
+    assert admin.list_offsets({T2: "LATEST", T0: "LATEST"}, timeout=30)[T2].offset is not None
+    assert stage.world.now - begin < 10
+
+
+def test_a_coordinator_that_moves_is_followed() -> None:
+    stage, admin = made()
+    index = stage.cluster.groups.index("g")
+    for _ in range(3):
+        stage.cluster.move_leader("__consumer_offsets", index)
+        assert admin.list_group_offsets("g")["g"][T0].offset == 5
+    coordinator = stage.cluster.leader("__consumer_offsets", index)
+    assert coordinator is not None
+    stage.cluster.crash(coordinator.id)
+    assert admin.list_group_offsets("g", timeout=30)["g"][T0].offset == 5
+
+
+def test_a_cluster_that_moves_away_amid_calls_is_followed() -> None:
+    stage, admin = made()
+    admin.list_offsets({T0: "LATEST"})
+    stage.cluster.move(after=3.0)
+    for call in (*LEADERS.values(), *EACH.values(), COORDINATORS["OffsetFetch"]):
+        call(admin)
+    admin.create_partitions({"t": 6}, timeout=60)
+    assert len(stage.cluster.topics["t"].partitions) == 6
+
+
+def test_a_broker_that_is_silent_hides_no_other() -> None:
+    stage, admin = made()
+    admin.describe_log_dirs()
+    stage.cluster.go_silent(2)
+    begin = stage.world.now
+    with pytest.raises(KafkaTimeoutError, match="of broker 2") as late:
+        admin.describe_log_dirs(timeout=5)
+    assert sorted(late.value.results) == [1, 3]
+    assert 4.9 <= stage.world.now - begin <= 5.1
+
+
+def test_a_leader_that_is_silent_hides_no_other() -> None:
+    stage, admin = made()
+    stage.write(range(9))
+    leaders = [stage.cluster.topics["t"].partitions[p].leader for p in range(3)]
+    assert len(set(leaders)) == 3
+    admin.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"})
+    stage.cluster.go_silent(leaders[1])
+    with pytest.raises(KafkaTimeoutError) as late:
+        admin.list_offsets({T0: "LATEST", T1: "LATEST", T2: "LATEST"}, timeout=6)
+    assert {p: o.offset for p, o in late.value.results.items()} == {T0: 3, T2: 3}
+    assert list(late.value.errors) == [T1]
+
+
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        ("CreatePartitions", ANY["CreatePartitions"]),
+        ("DeleteGroups", COORDINATORS["DeleteGroups"]),
+        ("CreateAcls", ANY["CreateAcls"]),
+    ],
+)
+def test_a_lost_answer_of_a_change_is_asked_for_again(api: str, call: Call) -> None:
+    stage, admin = made()
+    inject(stage, api, TIMED_OUT, done=True)
+    if api == "CreatePartitions":
+        # What is there already can't be told from what somebody else has made.
+        with pytest.raises(KafkaError):
+            call(admin)
+        assert len(stage.cluster.topics["t"].partitions) == 4
+    else:
+        call(admin)
+
+
+@pytest.mark.parametrize("name", sorted({**ANY, **LEADERS, **COORDINATORS, **EACH}))
+def test_no_call_outlives_its_timeout(name: str) -> None:
+    stage, _ = made()
+    admin = stage.client(Admin, "late", background=False, default_api_timeout_ms=1500)
+    admin.list_topics()
+    for broker in stage.cluster.brokers:
+        stage.cluster.crash(broker)
+    begin = stage.world.now
+    with pytest.raises(KafkaTimeoutError) as late:
+        {**ANY, **LEADERS, **COORDINATORS, **EACH}[name](admin)
+    assert 1.49 <= stage.world.now - begin <= 1.6
+    assert late.value.attempts
+
+
+def test_a_group_that_is_in_use_is_no_reason_to_wait() -> None:
+    stage, admin = made()
+    with stage.consumer(group_id="busy") as consumer:
+        consumer.subscribe(["t"])
+        consumer.poll(1.0)
+        begin = stage.world.now
+        with pytest.raises(NonEmptyGroupError, match="group busy") as refused:
+            admin.delete_groups(["busy", "g"])
+        assert stage.world.now - begin < 1
+        assert list(refused.value.results) == ["g"]
