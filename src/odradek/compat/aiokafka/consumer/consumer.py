@@ -267,7 +267,7 @@ class AIOKafkaConsumer:
             async with self._reading:
                 found = await self._polled(partitions, self._subscriptions.patience(), 1)
                 if found:
-                    return self._made(found[0])[0]
+                    return self._one(found[0][0])
 
     def _quickly(self) -> ConsumerRecord[Any, Any] | None:
         """The next record, where it is here and nothing comes before it: another reader's call has
@@ -275,7 +275,7 @@ class AIOKafkaConsumer:
         """
         late = self._subscriptions.pending is not None or self._attendant.trouble is not None
         record = None if late or self._closed else self._consumer.at_hand()
-        return None if record is None else self._made((record,))[0]
+        return None if record is None else self._one(record)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
@@ -301,8 +301,8 @@ class AIOKafkaConsumer:
         finally:
             self._reading.release()
         by_partition: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = {}
-        for run in found:
-            place, made = TopicPartition(*run[0][:2]), self._made(run)
+        for run, made in zip(found, self._made(found), strict=True):
+            place = TopicPartition(*run[0][:2])
             if place in by_partition:
                 by_partition[place] += made
             else:
@@ -350,17 +350,31 @@ class AIOKafkaConsumer:
         record = self._consumer.at_hand()
         return [] if record is None else [(record,)]
 
-    def _made(self, run: Sequence[Record]) -> list[ConsumerRecord[Any, Any]]:
-        """Records; where a deserializer raises, the next call finds that one again."""
+    def _one(self, record: Record) -> ConsumerRecord[Any, Any]:
+        """One record; where a deserializer raises, the next call finds it again."""
         made: list[ConsumerRecord[Any, Any]] = []
         try:
-            records_into(made, run, *self._deserializers)
+            records_into(made, (record,), *self._deserializers)
         except Exception:
-            record = run[len(made)]
-            with suppress(WrongTime):  # it was taken away meanwhile
-                self._consumer.seek(record.topic_partition, record.offset)
+            self._back_to(record)
+            raise
+        return made[0]
+
+    def _made(self, runs: Sequence[Sequence[Record]]) -> list[list[ConsumerRecord[Any, Any]]]:
+        """All records; where a deserializer raises, the next call finds all of them again."""
+        made: list[list[ConsumerRecord[Any, Any]]] = [[] for _ in runs]
+        try:
+            for found, run in zip(made, runs, strict=True):
+                records_into(found, run, *self._deserializers)
+        except Exception:
+            for run in reversed(runs):  # of a partition's runs the first one counts
+                self._back_to(run[0])
             raise
         return made
+
+    def _back_to(self, record: Record) -> None:
+        with suppress(WrongTime):  # it was taken away meanwhile
+            self._consumer.seek(record.topic_partition, record.offset)
 
     def __aiter__(self) -> Self:
         if self._closed:
