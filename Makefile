@@ -37,8 +37,8 @@ check: setup ## format, lint, types, rooms and house rules
 broken-bounds: setup ## disable each bound check of the kernels: a test must notice (ARGS="--list")
 	@$(BIN)/python tools/break_bounds.py $(ARGS)
 
-peer-suites: setup ## aiokafka's own tests against our module in its place (CHECKOUT=its sources)
-	$(BIN)/python tools/peer_suites.py $(CHECKOUT)
+peer-suites: setup ## other libraries' own tests against our modules (CHECKOUT="sources …" ARGS=--json)
+	@$(BIN)/python tools/peer_suites.py $(ARGS) $(CHECKOUT)
 
 bench: setup ## Odradek beside its peers on one broker, some rows in a few minutes (ARGS="--help")
 	@$(BIN)/python -m benchmarks.run $(ARGS)

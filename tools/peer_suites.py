@@ -1,12 +1,13 @@
-"""Run another library's own tests against the module in its place: `tools/peer_suites.py CHECKOUT`.
+"""Run other libraries' own tests against our modules: `tools/peer_suites.py CHECKOUT …`.
 
-In: a checkout of aiokafka 0.14.0 (its source distribution has no tests). Out: how many of its tests
-about behaviour passed and failed, and how many were left out, each with the reason. Its tests are
-copied into a temporary folder, with a `conftest` of ours; none of its code is kept. Must not:
-change the checkout.
+In: checkouts of their repositories, as their distributions have no tests; `tools/peers/*.json` says
+which of their modules run and why the others don't. Out: for each library what passed, what failed,
+and each test that was left out with the reason; `--json` gives the same for programs. Their tests
+are copied into a temporary folder; none of their code is kept. Must not: change a checkout.
 """
 
 import argparse
+import ast
 import json
 import os
 import shutil
@@ -15,59 +16,164 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from odradek.testing import LocalCluster
+PEERS = Path(__file__).parent / "peers"
+LIBRARIES = ("aiokafka", "confluent_kafka", "kafka_python")
+ALL = 3000
+"""Seconds for one run of one library's tests."""
 
-CONFTEST = Path(__file__).parent / "peers" / "aiokafka_conftest.py"
-SUITES = (
-    *("test_admin", "test_consumer", "test_helpers", "test_partitioner", "test_pep492"),
-    *("test_producer", "test_transactional_consumer", "test_transactional_producer"),
-)
-"""What is about behaviour; the others test modules that only aiokafka has."""
-PATIENCE = 60
-"""Seconds for one test."""
-ALL = 1500
-"""Seconds for all."""
+FEW = 3
+"""Tests of a module that are named one by one; more with one reason are counted."""
 
-
-@contextmanager
-def broker(servers: str) -> Iterator[str]:
-    """The address of a broker that makes topics of two partitions, as aiokafka's container does."""
-    if servers:
-        yield servers
-        return
-    settings = {"num.partitions": "2"}
-    with LocalCluster(1, auto_create_topics=True, config=settings) as cluster:
-        yield cluster.bootstrap_servers
+Row = tuple[str, str, str]
+"""A test's name, its outcome (passed, failed or skipped) and the reason."""
 
 
-def outcomes(checkout: Path, servers: str, expression: str) -> list[tuple[str, str, str]]:
-    """Each test's name, outcome and reason."""
+@dataclass(frozen=True)
+class Suite:
+    """One library's tests, as its file under tools/peers says."""
+
+    library: str
+    version: str
+    """The tag of its repository."""
+    repository: str
+    folder: str
+    """Where its tests are."""
+    known_by: str
+    """A file that only a checkout of this library has."""
+    runs: list[dict[str, Any]]
+    """Runs of pytest: `modules`, maybe a `label`, an `environment`, `added` files of ours."""
+    left_out: dict[str, str]
+    """Why tests, modules and folders (with a slash at the end) don't run."""
+    here: dict[str, str] = field(default_factory=dict)
+    """Tests of ours, below tests/, that show the effect of theirs; by the same names."""
+    patience: int = 60
+    """Seconds for one test."""
+
+
+def suites() -> list[Suite]:
+    """All libraries."""
+    return [Suite(**json.loads((PEERS / f"{name}.json").read_text())) for name in LIBRARIES]
+
+
+def suite_of(checkout: Path, all_suites: list[Suite]) -> Suite:
+    """Whose sources these are."""
+    for suite in all_suites:
+        if (checkout / suite.known_by).is_file():
+            return suite
+    sys.exit(f"{checkout} is no checkout of these:\n" + "\n".join(where(all_suites)))
+
+
+def where(all_suites: list[Suite]) -> Iterator[str]:
+    """How to get the sources."""
+    for suite in all_suites:
+        yield f"  git clone --depth 1 --branch {suite.version} {suite.repository}"
+
+
+def tests_in(path: Path) -> Iterator[str]:
+    """The names of a module's tests, with their classes'."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}::{one.name}" for one in node.body if is_test(one))
+        elif is_test(node):
+            yield node.name
+
+
+def is_test(node: ast.AST) -> bool:
+    """Whether pytest would take it."""
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[:4] == "test"
+
+
+def found(table: dict[str, str], module: str, test: str) -> str:
+    """What a table says of a test: by its name, its module, or a folder (with a slash) above."""
+    folders = [f"{one}/" for one in Path(module).parents]
+    names = [f"{module}::{test}", f"{module}::{test.partition('[')[0]}", module, *folders]
+    return next((table[name] for name in names if name in table), "")
+
+
+def reason(suite: Suite, module: str, test: str) -> str:
+    """Why a test doesn't run, and what shows the same here; empty where nobody has said."""
+    why, ours = found(suite.left_out, module, test), found(suite.here, module, test)
+    return f"{why}; here: {ours}" if why and ours else why
+
+
+def apart(name: str) -> tuple[str, str]:
+    """A test's module and name; a module's name alone has no test."""
+    module, _, test = name.partition("::")
+    return module, test
+
+
+def not_run(suite: Suite, checkout: Path) -> list[Row]:
+    """The tests of modules that no run has, each with its reason."""
+    root = checkout / suite.folder
+    running = {module for run in suite.runs for module in run["modules"]}
+    rows: list[Row] = []
+    for path in sorted(root.rglob("test_*.py")):
+        module = path.relative_to(root).as_posix()
+        if module in running:
+            continue
+        for test in tests_in(path):
+            why = reason(suite, module, test)
+            row = ("skipped", why) if why else ("failed", "nobody has looked at it")
+            rows.append((f"{module}::{test}", *row))
+    return rows
+
+
+def outcomes(suite: Suite, checkout: Path, servers: str, expression: str) -> list[Row]:
+    """What became of the tests that run, and of those that a reason keeps from it."""
+    rows: list[Row] = []
+    for run in suite.runs:
+        rows += one_run(suite, run, checkout, servers, expression)
+    return [*{row[0]: row for row in rows}.values(), *not_run(suite, checkout)]
+
+
+def one_run(
+    suite: Suite, run: dict[str, Any], checkout: Path, servers: str, expression: str
+) -> list[Row]:
+    """One run of pytest."""
     with tempfile.TemporaryDirectory() as folder:
-        tests, report = Path(folder, "tests"), Path(folder, "report")
-        shutil.copytree(checkout / "tests", tests)
-        shutil.copy(CONFTEST, tests / "conftest.py")
+        tests, report = Path(folder, suite.folder), Path(folder, "report")
+        shutil.copytree(checkout / suite.folder, tests)
+        if run.get("conftest") == "ours":
+            for theirs in tests.rglob("conftest.py"):
+                theirs.unlink()
+        for ours, theirs in run.get("added", {}).items():
+            shutil.copy(PEERS / ours, tests / theirs)
         report.touch()
+        excused = Path(folder, "excused.json")
+        excused.write_text(json.dumps({n: reason(suite, *apart(n)) for n in suite.left_out}))
+        modules = [f"{suite.folder}/{module}" for module in run["modules"]]
         chosen = ["-k", expression] if expression else []
-        subprocess.run(
+        ended = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider",
-             "-W", "ignore", f"--timeout={PATIENCE}", *chosen,
-             *(f"tests/{suite}.py" for suite in SUITES)],
+             "-p", "peer_report", "-p", f"peer_{suite.library}", "-W", "ignore",
+             "--rootdir", folder, f"--timeout={suite.patience}", *chosen, *modules],
             cwd=folder, check=False, timeout=ALL,
-            env={**os.environ, "PEER_SERVERS": servers, "PEER_REPORT": str(report)},
+            stdout=sys.stderr,
+            env={**os.environ, "PYTHONPATH": f"{PEERS}{os.pathsep}{folder}",
+                 "PEER_SERVERS": servers, "PEER_REPORT": str(report),
+                 "PEER_LABEL": run.get("label", ""), "PEER_EXCUSED": str(excused),
+                 **run.get("environment", {})},
         )  # fmt: skip
         rows = [tuple(json.loads(line)) for line in report.read_text().splitlines()]
-    return list({name: (name, outcome, why) for name, outcome, why in rows}.values())
+    if ended.returncode not in (0, 1, 5):  # all well, some failed, none chosen
+        rows.append(
+            (f"{run.get('label', '')}pytest", "failed", f"it ended with {ended.returncode}")
+        )
+    return rows
 
 
-def summary(rows: list[tuple[str, str, str]]) -> Iterator[str]:
-    """What is printed."""
+def summary(suite: Suite, rows: list[Row]) -> Iterator[str]:
+    """What is printed for one library."""
     counts = Counter(outcome for _, outcome, _ in rows)
-    for title, wanted in (("left out", "skipped"), ("failed", "failed")):
-        yield f"{title}:"
-        yield from (f"  {name}: {why}" for name, outcome, why in rows if outcome == wanted)
+    yield f"{suite.library} {suite.version}"
+    yield "left out:"
+    yield from together([row for row in rows if row[1] == "skipped"])
+    yield "failed:"
+    yield from (f"  {name}: {why}" for name, outcome, why in rows if outcome == "failed")
     ran = counts["passed"] + counts["failed"]
     share = 100 * counts["passed"] / ran if ran else 0.0
     yield (
@@ -76,19 +182,68 @@ def summary(rows: list[tuple[str, str, str]]) -> Iterator[str]:
     )
 
 
+def together(rows: list[Row]) -> Iterator[str]:
+    """A line for each test; one for a module's that have the same reason, if they are many."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, _, why in rows:
+        groups.setdefault((name.partition("::")[0], why), []).append(name)
+    for (module, why), names in groups.items():
+        if len(names) > FEW:
+            yield f"  {module} ({len(names)} tests): {why}"
+        else:
+            yield from (f"  {name}: {why}" for name in names)
+
+
+def as_json(suite: Suite, rows: list[Row]) -> dict[str, Any]:
+    """The same for programs."""
+    named = {"passed": "passed", "failed": "failed", "left_out": "skipped"}
+    return {
+        "library": suite.library,
+        "version": suite.version,
+        **{
+            title: {name: why for name, outcome, why in rows if outcome == wanted}
+            for title, wanted in named.items()
+        },
+    }
+
+
 def main() -> None:
     """Read the arguments, run, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkout", type=Path, help="aiokafka's sources with their tests")
+    all_suites = suites()
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        epilog="The sources: " + "; ".join(line.strip() for line in where(all_suites)),
+    )
+    parser.add_argument("checkout", type=Path, nargs="*", help="a library's sources with its tests")
     parser.add_argument("--servers", default="", help="a broker's host:port; else one is started")
+    parser.add_argument("--json", action="store_true", help="give one object for each library")
+    parser.add_argument(
+        "--themselves",
+        action="store_true",
+        help="run the libraries themselves: what fails there says nothing of ours",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="run what is left out, too, if it can be"
+    )
     parser.add_argument("-k", dest="expression", default="", help="which tests, as for pytest")
     given = parser.parse_args()
-    if not (given.checkout / "tests").is_dir():
-        sys.exit(f"{given.checkout} has no folder tests: give a checkout of aiokafka's repository")
-    with broker(given.servers) as servers:
-        rows = outcomes(given.checkout, servers, given.expression)
-    print(*summary(rows), sep="\n")
-    sys.exit(any(outcome == "failed" for _, outcome, _ in rows))
+    if not given.checkout:
+        sys.exit(
+            "\n".join(["Give checkouts of these (make: CHECKOUT=folder):", *where(all_suites)])
+        )
+    os.environ["PEER_THEMSELVES"] = "yes" if given.themselves else ""
+    os.environ["PEER_ALL"] = "yes" if given.all else ""
+    chosen = [(suite_of(checkout, all_suites), checkout) for checkout in given.checkout]
+    found = [
+        (suite, outcomes(suite, checkout, given.servers, given.expression))
+        for suite, checkout in chosen
+    ]
+    if given.json:
+        print(json.dumps([as_json(suite, rows) for suite, rows in found], indent=1))
+    else:
+        for suite, rows in found:
+            print(*summary(suite, rows), sep="\n")
+    sys.exit(any(outcome == "failed" for _, rows in found for _, outcome, _ in rows))
 
 
 if __name__ == "__main__":

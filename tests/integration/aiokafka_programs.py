@@ -339,6 +339,19 @@ async def is_fenced(scene: Scene) -> None:
         await first.stop()
 
 
+async def fences_by_starting(scene: Scene) -> None:
+    topic = scene.topic()
+    first = scene.producer(transactional_id=f"txn-{scene.number}")
+    second = scene.producer(transactional_id=f"txn-{scene.number}")
+    await first.start()
+    await first.begin_transaction()
+    await first.send_and_wait(topic, b"v")
+    async with second:
+        await scene.tried("the old one", first.commit_transaction)
+    with contextlib.suppress(scene.errors.ProducerFenced):
+        await first.stop()
+
+
 async def uses(producer: Any, topic: str) -> None:
     async with producer.transaction():
         await producer.send_and_wait(topic, b"v")
@@ -760,6 +773,7 @@ PROGRAMS: tuple[Program, ...] = (
     misuses_transactions,
     sends_offsets,
     is_fenced,
+    fences_by_starting,
     assigns,
     takes_many,
     waits_in_vain,

@@ -188,12 +188,36 @@ def assigned_piece_by_piece(library: Any, cluster: FakeCluster, note: Note) -> N
     reader, at = consumer(library, cluster), library.TopicPartition
     reader.incremental_assign([at("flights", 0)])
     note([(m.partition(), m.offset()) for m in read(reader, 2)])
+    for again in ([at("flights", 0)], [at("flights", 1), at("flights", 1)]):
+        trying(note, "again", partial(reader.incremental_assign, again))
     reader.incremental_assign([at("flights", 1, 1)])
     note(numbers(reader.assignment()))
     note([(m.partition(), m.offset()) for m in read(reader, 1)])
     reader.incremental_unassign([at("flights", 0)])
     note(numbers(reader.assignment()))
     trying(note, "not assigned", lambda: reader.incremental_unassign([at("counts", 0)]))
+    reader.assign([at("flights", 0, 1)])
+    for words in ((), ("",), ("a word",)):
+        reader.commit(offsets=[at("flights", 0, 1, *words)], asynchronous=False)
+        note(places(reader.committed([at("flights", 0)], PATIENCE)))
+    reader.incremental_assign([at("flights", 1, 1)])
+    note(sorted((m.partition(), m.offset()) for m in read(reader, 2)))
+    reader.close()
+
+
+def calls_come_too_late(library: Any, cluster: FakeCluster, note: Note) -> None:
+    written(library, cluster, 1)
+    slow = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
+    said: list[Any] = []
+    reader = consumer(library, cluster, **slow)
+    names = ("on_assign", "on_revoke", "on_lost")
+    callbacks = {name: (lambda c, p, n=name: said.append((n, numbers(p)))) for name in names}
+    reader.subscribe(["flights"], **callbacks)
+    note([m.value() for m in read(reader, 1)], list(said))
+    time.sleep(8)
+    late = reader.poll(1)
+    note(late.error().name(), list(said))
+    note([m.value() for m in read(reader, 1)], list(said))
     reader.close()
 
 
@@ -337,6 +361,7 @@ CONSUMER_PROGRAMS: tuple[Program, ...] = (
     begins_where_on_assign_says,
     assigned_by_hand,
     assigned_piece_by_piece,
+    calls_come_too_late,
     pauses,
     watermarks,
     ends_of_partitions,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from odradek.testing import FakeCluster
@@ -260,7 +261,12 @@ def batches_of_messages(library: Any, cluster: FakeCluster, note: Note) -> None:
 
     note(producer.produce_batch("flights", messages, 0, on_delivery=report))
     note(producer.flush(PATIENCE), len(cluster.records("flights", 0)))
-    trying(note, "wrong", lambda: producer.produce_batch("flights", "text"))
+    for wrong in ("text", ["text"], [{"value": 3}], [{"key": 3}], [{"partition": "x"}]):
+        trying(note, "wrong", partial(producer.produce_batch, "flights", wrong))
+    for headers in (["text"], [("a",)], [("a", b"b", b"c")], [3], [("a", 3)]):
+        trying(note, "headers", partial(producer.produce, "flights", headers=headers))
+    for partition in ("x", None, 1.5):
+        trying(note, "partition", partial(producer.produce, "flights", partition=partition))
 
 
 def transactions(library: Any, cluster: FakeCluster, note: Note) -> None:
@@ -333,8 +339,10 @@ def a_fenced_producer(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 def nobody_is_there(library: Any, cluster: FakeCluster, note: Note) -> None:
     said: set[str] = set()
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    admins = import_module(f"{library.__name__}.admin")
     config = {
-        "bootstrap.servers": cluster.bootstrap_servers,
+        **servers,
         "error_cb": lambda error: said.add(error.name()),
         "message.timeout.ms": 2000,
     }
@@ -345,6 +353,17 @@ def nobody_is_there(library: Any, cluster: FakeCluster, note: Note) -> None:
     while (len(producer) or len(said) < 2) and time.monotonic() < until:
         producer.poll(0.1)
     note(sorted(said))
+    reader, here = library.Consumer({**servers, "group.id": "g"}), ("flights", 0)
+    admin = admins.AdminClient({**servers, "socket.timeout.ms": 300})
+    for name, call in (
+        ("list_topics", lambda: producer.list_topics(timeout=0.3)),
+        ("of all", lambda: admin.list_topics(timeout=0.3)),
+        ("committed", lambda: reader.committed([library.TopicPartition(*here)], 0.3)),
+        ("delete", lambda: admin.delete_topics(["flights"])["flights"].result(PATIENCE)),
+        ("soon", lambda: admin.delete_topics(["t"], request_timeout=0.3)["t"].result(PATIENCE)),
+    ):
+        trying(note, name, call)
+    reader.close()
 
 
 # All clients
@@ -426,8 +445,6 @@ def metadata(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 
 def serializers(library: Any, cluster: FakeCluster, note: Note) -> None:
-    from importlib import import_module
-
     of = import_module(f"{library.__name__}.serialization")
     errors = import_module(f"{library.__name__}.error")
     server = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -466,8 +483,6 @@ def serializers(library: Any, cluster: FakeCluster, note: Note) -> None:
 
 
 def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
-    from importlib import import_module
-
     of = import_module(f"{library.__name__}.admin")
     admin = of.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     wanted = [of.NewTopic("arrivals", 3, 1), of.NewTopic("flights", 1, 1)]
@@ -496,8 +511,16 @@ def administration(library: Any, cluster: FakeCluster, note: Note) -> None:
         ("no collection", lambda: admin.describe_topics(["flights"])),
         ("no keyword", lambda: admin.create_topics(wanted, patience=3)),
         ("no setting", lambda: of.AdminClient({"no.such.setting": 1})),
+        ("no topics", lambda: admin.delete_topics([])),
+        ("no names", lambda: admin.delete_topics([None, "flights"])),
+        ("no time", lambda: admin.create_topics(wanted, request_timeout=-5)),
+        ("no flag", lambda: admin.create_topics(wanted, validate_only="maybe")),
     ):
         trying(note, name, call)
+    with of.AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as closed:
+        note(len(closed))
+    for call in (lambda: closed.poll(0), closed.list_topics, lambda: closed.create_topics(wanted)):
+        trying(note, "closed", call)
 
 
 PROGRAMS: tuple[Program, ...] = (

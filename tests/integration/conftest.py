@@ -33,7 +33,7 @@ _running: list[SharedClusters] = []
 GROUPS = {
     "whole": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
     "hurt": ("local_cluster", "misled", "written_once"),
-    "hurt too": ("outages",),
+    "hurt too": ("outages", "compat_confluent"),
     "other clients": (
         *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),

@@ -108,3 +108,33 @@ async def gives_up_waiting(scene: Scene) -> None:
 
 def test_a_wait_that_is_given_up_loses_nothing(cluster: FakeCluster) -> None:
     assert ours(gives_up_waiting, cluster) == ["True"]
+
+
+async def reads_what_cant_be_read_at_first(scene: Scene) -> None:
+    topic = scene.topic(2)
+    await scene.fill(topic, 3)
+    await scene.fill(topic, 3, partition=1, first=10)
+    wrong = [b"1", b"11"]
+
+    def read(value: bytes) -> bytes:
+        if value in wrong:
+            wrong.remove(value)
+            raise ValueError(value)
+        return value
+
+    consumer = scene.consumer(topic, group_id=scene.group(), value_deserializer=read)
+    found: list[bytes] = []
+    async with consumer, asyncio.timeout(20):
+        while len(found) < 6:
+            try:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    found += [record.value for record in records]
+            except ValueError as error:
+                scene.say(str(error))
+    scene.say(sorted(found))
+
+
+def test_a_deserializer_that_raises_loses_no_record(cluster: FakeCluster) -> None:
+    said = ours(reads_what_cant_be_read_at_first, cluster)
+    assert sorted(said[:2]) == ["b'1'", "b'11'"]
+    assert said[2] == "[b'0', b'1', b'10', b'11', b'12', b'2']"

@@ -27,6 +27,7 @@ from odradek.compat.confluent_kafka.model import (
     ElectionType,
     IsolationLevel,
     Node,
+    ThrottleEvent,
     TopicCollection,
     TopicPartitionInfo,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "Node",
     "Producer",
     "SerializingProducer",
+    "ThrottleEvent",
     "TopicCollection",
     "TopicPartition",
     "TopicPartitionInfo",

@@ -15,7 +15,7 @@ import odradek
 from odradek.common.option_values import CONSUMER
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.flows import Flow
-from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import Message, error_message
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
@@ -68,8 +68,15 @@ class AssignedConsumer:
         self._last_error: tuple[str, float] = "", 0.0
         with translating():
             self._consumer: Any = self._made()
-        if self._queue.hears:
-            self._consumer.listen(self._queue.hear)
+        self._overdue = False
+        """The member has left its group, as the program made no call for too long."""
+        self._consumer.listen(self._hear)
+
+    def _hear(self, event: odradek.Event) -> None:
+        """Take note of what the client does of its own accord."""
+        if event.kind == "group" and event.fields["event"] == "poll_overdue":
+            self._overdue = True
+        self._queue.hear(event)
 
     # What differs between a thread and a loop
 
@@ -128,13 +135,23 @@ class AssignedConsumer:
             self._books.forget()
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> Flow[None]:
-        """Read these partitions, too; in `on_assign`, begin there."""
+        """Read these partitions, too; in `on_assign`, begin there.
+
+        Raises `KafkaException`: `_CONFLICT` for what is assigned already, `_INVALID_ARG` for a
+        partition that is given twice.
+        """
         consumer, chosen = self._open(), partition_list(partitions)
         if self._running.partitions is not None:
             yield from self._begin_at(chosen, self._running.partitions)
             return
+        assigned, more = consumer.assignment(), [ours(p) for p in chosen]
+        for place in more:
+            if place in assigned:
+                raise_error(KafkaError._CONFLICT, f"{place} is assigned already")
+            if more.count(place) > 1:
+                raise_error(KafkaError._INVALID_ARG, f"{place} is given twice")
         with translating():
-            consumer.assign([*consumer.assignment(), *(ours(p) for p in chosen)])
+            consumer.assign([*assigned, *more])
         self._has_something = bool(consumer.assignment())
         self._books.forget([(p.topic, p.partition) for p in chosen])
         yield from self._place(chosen)
@@ -267,7 +284,9 @@ class AssignedConsumer:
         `_UNKNOWN_PARTITION` for what isn't assigned.
         """
         consumer = self._open()
-        if (message is None) == (offsets is None):
+        if message is not None and offsets is not None:
+            raise ValueError("message and offsets are mutually exclusive")
+        if message is None and offsets is None:
             raise ValueError("expected either message or offsets")
         if self._given.store_offsets:
             raise_error(KafkaError._INVALID_ARG, "it needs enable.auto.offset.store=false")
@@ -291,9 +310,11 @@ class AssignedConsumer:
             raise TypeError(f"expected a Message, not {type(message).__name__}")
         error, topic = message.error(), message.topic()
         number, offset = message.partition(), message.offset()
-        if error is not None or topic is None or number is None or offset is None:
-            raise KafkaException(error or KafkaError(KafkaError._INVALID_ARG))
-        return [TopicPartition(topic, number, offset + 1, None, message.leader_epoch())]
+        if error is not None or topic is None or number is None:
+            what = "has no place" if error is None else f"tells of an error: {error.str()}"
+            raise_error(KafkaError._INVALID_ARG, f"no offset is behind a message that {what}")
+        behind = OFFSET_INVALID if offset is None else offset + 1
+        return [TopicPartition(topic, number, behind, None, message.leader_epoch())]
 
     def commit(
         self,
@@ -390,6 +411,18 @@ class AssignedConsumer:
         self._last_error = str(error), now
         place = getattr(error, "partition", None)
         return error_message(found, place if isinstance(place, odradek.TopicPartition) else None)
+
+    def _too_late(self) -> Message | None:
+        """A message that tells of partitions that were lost, as no call came in time; once."""
+        if not self._overdue:
+            return None
+        self._overdue = False
+        every = self._given.ours.get("max.poll.interval.ms", 300_000)
+        text = (
+            f"the last poll() was more than max.poll.interval.ms ({every} ms) ago: the partitions "
+            "are others', and the next poll() joins the group again. Poll more often, or raise it"
+        )
+        return error_message(KafkaError(KafkaError._MAX_POLL_EXCEEDED, text))
 
     def _missing(self) -> Message | None:
         """A message that tells of a topic that is wanted and isn't there, once."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import odradek
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -83,6 +83,12 @@ class CallbackQueue:
         except Empty:  # another thread may have been faster
             return None
 
+    def serve_last(self) -> None:
+        """Make the calls that are there, but those of `error_cb`: a client that closes is well."""
+        while (calls := self._next(0)) is not None:
+            if not isinstance(calls, _Told):
+                calls()
+
     def hear(self, event: odradek.Event) -> None:
         """Take note of what a client does of its own accord: for `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
@@ -93,7 +99,7 @@ class CallbackQueue:
             self._logger.log(level, "%s", event)
         if self._error_cb is not None and self._waiting.qsize() < MOST_ERRORS:
             error = KafkaError(code, str(event), fatal=code == KafkaError._FATAL)
-            self.put(_Told(self._error_cb, error))
+            self._waiting.put(_Told(partial(self._error_cb, error)))
 
     @property
     def hears(self) -> bool:
@@ -122,14 +128,7 @@ class _Once:
         return 1
 
 
-class _Told:
+class _Told(_Once):
     """One error for `error_cb`."""
 
-    __slots__ = ("_call", "_error")
-
-    def __init__(self, call: Callable[[KafkaError], Any], error: KafkaError) -> None:
-        self._call = call
-        self._error = error
-
-    def __call__(self) -> object:
-        return self._call(self._error)
+    __slots__ = ()

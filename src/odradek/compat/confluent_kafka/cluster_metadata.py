@@ -107,7 +107,7 @@ class ClusterQuestions:
     def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:
         """Describe the cluster and all topics, or one."""
         seconds, admin = checked_seconds(timeout), self.admin()
-        with translating():
+        with translating(nobody=KafkaError._TRANSPORT):
             described = admin.describe_cluster(seconds)
             found = cluster_metadata(described)
             if topic is None:

@@ -68,7 +68,8 @@ class ConsumerCore(AssignedConsumer):
 
     def at_hand(self) -> Message | None:
         """The next message, where it has come already and nothing else has to be looked at."""
-        if self._ends is not None or self._closed or not self._queue.empty():
+        late = self._overdue or not self._queue.empty()
+        if self._ends is not None or self._closed or late:
             return None
         if self._every is not None and monotonic() >= self._commit_at:
             return None
@@ -105,9 +106,9 @@ class ConsumerCore(AssignedConsumer):
             due = self._due()
             if due:
                 yield from self._commit_later(due)
-            end = yield from self._end()
-            if end is not None:
-                return [end]
+            told = self._too_late() or (yield from self._end())
+            if told is not None:
+                return [told]
             left = max(0.0, deadline - self._now())
             often = self._ends is not None and self._ends.waits
             patience = min(left, PATIENCE if often else LONGEST_WAIT)
@@ -280,6 +281,8 @@ class ConsumerCore(AssignedConsumer):
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from the next login on (PLAIN and SCRAM)."""
         consumer = self._open()
+        if not self._given.checked_login(username, password):
+            return
         with translating():
             consumer.set_sasl_credentials(username, password)
             self._questions.set_sasl_credentials(username, password)
@@ -295,4 +298,4 @@ class ConsumerCore(AssignedConsumer):
         finally:
             self._closed = True
             yield self._questions.close()
-        self._queue.serve(0)
+        self._queue.serve_last()

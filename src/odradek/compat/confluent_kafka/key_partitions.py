@@ -6,6 +6,7 @@ option `partitioner` of that name gives. Must not: be asked by our producers, wh
 
 from __future__ import annotations
 
+from operator import index
 from zlib import crc32
 
 _MURMUR_SEED, _MURMUR_FACTOR, _MURMUR_SHIFT = 0x9747B28C, 0x5BD1E995, 24
@@ -47,6 +48,6 @@ def fnv1a(key: bytes, partition_count: int) -> int:
 def _checked(key: object, count: int) -> tuple[bytes, int]:
     if isinstance(key, str):
         raise TypeError("a bytes-like object is required, not 'str'")
-    if count <= 0:
-        raise ValueError("partition_count must be above 0")
+    if index(count) <= 0:
+        raise ValueError(f"partition_count must be > 0, got {count}")
     return bytes(memoryview(key)), count  # type: ignore[arg-type]

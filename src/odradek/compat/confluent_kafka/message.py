@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import odradek
 from odradek.compat.blanks import blanks, collectable
@@ -18,10 +18,18 @@ TIMESTAMP_NOT_AVAILABLE = 0
 TIMESTAMP_CREATE_TIME = 1
 TIMESTAMP_LOG_APPEND_TIME = 2
 _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
+_NO_OFFSET = -1001
+_MOST_DELIVERIES = 1 << 15
 _NOTHING_MORE = (None, None)
 _KEY, _VALUE, _HEADERS = 5, 6, 7
 """Which items of a record they are."""
 _new = object.__new__
+N = TypeVar("N", int, float)
+
+
+def _from(least: int, number: N | None) -> N | None:
+    """A number; None for one that is below what there can be."""
+    return None if number is None or number < least else number
 
 
 class Message:
@@ -45,12 +53,18 @@ class Message:
         delivery_count: int | None = None,
     ) -> None:
         kind, at = _NO_TIMESTAMP if timestamp is None else timestamp
+        number, place = _from(0, partition), _from(0, offset)
         epoch = -1 if leader_epoch is None else leader_epoch
         self._record: tuple[Any, ...] = (
-            *(topic, partition, offset, at, kind - 1, key, value, headers, epoch),
+            *(topic, number, place, at, kind - 1, key, value, headers, epoch),
         )
         self._error = error
-        self._more: tuple[float | None, int | None] = (latency, delivery_count)
+        if not -_MOST_DELIVERIES <= (delivery_count or 0) < _MOST_DELIVERIES:
+            raise OverflowError(f"delivery_count must fit in 16 bits, not {delivery_count}")
+        self._more: tuple[float | None, int | None] = (
+            _from(0, latency),
+            _from(1, delivery_count),
+        )
 
     def topic(self) -> str | None:
         """The topic's name."""
@@ -139,6 +153,30 @@ class Message:
     def __len__(self) -> int:
         value = self._record[_VALUE]
         return 0 if value is None else len(value)
+
+    def __reduce__(self) -> tuple[type[Message], tuple[Any, ...]]:
+        return Message, self._arguments()
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """What `Message()` makes it of: numbers below 0 for what isn't there."""
+        topic, number, place, at, kind, key, value, headers, epoch = self._parts()
+        latency, deliveries = self._more
+        return (
+            topic,
+            -1 if number is None else number,
+            _NO_OFFSET if place is None else place,
+            *(key, value, headers, self._error, (kind + 1, at)),
+            -1.0 if latency is None else latency,
+            max(-1, epoch),
+            -1 if deliveries is None else deliveries,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._arguments()[:-1] == other._arguments()[:-1]
+
+    __hash__ = None  # type: ignore[assignment]  # as theirs: the parts can be replaced
 
 
 def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:

@@ -25,6 +25,19 @@ class Node:
         return f"({self.id}) {self.host}:{self.port} {rack}"
 
 
+class ThrottleEvent:
+    """A broker delayed a request, in seconds; nobody is told of it here (`throttle_cb`)."""
+
+    def __init__(self, broker_name: str, broker_id: int, throttle_time: float) -> None:
+        self.broker_name = broker_name
+        self.broker_id = broker_id
+        self.throttle_time = throttle_time
+
+    def __str__(self) -> str:
+        milliseconds = int(self.throttle_time * 1000)
+        return f"{self.broker_name}/{self.broker_id} throttled for {milliseconds} ms"
+
+
 class ConsumerGroupTopicPartitions:
     """A group and partitions of it, with offsets."""
 

@@ -6,6 +6,7 @@ what isn't chosen. Must not: look into what the bytes mean.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -34,6 +35,8 @@ def as_headers(given: Any) -> list[tuple[str, bytes | None]]:
 
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"a header must be a pair of name and value, not {pair!r}")
     name, value = pair
     if not isinstance(name, str):
         raise TypeError(f"a header's name must be a str, not {type(name).__name__}")
@@ -45,10 +48,26 @@ def _header(pair: Any) -> tuple[str, bytes | None]:
     return name, as_bytes(value)
 
 
+def check_messages(messages: Any) -> list[dict[str, Any]]:
+    """Messages of a batch; raises `TypeError` with the number of the first that is wrong."""
+    if not isinstance(messages, list):
+        raise TypeError(f"messages must be a list of dicts, not {type(messages).__name__}")
+    for at, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(f"messages[{at}] must be a dict, not {type(message).__name__}")
+        try:
+            as_bytes(message.get("value"))
+            as_bytes(message.get("key"))
+            index(message.get("partition", ANY_PARTITION))
+        except TypeError as error:
+            raise TypeError(f"messages[{at}]: {error}") from None
+    return messages
+
+
 def as_partition(number: int) -> int | None:
     """A partition's number; None where the partitioner chooses."""
     if number == ANY_PARTITION:
         return None
-    if number < 0:
+    if index(number) < 0:
         raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {number}")
     return number

@@ -22,6 +22,7 @@ from odradek.compat.confluent_kafka.produce_arguments import (
     as_bytes,
     as_headers,
     as_partition,
+    check_messages,
 )
 from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback, SentMessages
 from odradek.compat.confluent_kafka.settings import checked_seconds, given
@@ -126,10 +127,8 @@ class Producer:
 
         Gives how many were taken; each of the others has its `KafkaError` as `_error`.
         """
-        if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
-            raise TypeError("messages must be a list of dicts")
         taken = 0
-        for message in messages:
+        for message in check_messages(messages):
             try:
                 self.produce(
                     topic,
@@ -273,6 +272,8 @@ class Producer:
     def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from the next login on (PLAIN and SCRAM)."""
         self._check_handle()
+        if not self._given.checked_login(username, password):
+            return
         with translating():
             self._producer.set_sasl_credentials(username, password)
             self._questions.set_sasl_credentials(username, password)
@@ -291,7 +292,7 @@ class Producer:
             self._producer.close(CLOSE_TIMEOUT)
         self._closed = True
         self._questions.close()
-        self._queue.serve(0)
+        self._queue.serve_last()
         self._sent = SentMessages(self._given, self._queue.put_many)
         return True
 

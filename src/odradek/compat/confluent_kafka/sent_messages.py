@@ -184,7 +184,7 @@ class Reports:
 def delivery_error(error: BaseException) -> KafkaError:
     """The error of a message that wasn't delivered."""
     code = code_of(error)
-    if code in (KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
+    if code == KafkaError._TIMED_OUT:
         code = KafkaError._MSG_TIMED_OUT
     elif code == KafkaError._DESTROY:
         return KafkaError(KafkaError._PURGE_QUEUE)

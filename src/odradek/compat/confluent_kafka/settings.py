@@ -9,6 +9,7 @@ logged. Must not: check what our own configuration checks.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from odradek.compat.confluent_kafka.translated_errors import raise_error, transl
 logger = logging.getLogger("odradek.compat")
 
 _INT_MAX = 2**31 - 1
+_WITHOUT_PORT = re.compile(r"((?:^|(?<=,))\s*(?:\w+://)?(?:\[[^],]*\]|[^\[\]:,\s]+))(?=\s*(?:,|$))")
+"""An address in a list that names no port; librdkafka takes Kafka's usual one."""
 _RESETS = {
     **dict.fromkeys(("smallest", "earliest", "beginning"), "earliest"),
     **dict.fromkeys(("largest", "latest", "end"), "latest"),
@@ -84,8 +87,17 @@ class Given:
     auto_commit: bool = False
     partition_eof: bool = False
     transactional: bool = False
+    answer_timeout: float = 60.0
+    """Seconds that an admin call takes at most which says nothing else (`socket.timeout.ms`)."""
     admin: dict[str, Any] = field(default_factory=dict, repr=False)
     """Those of our settings that an admin client takes."""
+
+    def checked_login(self, username: str, password: str) -> bool:
+        """Whether there is a login that a name and a password are for; raises `TypeError`."""
+        for what, given in (("username", username), ("password", password)):
+            if not isinstance(given, str):
+                raise TypeError(f"{what} must be a str, not {type(given).__name__}")
+        return str(self.ours.get("security.protocol", "")).startswith("SASL")
 
 
 def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> Given:
@@ -95,6 +107,8 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
     if not isinstance(config, dict):
         raise TypeError("expected configuration dict")
     settings = {**_DEFAULTS[kind], **_spelled({**config, **(keywords or {})})}
+    if isinstance(servers := settings.get("bootstrap.servers"), str):
+        settings["bootstrap.servers"] = _WITHOUT_PORT.sub(r"\1:9092", servers)
     found = Given({})
     _take_callbacks(kind, settings, found)
     with translating():
@@ -102,6 +116,9 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
             _take_queue(settings, found)
         if kind == CONSUMER:
             _take_offsets(settings, found)
+        if kind == ADMIN and "socket.timeout.ms" in settings:
+            whole = integer(10, _INT_MAX)
+            found.answer_timeout = _number(settings, "socket.timeout.ms", whole) / 1000
         found.ours = _ours(kind, settings)
     found.transactional = "transactional.id" in found.ours
     found.admin = {
@@ -113,7 +130,7 @@ def given(kind: str, config: Any, keywords: Mapping[str, Any] | None = None) -> 
 
 
 def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
-    """All settings by Kafka's names, those of `default.topic.config` too."""
+    """All settings by Kafka's names; those of `default.topic.config` go before the others."""
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")
@@ -124,7 +141,7 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
             raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
     return {
         name if name in _READ_ELSEWHERE else ALIASES.get(name, name): value
-        for name, value in {**nested, **config}.items()
+        for name, value in {**config, **nested}.items()
     }
 
 
@@ -175,6 +192,7 @@ def _take_queue(settings: dict[str, Any], found: Given) -> None:
         settings["delivery.timeout.ms"] = _INT_MAX
     # A message waits for its topic as long as for brokers.
     settings.setdefault("max.block.ms", settings["delivery.timeout.ms"])
+    _fit_request(settings)
     in_flight = integer(1, _INT_MAX)(_IN_FLIGHT, settings.get(_IN_FLIGHT, 1))
     if in_flight > _MOST_ORDERED and "transactional.id" not in settings:
         settings.setdefault("enable.idempotence", False)
@@ -182,6 +200,15 @@ def _take_queue(settings: dict[str, Any], found: Given) -> None:
     codec = settings.get("compression.type")
     if level not in (None, -1, "-1") and codec in ("gzip", "lz4", "zstd"):
         settings[f"compression.{codec}.level"] = level
+
+
+def _fit_request(settings: dict[str, Any]) -> None:
+    """A request of a message that ends before waits no longer; librdkafka takes any of both."""
+    whole = integer(0, _INT_MAX)
+    names = "delivery.timeout.ms", "linger.ms", "request.timeout.ms"
+    if names[2] in settings:
+        delivery, linger, request = (whole(name, settings.get(name, 0)) for name in names)
+        settings[names[2]] = max(1, min(request, delivery - linger))
 
 
 def _take_offsets(settings: dict[str, Any], found: Given) -> None:

@@ -37,6 +37,8 @@ class TopicPartition:
     ) -> None:
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        if metadata is not None and "\0" in metadata:
+            raise ValueError("metadata: embedded null character")
         self.topic = topic
         self.partition = int(partition)
         self.offset = int(offset)
@@ -121,7 +123,10 @@ def found_at(
 def to_commit(partition: TopicPartition) -> odradek.OffsetAndMetadata:
     """Its offset as our clients commit it."""
     epoch = -1 if partition.leader_epoch is None else partition.leader_epoch
-    return odradek.OffsetAndMetadata(partition.offset, partition.metadata or "", epoch)
+    # confluent-kafka writes the zero at the end of C's texts: it tells "" from None, and members
+    # of the same group that still are confluent-kafka's read what lies behind without it.
+    metadata = "" if partition.metadata is None else f"{partition.metadata}\0"
+    return odradek.OffsetAndMetadata(partition.offset, metadata, epoch)
 
 
 def with_offset(
@@ -131,5 +136,5 @@ def with_offset(
     topic, number = partition
     if found is None:
         return TopicPartition(topic, number)
-    metadata = found.metadata or None
+    metadata = found.metadata.partition("\0")[0] if found.metadata else None
     return TopicPartition(topic, number, found.offset, metadata, found.leader_epoch)

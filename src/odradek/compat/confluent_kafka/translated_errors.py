@@ -14,7 +14,7 @@ import odradek
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
 
 _LOCAL: tuple[tuple[type[BaseException], int], ...] = (
-    (odradek.NoBrokerAvailableError, KafkaError._ALL_BROKERS_DOWN),
+    (odradek.NoBrokerAvailableError, KafkaError._TIMED_OUT),
     (odradek.KafkaTimeoutError, KafkaError._TIMED_OUT),
     (odradek.ResponseTimeoutError, KafkaError._TIMED_OUT),
     (odradek.AuthenticationError, KafkaError._AUTHENTICATION),
@@ -82,9 +82,17 @@ def raise_error(code: int, text: str | None = None) -> NoReturn:
 
 
 @contextmanager
-def translating(*, transactional: bool = False) -> Iterator[None]:
-    """Have our errors come out as `KafkaException`; the error of ours is its cause."""
+def translating(*, transactional: bool = False, nobody: int | None = None) -> Iterator[None]:
+    """Have our errors come out as `KafkaException`; the error of ours is its cause.
+
+    `nobody`: the code where no broker could be reached, unless it is `_TIMED_OUT`.
+    """
     try:
         yield
+    except odradek.NoBrokerAvailableError as error:
+        found = translated(error, transactional=transactional)
+        if nobody is not None:
+            found = KafkaError(nobody, str(error))
+        raise KafkaException(found) from error
     except odradek.KafkaError as error:
         raise KafkaException(translated(error, transactional=transactional)) from error

@@ -9,12 +9,17 @@ from typing import Any
 import pytest
 
 import odradek
-from odradek.compat.confluent_kafka import KafkaError, TopicPartition
+from odradek.compat.confluent_kafka import Consumer, KafkaError, TopicPartition
 from odradek.compat.confluent_kafka.callback_queue import MOST_ERRORS, CallbackQueue
 from odradek.compat.confluent_kafka.flows import carried_out
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
-from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_headers, as_partition
+from odradek.compat.confluent_kafka.produce_arguments import (
+    as_bytes,
+    as_headers,
+    as_partition,
+    check_messages,
+)
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.subscription import (
     RunningCallback,
@@ -53,7 +58,7 @@ def test_what_is_stored_by_hand_is_committed_alone() -> None:
     books.handed_out(record(1, partition=1))
     assert offsets(books) == {}
     books.keep(TopicPartition("t", 0, 4, "note", 2))
-    assert books.to_commit() == {HERE: odradek.OffsetAndMetadata(4, "note", 2)}
+    assert books.to_commit() == {HERE: odradek.OffsetAndMetadata(4, "note\0", 2)}
     assert books.to_commit([("t", 1)]) == {}
     books.forget([("t", 0)])
     assert (offsets(books), books.position(("t", 1)).offset) == ({}, 2)
@@ -199,7 +204,40 @@ def test_arguments_of_produce() -> None:
     assert as_headers(None) == []
     assert as_headers({"a": "b", "c": None}) == [("a", b"b"), ("c", None)]
     assert as_headers([("a", b"b")]) == [("a", b"b")]
-    for wrong in ("text", [("a", 3)], [(b"a", b"b")]):
+    for wrong in ("text", [("a", 3)], [(b"a", b"b")], ["text"], [("a",)], [3]):
         with pytest.raises(TypeError):
             as_headers(wrong)
     assert (as_partition(-1), as_partition(3)) == (None, 3)
+    for number in ("3", None, 1.5):
+        with pytest.raises(TypeError):
+            as_partition(number)  # type: ignore[arg-type]
+    for batch in (
+        *("text", [{}, "text"], [{}, {"value": 3}], [{}, {"key": [1]}], [{}, {"partition": "x"}]),
+    ):
+        with pytest.raises(TypeError, match=r"messages(\[1\]| must)"):
+            check_messages(batch)
+
+
+def test_a_program_is_told_once_that_its_call_came_too_late() -> None:
+    consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+    assert consumer._core._too_late() is None
+    fields = {"what": "g", "state": "stale", "event": "poll_overdue", "why": "late"}
+    consumer._core._hear(odradek.Event(0.0, "group", {**fields, "event": "joined"}))
+    assert consumer._core._too_late() is None
+    consumer._core._hear(odradek.Event(0.0, "group", fields))
+    message: Any = consumer.poll(0)
+    assert message.error() == KafkaError._MAX_POLL_EXCEEDED
+    assert "300000 ms" in message.error().str()
+    assert consumer.poll(0) is None
+    consumer.close()
+
+
+def test_errors_that_come_late_are_not_raised_by_close() -> None:
+    told: list[object] = []
+    queue = CallbackQueue(Given({}, error_cb=told.append))
+    queue.put(lambda: told.append("committed"))
+    queue.hear(odradek.Event(0.0, "broken", {"error": "x"}))
+    queue.put(lambda: told.append("committed, too"))
+    queue.serve_last()
+    assert told == ["committed", "committed, too"]
+    assert queue.serve(0) == 0

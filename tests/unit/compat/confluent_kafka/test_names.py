@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import subprocess
 import sys
 from importlib import import_module
@@ -15,7 +16,7 @@ import confluent_kafka.aio
 import pytest
 
 import odradek.compat.confluent_kafka as ours
-from odradek.compat.confluent_kafka import KafkaError, KafkaException, admin, aio
+from odradek.compat.confluent_kafka import KafkaError, KafkaException, admin, aio, cimpl
 from odradek.compat.confluent_kafka.admin.client import MISSING
 
 LIBRARY = "odradek.compat.confluent_kafka"
@@ -209,6 +210,30 @@ def test_messages_behave_as_theirs() -> None:
         assert (message.headers(), message.topic()) == ([], "other")
 
 
+def test_messages_are_compared_and_pickled_as_theirs() -> None:
+    nothing = (None, -2, -2, None, None, None, None, None, -2.0, -2, -1)
+    whole = ("t", 1, 2, b"k", b"value", [("h", b"x")], None, (1, 7), 0.5, 3, 5)
+    for arguments in ((), nothing, whole):
+        mine, same = ours.Message(*arguments), ours.Message(*arguments)
+        theirs = confluent_kafka.Message(*arguments)
+        restored = pickle.loads(pickle.dumps(mine))  # noqa: S301
+        assert type(restored) is ours.Message
+        for message in (mine, restored):
+            assert message.__reduce__()[1] == theirs.__reduce__()[1]
+        assert mine == same == restored
+        assert mine != ours.Message("other")
+        assert mine != theirs
+        with pytest.raises(TypeError):
+            hash(mine)
+    for library in (ours, confluent_kafka):
+        assert library.Message("t", delivery_count=1) == library.Message("t", delivery_count=2)
+        for count in (1 << 15, -(1 << 15) - 1):
+            with pytest.raises(OverflowError):
+                library.Message(delivery_count=count)
+        with pytest.raises(ValueError, match="embedded null character"):
+            library.TopicPartition("t", 0, 1, "a\0b")
+
+
 def test_ids_read_as_theirs() -> None:
     for halves in ((1, 2), (-1, 2**63 - 1), (2**62, -5)):
         mine: Any = ours.Uuid(*halves)
@@ -217,6 +242,17 @@ def test_ids_read_as_theirs() -> None:
         assert mine.get_most_significant_bits() == theirs.get_most_significant_bits()
         assert mine.get_least_significant_bits() == theirs.get_least_significant_bits()
         assert hash(mine) == hash(ours.Uuid(*halves))
+
+
+def test_names_of_the_module_in_c_are_there() -> None:
+    theirs: Any = import_module("confluent_kafka.cimpl")
+    for name in cimpl.__all__:
+        assert hasattr(theirs, name)
+        assert getattr(cimpl, name) is getattr(ours, name, None) or name == "NewTopic"
+    said: Any = confluent_kafka.version()  # its types say that it is a pair
+    assert ours.version() == said
+    event = ("broker", 3, 1.5)
+    assert str(ours.ThrottleEvent(*event)) == str(confluent_kafka.ThrottleEvent(*event))
 
 
 @pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])

@@ -92,6 +92,8 @@ def test_other_names_mean_the_same() -> None:
 def test_topic_settings_stand_beside_the_others() -> None:
     _, config = of(PRODUCER, **{"default.topic.config": {"message.timeout.ms": 1000, "acks": 1}})
     assert (config["delivery.timeout.ms"], config["acks"]) == (1, 1)
+    both = {"message.timeout.ms": 9000, "default.topic.config": {"message.timeout.ms": 1000}}
+    assert of(PRODUCER, **both)[1]["delivery.timeout.ms"] == 1
     with pytest.raises(TypeError):
         of(PRODUCER, **{"default.topic.config": 3})
 
@@ -199,3 +201,28 @@ def test_timeouts_are_seconds() -> None:
     for wrong in ("soon", None, True):
         with pytest.raises(TypeError):
             checked_seconds(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("servers", "taken"),
+    [
+        ("kafka", "kafka:9092"),
+        ("a, b:1,c", "a:9092, b:1,c:9092"),
+        ("[::1],[::2]:1", "[::1]:9092,[::2]:1"),
+        ("SSL://a,SSL://b:1", "SSL://a:9092,SSL://b:1"),
+        ("a:1", "a:1"),
+    ],
+)
+def test_an_address_without_a_port_has_kafkas_usual_one(servers: str, taken: str) -> None:
+    assert given(ADMIN, {"bootstrap.servers": servers}).ours["bootstrap.servers"] == taken
+
+
+def test_a_name_and_a_password_are_for_a_login() -> None:
+    plain = of(ADMIN)[0]
+    assert not plain.checked_login("name", "password")
+    login = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}
+    asked = of(ADMIN, **login, **{"sasl.username": "a", "sasl.password": "b"})[0]
+    assert asked.checked_login("name", "password")
+    for wrong in ((None, "password"), ("name", None)):
+        with pytest.raises(TypeError, match="must be a str"):
+            plain.checked_login(*wrong)

@@ -115,7 +115,11 @@ class AIOKafkaProducer:
         self._begun = False
 
     async def start(self) -> None:
-        """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`."""
+        """Find the cluster; raises `KafkaConnectionError` after `request_timeout_ms`.
+
+        With a `transactional_id` it returns once what an earlier producer of this id left open is
+        ended, and that one is fenced; raises `TransactionalIdAuthorizationFailed` and its like.
+        """
         if asyncio.get_running_loop() is not self._loop:
             raise AssertionError("a producer is started in the loop that it was made in")
         try:
@@ -124,6 +128,8 @@ class AIOKafkaProducer:
             raise KafkaConnectionError(f"no broker could be reached: {error}") from error
         if self._transactional:
             self._initialised = self._initialise()
+            with _in_words():
+                await asyncio.shield(self._initialised)
 
     async def stop(self) -> None:
         """Wait for what was sent, at most `request_timeout_ms`, and close; may be called twice.

@@ -17,6 +17,7 @@ from odradek.compat.confluent_kafka.cluster_metadata import (
     topic_metadata,
     without_topic,
 )
+from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.settings import checked_seconds
 from odradek.compat.confluent_kafka.translated_errors import translating
 
@@ -31,7 +32,7 @@ class AsyncClusterQuestions:
     async def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:
         """Describe the cluster and all topics, or one."""
         seconds = checked_seconds(timeout)
-        with translating():
+        with translating(nobody=KafkaError._TRANSPORT):
             if self._admin is None:
                 self._admin = odradek.AsyncAdmin(self._settings)
             admin = self._admin

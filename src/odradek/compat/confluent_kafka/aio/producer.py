@@ -241,6 +241,8 @@ class AIOProducer:
     async def set_sasl_credentials(self, username: str, password: str) -> None:
         """Use another name and password from the next login on (PLAIN and SCRAM)."""
         producer = self._open()
+        if not self._given.checked_login(username, password):
+            return
         with translating():
             producer.set_sasl_credentials(username, password)
             self._questions.set_sasl_credentials(username, password)

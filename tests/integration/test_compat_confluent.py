@@ -1,0 +1,249 @@
+"""Programs of confluent-kafka on real brokers, through our module: its cluster moves meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.compat.confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from odradek.compat.confluent_kafka.admin import AdminClient, NewTopic
+from odradek.compat.confluent_kafka.aio import AIOConsumer, AIOProducer
+from odradek.testing import LocalCluster
+
+PATIENCE = 60.0
+"""Seconds for one call; a move takes some of them."""
+COUNT = 600
+MOVES_AT = (200, 400)
+
+
+@pytest.fixture
+def admin(mortal_cluster: LocalCluster) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": mortal_cluster.bootstrap_servers}) as made:
+        yield made
+
+
+@pytest.fixture
+def topics(admin: AdminClient, topic: str) -> tuple[str, str]:
+    """Two topics of the test's own: what is read, and what is written."""
+    names = f"{topic}-source", f"{topic}-target"
+    made = admin.create_topics([NewTopic(name, 2, 3) for name in names])
+    for name in names:
+        made[name].result(PATIENCE)
+    return names
+
+
+def reading(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": "copies",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+def writing(cluster: LocalCluster, **more: Any) -> dict[str, Any]:
+    settings = {name.replace("__", "."): value for name, value in more.items()}
+    return {"bootstrap.servers": cluster.bootstrap_servers, **settings}
+
+
+def written(cluster: LocalCluster, topic: str) -> None:
+    """Numbers, in both partitions."""
+    producer = Producer(writing(cluster))
+    for number in range(COUNT):
+        producer.produce(topic, str(number), partition=number % 2)
+    assert producer.flush(PATIENCE) == 0
+    producer.close()
+
+
+def taken(consumer: Consumer, count: int) -> list[Message]:
+    """So many messages; errors that pass are passed over."""
+    found: list[Message] = []
+    until = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < until, f"{len(found)} of {count}"
+        found += [m for m in consumer.consume(count - len(found), 0.5) if m.error() is None]
+    return found
+
+
+def all_of(cluster: LocalCluster, topic: str) -> list[list[int]]:
+    """What a reader of what is committed finds, by partition."""
+    consumer = Consumer(reading(cluster, group__id="readers", enable__partition__eof=True))
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
+    found: list[list[int]] = [[], []]
+    ended: set[int | None] = set()
+    while len(ended) < 2:
+        message = consumer.poll(PATIENCE)
+        assert message is not None
+        if (error := message.error()) is None:
+            found[message.partition() or 0].append(int(message.value()))
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF
+            ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+EVENS_AND_ODDS = [list(range(0, COUNT, 2)), list(range(1, COUNT, 2))]
+
+
+def test_a_copy_lives_through_two_moves(
+    mortal_cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    written(mortal_cluster, source)
+    reports: list[tuple[KafkaError | None, int, int | None]] = []
+    told: list[tuple[str, int]] = []
+
+    def report(error: KafkaError | None, message: Message) -> None:
+        reports.append((error, message.partition() or 0, message.offset()))
+
+    def tell(name: str) -> Callable[[Any, list[TopicPartition]], None]:
+        return lambda _, partitions: told.append((name, len(partitions)))
+
+    consumer = Consumer(reading(mortal_cluster))
+    producer = Producer(writing(mortal_cluster))
+    consumer.subscribe([source], on_assign=tell("assigned"), on_revoke=tell("revoked"))
+    for number in range(COUNT):
+        if number in MOVES_AT:
+            mortal_cluster.move()
+        (message,) = taken(consumer, 1)
+        producer.produce(
+            target,
+            message.value(),
+            partition=message.partition() or 0,
+            headers={"from": str(message.offset())},
+            on_delivery=report,
+        )
+        if number % 50 == 49:
+            assert producer.flush(PATIENCE) == 0
+            consumer.commit(asynchronous=False)
+    assert [len(reports), len(producer)] == [COUNT, 0]
+    assert {error for error, _, _ in reports} == {None}
+    by_partition = [[at for _, n, at in reports if n == number] for number in range(2)]
+    assert by_partition == [list(range(COUNT // 2))] * 2  # each once, in order
+    done = consumer.committed(consumer.assignment(), PATIENCE)
+    assert [p.offset for p in done] == [COUNT // 2] * 2
+    consumer.close()
+    producer.close()
+    assert told[0] == ("assigned", 2)
+    assert told[-1] == ("revoked", 2)
+    assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
+
+
+def test_transactions_live_through_two_moves(
+    mortal_cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    written(mortal_cluster, source)
+    consumer = Consumer(reading(mortal_cluster))
+    producer = Producer(writing(mortal_cluster, transactional__id=f"copy of {source}"))
+    producer.init_transactions(PATIENCE)
+    consumer.subscribe([source])
+    done, moves, aborted = 0, list(MOVES_AT), False
+    while done < COUNT:
+        messages = taken(consumer, min(50, COUNT - done))
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, message.value(), partition=message.partition() or 0)
+        if moves and done >= moves[0]:
+            mortal_cluster.move()
+            moves.pop(0)
+        if done >= 100 and not aborted:  # once it is given up, and done again
+            aborted = True
+            producer.abort_transaction(PATIENCE)
+            for partition in consumer.committed(consumer.assignment(), PATIENCE):
+                consumer.seek(partition)
+            continue
+        positions = consumer.position(consumer.assignment())
+        while True:
+            try:
+                producer.send_offsets_to_transaction(
+                    positions, consumer.consumer_group_metadata(), PATIENCE
+                )
+                producer.commit_transaction(PATIENCE)
+                break
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+        done += len(messages)
+    consumer.close()
+    producer.close()
+    assert not moves
+    assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
+
+
+def test_an_asyncio_copy_lives_through_two_moves(
+    mortal_cluster: LocalCluster, topics: tuple[str, str]
+) -> None:
+    source, target = topics
+    written(mortal_cluster, source)
+
+    async def copy() -> list[int]:
+        told: list[int] = []
+
+        async def assigned(_: AIOConsumer, partitions: list[TopicPartition]) -> None:
+            await asyncio.sleep(0)
+            told.append(len(partitions))
+
+        producer = AIOProducer(writing(mortal_cluster))
+        async with AIOConsumer(reading(mortal_cluster)) as consumer, producer:
+            await consumer.subscribe([source], on_assign=assigned)
+            done, moves = 0, list(MOVES_AT)
+            while done < COUNT:
+                if moves and done >= moves[0]:
+                    moves.pop(0)
+                    await asyncio.to_thread(mortal_cluster.move)
+                messages = [m for m in await consumer.consume(50, 1.0) if m.error() is None]
+                deliveries = [
+                    await producer.produce(target, m.value(), partition=m.partition() or 0)
+                    for m in messages
+                ]
+                for message in await asyncio.gather(*deliveries):
+                    assert message.error() is None
+                done += len(messages)
+                if messages:
+                    await consumer.commit(asynchronous=False)
+            found = await consumer.committed(await consumer.assignment(), PATIENCE)
+            assert [p.offset for p in found] == [COUNT // 2] * 2
+        return told
+
+    assert asyncio.run(asyncio.wait_for(copy(), 3 * PATIENCE))[0] == 2
+    assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
+
+
+def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str) -> None:
+    heard: list[KafkaError] = []
+    config = {"bootstrap.servers": mortal_cluster.bootstrap_servers, "error_cb": heard.append}
+    admin = AdminClient(config, logger=logging.getLogger("administration"))
+    new = NewTopic(topic, 3, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([new], validate_only=True)[topic].result(PATIENCE)
+    assert topic not in admin.list_topics(timeout=PATIENCE).topics
+    admin.create_topics([new])[topic].result(PATIENCE)
+    with pytest.raises(KafkaException) as again:
+        admin.create_topics([new])[topic].result(PATIENCE)
+    assert again.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    mortal_cluster.move()
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
+    assert [len(described.partitions), described.name] == [3, topic]
+    cluster = admin.describe_cluster().result(PATIENCE)
+    assert [cluster.cluster_id, len(cluster.nodes)] == [mortal_cluster.cluster_id, 3]
+    admin.delete_topics([topic])[topic].result(PATIENCE)
+    with pytest.raises(KafkaException) as gone:
+        admin.delete_topics([topic])[topic].result(PATIENCE)
+    assert gone.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    admin.poll(0)
+    assert heard  # of the connections that the move cut

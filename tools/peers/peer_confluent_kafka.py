@@ -1,0 +1,86 @@
+"""A plugin of pytest for confluent-kafka's own tests: our module in its place, brokers of ours.
+
+In: their tests below `tests/`. Out: the fixtures and the environment that they ask for. Their
+clusters of containers and their Schema Registry aren't here; tests that ask for one say so.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from peer_report import Absent, absent, stand_in
+
+from odradek.testing import LocalCluster
+
+REGISTRY = "asks for a Schema Registry"
+NOWHERE = "127.0.0.1:9"
+"""Where tests without a broker look for one; ours refuses a client that was told of none."""
+CONTAINERS = "asks for a cluster in containers"
+
+sys.meta_path.insert(
+    0,
+    Absent(
+        {
+            "confluent_kafka.schema_registry": REGISTRY,
+            "confluent_kafka.avro": REGISTRY,
+            "trivup": CONTAINERS,
+        }
+    ),
+)
+package = stand_in("confluent_kafka")
+THEMSELVES = bool(os.environ.get("PEER_THEMSELVES"))
+if not THEMSELVES:
+    sys.modules["confluent_kafka.cimpl"] = package
+SHARE = "asks for share groups (KIP-932), which aren't in this release"
+for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"):
+    if not hasattr(package, name):
+        setattr(package, name, absent(name, SHARE))  # their helpers import them
+importlib.import_module("confluent_kafka.admin")
+ADMIN = sys.modules["confluent_kafka.admin"]
+NO_CALL = "asks for what our admin client has no call for"
+for name in (
+    *("AclBinding", "AclBindingFilter", "AclOperation", "AclPermissionType", "AlterConfigOpType"),
+    *("ConfigEntry", "ConfigResource", "ResourcePatternType", "ResourceType", "NewPartitions"),
+    *("DeletedRecords", "ListOffsetsResultInfo", "OffsetSpec", "ScramCredentialInfo"),
+    *("ScramMechanism", "UserScramCredentialAlteration", "UserScramCredentialDeletion"),
+    *("UserScramCredentialUpsertion", "UserScramCredentialsDescription", "_ElectionType"),
+):
+    if not hasattr(ADMIN, name):
+        setattr(ADMIN, name, absent(name, NO_CALL))
+
+
+@pytest.fixture(scope="session")
+def peer_cluster() -> Iterator[str]:
+    """The address of a broker, as one that was given, or one of ours."""
+    if servers := os.environ["PEER_SERVERS"]:
+        yield servers
+        return
+    with LocalCluster(1, auto_create_topics=True) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bootstrap_servers_where_none_is_given() -> None:
+    """Their tests without a broker give none."""
+    if THEMSELVES:
+        return
+    settings = sys.modules["confluent_kafka.settings"]
+    given = settings.given
+
+    def with_servers(kind, config, keywords=None):
+        if isinstance(config, dict):
+            config = {"bootstrap.servers": NOWHERE, **config}
+        return given(kind, config, keywords)
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "given", None) is given:
+            module.given = with_servers
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef, request: pytest.FixtureRequest) -> None:
+    """Their own fixture takes a cluster that runs from the environment."""
+    if fixturedef.argname == "kafka_cluster":
+        os.environ["BROKERS"] = request.getfixturevalue("peer_cluster")
