@@ -428,6 +428,74 @@ def test_a_client_of_another_loop_is_refused(fake: FakeCluster, run: Run[Any]) -
     run(used(run(left_open())))
 
 
+def test_only_the_producers_loop_can_wait_for_an_outcome(fake: FakeCluster, run: Run[None]) -> None:
+    async def program() -> None:
+        async with producer(fake, linger_ms=2000) as sending:
+            delivery = await sending.send("flights", b"x")
+            for wait in (_awaited, asyncio.gather, asyncio.wait_for):
+                arguments = (delivery, PATIENCE) if wait is asyncio.wait_for else (delivery,)
+                elsewhere = asyncio.to_thread(_in_a_loop_of_its_own, wait, *arguments)
+                with pytest.raises(IllegalStateError, match=r"another event loop \(which still"):
+                    await elsewhere
+            await sending.flush()
+            found = await asyncio.to_thread(_in_a_loop_of_its_own, _awaited, delivery)
+            assert found == await delivery
+
+    run(program())
+
+
+def _in_a_loop_of_its_own(wait: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    async def waiting() -> T:
+        async with asyncio.timeout(PATIENCE / 4):
+            return await wait(*arguments)
+
+    return asyncio.run(waiting())
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_is_closed_after_its_loop_says_what_is_lost(
+    fake: FakeCluster, run: Run[Any], transactional: bool
+) -> None:
+    heard: list[BaseException | None] = []
+    transaction = {"transactional_id": "t"} if transactional else {}
+
+    async def left_open() -> tuple[AsyncProducer, Any]:
+        sending = producer(fake, linger_ms=5000, **transaction)
+        if transactional:
+            await sending.init_transactions()
+            await sending.begin_transaction()
+        delivery = await sending.send("flights", b"x", on_delivery=lambda e, _: heard.append(e))
+        delivery.add_done_callback(lambda _: heard.append(None))
+        waiting = asyncio.create_task(_awaited(delivery))
+        await asyncio.wait([waiting], timeout=0.01)
+        return sending, delivery
+
+    async def closed(sending: AsyncProducer) -> None:
+        with pytest.raises(IllegalStateError, match="1 records had no outcome when"):
+            await sending.close()
+        await sending.close()
+
+    sending, delivery = run(left_open())
+    assert not delivery.done()
+    run(closed(sending))
+    assert [type(error) for error in heard] == [ClientClosedError]
+    assert isinstance(delivery.exception(), ClientClosedError)
+
+
+def test_a_producer_may_have_a_send_of_its_own(fake: FakeCluster, run: Run[None]) -> None:
+    class Texts(AsyncProducer):
+        async def send(self, topic: str, value: str) -> odradek.DeliveryFuture:  # type: ignore[override]
+            return await super().send(topic, value.encode())
+
+    async def program() -> None:
+        async with Texts({"bootstrap.servers": fake.bootstrap_servers}) as sending:
+            for number in range(10):
+                time.sleep(0.005)  # the loop is overdue at the next `send`
+                assert (await (await sending.send("flights", "x"))).offset == number
+
+    run(program())
+
+
 def test_the_loop_ends_amid_calls(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         consumer = AsyncConsumer(config(fake), group_id="g")

@@ -220,6 +220,10 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
         self._host.surface(error)
 
+    def _check_loop(self) -> None:
+        """Raise where another event loop runs than this producer's."""
+        self._loop_host.enter()
+
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture | Coroutine[Any, Any, DeliveryFuture]:
@@ -237,7 +241,9 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     async def _after_breath(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture:
-        """Let the loop have its turn; then the topic is looked at again."""
+        """Let the loop have its turn; then the topic is looked at again. Not by `self.send`, which
+        may be a subclass's, with arguments of its own.
+        """
         await self._loop_host.breathe()
         key, value, headers, at = record
-        return await self.send(topic, value, key, headers, partition, at)
+        return await AsyncProducer.send(self, topic, value, key, headers, partition, at)

@@ -405,6 +405,11 @@ class ProducerCalls(TransactionCalls):
         gone = self.closed or not self.process.here or self.host.inside
         if gone or engine.ended is not None:
             return
+        if self.host.gone and (left := engine.unsettled()):
+            raise IllegalStateError(
+                f"{left} records had no outcome when this Producer's event loop was closed, and "
+                "may be lost: await close() or flush() in that loop"
+            )
         if engine.transactions is None:
             if engine.sender.incomplete():
                 yield Do(partial(client.flush, timeout))

@@ -117,7 +117,7 @@ async def waited(host: LoopHost, completion: Completion[Any], deadline: float | 
         arrived: asyncio.Future[None] = loop.create_future()
 
         def tell(_: object = None, arrived: asyncio.Future[None] = arrived) -> None:
-            if not arrived.done():
+            if not (arrived.done() or loop.is_closed()):
                 arrived.set_result(None)
 
         timer = None if left is None else loop.call_later(left, tell)

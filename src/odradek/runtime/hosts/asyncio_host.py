@@ -215,10 +215,22 @@ class AsyncioHost(EngineHost):
             return None
         loop = self._loop
         if loop is None or self.gone or self._torn:
+            if self.gone and not self._torn:
+                self._end_alone()
             self._closed = True
             self._release()
             return None
         return self._end(deadline)
+
+    def _end_alone(self) -> None:
+        """The loop is gone: what waits in the engine is told of the end, and nothing is sent."""
+        engine = self._attached()
+        self._stepping = True
+        try:
+            engine.step(self._clock())
+        finally:
+            self._stepping = False
+        engine.effects.clear()
 
     async def _end(self, deadline: float) -> None:
         if self._ended is not None:  # another call does it, for as long as this one has time

@@ -34,13 +34,16 @@ T = TypeVar("T")
 class Surfacing(Protocol):
     """The producer that gave a future."""
 
+    def _check_loop(self) -> None:
+        """Raise where another event loop runs than the producer's."""
+
     def _surface(self, error: BaseException) -> None:
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
 
 
 def _arrived(waiter: asyncio.Future[None]) -> None:
     """What somebody waits for is there."""
-    if not waiter.done():
+    if not (waiter.done() or waiter.get_loop().is_closed()):
         waiter.set_result(None)
 
 
@@ -115,20 +118,27 @@ class LoopFuture(Generic[T]):
         return asyncio.CancelledError()
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that runs here, which is the producer's."""
+        """The loop that runs here, which must be the producer's until the outcome is there."""
+        if not self.done():
+            self._producer._check_loop()  # noqa: SLF001
         return asyncio.get_running_loop()
 
     def add_done_callback(
         self, fn: Callable[[Self], object], *, context: Context | None = None
     ) -> None:
         """Have `fn(future)` called by the loop once the outcome is there."""
-        loop = asyncio.get_running_loop()
+        loop = self.get_loop()
         if self.done():
             loop.call_soon(fn, self, context=context)
             return
         function("fn", fn)
         context = context or copy_context()
-        self._listen(fn, lambda: loop.call_soon(fn, self, context=context))
+
+        def over() -> None:
+            if not loop.is_closed():  # close() came after the loop's end
+                loop.call_soon(fn, self, context=context)
+
+        self._listen(fn, over)
 
     def remove_done_callback(self, fn: Callable[[Self], object]) -> int:
         """Take `add_done_callback` back; gives how often it had been called with `fn`."""
@@ -139,10 +149,11 @@ class LoopFuture(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the outcome. Ending the wait (`asyncio.timeout`, a task that is cancelled) takes
-        nothing back, and ends no other wait for it.
+        nothing back, and ends no other wait for it. Raises `IllegalStateError` where there is none
+        yet and another loop runs than the producer's.
         """
         if not self.done():
-            waiter = asyncio.get_running_loop().create_future()
+            waiter = self.get_loop().create_future()
             self._listen(waiter, partial(_arrived, waiter))
             try:
                 yield from waiter
@@ -207,6 +218,7 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         batch = self._batch
         over = batch.done.done
         if not over and not self._cancelled and self._listeners is None:
+            self._producer._check_loop()  # noqa: SLF001
             waiter = asyncio.get_running_loop().create_future()
             self._listeners = [(waiter, partial(_arrived, waiter))]
             batch.done.when_done(self._look)

@@ -52,6 +52,8 @@ class Outcomes:
 
     def _settle(self, batch: ProducerBatch, done: Completion[BatchOutcome]) -> None:
         waiting = zip(*[iter(self._waiting.pop(batch))] * ITEMS, strict=True)
+        if self._loop.is_closed():  # the client was closed after it: nobody can wait
+            return
         if batch.parts is not None:  # its records are in other batches now
             for future, index, at in waiting:
                 now_in, place, _ = batch.find(index)
