@@ -428,6 +428,29 @@ def test_a_client_of_another_loop_is_refused(fake: FakeCluster, run: Run[Any]) -
     run(used(run(left_open())))
 
 
+def test_a_delivery_is_its_producers_loops(fake: FakeCluster, run: Run[None]) -> None:
+    """Another loop would wait for ever: nobody tells it."""
+
+    async def program() -> None:
+        async with producer(fake, linger_ms=60_000) as sending:
+            await sending.partitions_for("flights")
+            delivery = await sending.send("flights", b"0")
+
+            async def awaited() -> None:
+                await delivery
+
+            async def listened_to() -> None:
+                delivery.add_done_callback(print)
+
+            for elsewhere in (awaited, listened_to):
+                with pytest.raises(IllegalStateError, match="another event loop .which still runs"):
+                    await asyncio.to_thread(asyncio.run, elsewhere())
+            await sending.flush()
+            assert (await delivery).offset == 0
+
+    run(program())
+
+
 def test_the_loop_ends_amid_calls(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         consumer = AsyncConsumer(config(fake), group_id="g")
@@ -526,7 +549,8 @@ def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "1 records of AsyncProducer 'odradek' (made at <string>:7) were lost" in done.stderr
     assert "its event loop had ended" in done.stderr
-    assert "use it in a `async with` block" in done.stderr
+    assert "use it in an `async with` block" in done.stderr
+    assert "NoBrokerAvailable" not in done.stderr
 
 
 def test_a_forked_child_is_refused(fake: FakeCluster, run: Run[None]) -> None:

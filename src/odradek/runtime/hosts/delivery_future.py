@@ -21,10 +21,12 @@ from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMe
 from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
 from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
+from odradek.common.habits import missing_method
 from odradek.network.flow import Completion
 
 if TYPE_CHECKING:
     from odradek.clients.producer.delivery import ErrorColumn
+    from odradek.network.host import LoopHost
 
 logger = logging.getLogger("odradek")
 
@@ -33,6 +35,10 @@ T = TypeVar("T")
 
 class Surfacing(Protocol):
     """The producer that gave a future."""
+
+    @property
+    def _loop_host(self) -> LoopHost:
+        """Who knows the loop that the producer belongs to."""
 
     def _surface(self, error: BaseException) -> None:
         """Have what a callback raised come out of a call of the program's (R-HO-5)."""
@@ -56,6 +62,11 @@ class LoopFuture(Generic[T]):
         self._producer = producer
         self._cancelled = False
         self._listeners: list[tuple[object, Callable[[], object]]] | None = None
+
+    if not TYPE_CHECKING:  # as the clients have it
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_method(self, name)
 
     # What whoever inherits must have
 
@@ -123,6 +134,7 @@ class LoopFuture(Generic[T]):
     ) -> None:
         """Have `fn(future)` called by the loop once the outcome is there."""
         loop = asyncio.get_running_loop()
+        self._producer._loop_host.enter()  # noqa: SLF001  # else nobody would ever tell this loop
         if self.done():
             loop.call_soon(fn, self, context=context)
             return
@@ -142,6 +154,7 @@ class LoopFuture(Generic[T]):
         nothing back, and ends no other wait for it.
         """
         if not self.done():
+            self._producer._loop_host.enter()  # noqa: SLF001  # another loop would wait for ever
             waiter = asyncio.get_running_loop().create_future()
             self._listen(waiter, partial(_arrived, waiter))
             try:
