@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import odradek
+from odradek.common.arguments import record_bytes
 from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config
 from odradek.common.errors import (
     ArgumentError,
@@ -120,6 +121,12 @@ def test_a_keyword_of_another_client_is_answered_with_ours(call: str, keyword: s
     with pytest.raises(ArgumentError) as caught:
         method(None, **{keyword: 1})
     assert str(caught.value) == f"{call}() takes no {keyword}: write {KEYWORDS[call][keyword]}"
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, ["a"], ("a", "b")])
+def test_an_object_where_bytes_are_wanted_is_answered_with_json(value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"must be bytes .* not \w+: give json\.dumps"):
+        record_bytes("value", value)
 
 
 @pytest.mark.parametrize("call", KEYWORDS)
