@@ -32,8 +32,10 @@ def _names() -> Iterator[str]:
     for name, cure in CLASSES.items():
         yield f"| `{name}` | {cure} |"
     for cls, row in METHODS.items():
+        sync = METHODS.get(cls.removeprefix("Async"), {}) if cls.startswith("Async") else {}
         for name, cure in row.items():
-            yield f"| `{cls}.{name}` | {cure} |"
+            if sync.get(name) != cure:
+                yield f"| `{cls}.{name}` | {cure} |"
     for call, row in KEYWORDS.items():
         for name, cure in row.items():
             yield f"| `{call}({name}=…)` | {cure} |"

@@ -5,7 +5,8 @@
 
 One producer and one consumer live as long as the service. `/health` says what the clients say of
 themselves, and asks no broker. A cluster that is away for a while makes `/health` answer 503, and
-requests wait for their acknowledgement; nothing has to be started again when it is back.
+orders wait for their acknowledgement, for 30 s at most (`LIMITS`); nothing has to be started again
+when it is back. An order that got a 503 may have been written all the same.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from odradek import AsyncConsumer, AsyncProducer, KafkaError
 
 SERVERS = os.environ.get("KAFKA", "localhost:9092")
 TOPIC = os.environ.get("TOPIC", "orders")
+LIMITS = {"max.block.ms": 30_000, "delivery.timeout.ms": 30_000, "request.timeout.ms": 10_000}
 counts: Counter[str] = Counter()
 
 
@@ -36,15 +38,15 @@ async def count(consumer: AsyncConsumer) -> None:
 @asynccontextmanager
 async def lifespan(service: FastAPI) -> AsyncIterator[None]:
     """The clients' life is the service's."""
-    producer = AsyncProducer({"bootstrap.servers": SERVERS, "linger.ms": 2})
+    producer = AsyncProducer({"bootstrap.servers": SERVERS, "linger.ms": 2, **LIMITS})
     consumer = AsyncConsumer(
         {"bootstrap.servers": SERVERS, "group.id": "board", "auto.offset.reset": "earliest"}
     )
     async with producer, consumer:
         service.state.producer, service.state.consumer = producer, consumer
-        counting = asyncio.create_task(count(consumer))
+        service.state.counting = asyncio.create_task(count(consumer))
         yield
-        counting.cancel()
+        service.state.counting.cancel()
 
 
 app = FastAPI(lifespan=lifespan)
@@ -74,4 +76,8 @@ async def health(response: Response) -> dict[str, Any]:
     found = {"producer": state.producer.health(), "consumer": state.consumer.health()}
     if not all(it.ok for it in found.values()):
         response.status_code = 503
-    return {name: it.to_dict() for name, it in found.items()}
+    told: dict[str, Any] = {name: it.to_dict() for name, it in found.items()}
+    if state.counting.done():  # an error in `count` ends it, and asyncio tells nobody
+        response.status_code = 503
+        told["counting"] = {"ok": False, "why": repr(state.counting.exception())}
+    return told

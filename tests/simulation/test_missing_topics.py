@@ -98,7 +98,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         r.getMessage()
         for r in caplog.records
-        if r.levelno == logging.WARNING and "waited for" in r.getMessage()
+        if r.levelno == logging.WARNING and "of waiting" in r.getMessage()
     ]
 
 

@@ -50,7 +50,7 @@ class Missing:
 
     @property
     def due(self) -> bool:
-        """It has been waited for for long enough: a call that gave up before isn't told of."""
+        """It has been missing for long enough: a call that gave up before isn't told of."""
         return not self.told and self.asked >= self.since + TELL_AFTER
 
 
@@ -127,8 +127,8 @@ class MissingTopics:
             if missing.due:
                 missing.told = True
                 logger.warning(
-                    "%s: topic %s has no partition %d, which has been waited for for %.0f s: it "
-                    "has partitions 0 to %d",
+                    "%s: topic %s has no partition %d after %.0f s of waiting: it has partitions "
+                    "0 to %d",
                     *(self._engine.config["client.id"], partition.topic, partition.partition),
                     *(now - missing.since, (self._count(partition.topic) or 0) - 1),
                 )
@@ -153,8 +153,7 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s isn't there, and has been waited for for %.0f s%s. %s "
-                "--bootstrap-server %s",
+                "%s: topic %s isn't there after %.0f s of waiting%s. %s --bootstrap-server %s",
                 *(self._engine.config["client.id"], name, now - missing.since, self.near(name)),
                 *(cure(name), shlex.quote(",".join(map(str, self._engine.updater.bootstrap)))),
             )

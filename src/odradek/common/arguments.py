@@ -223,6 +223,9 @@ def record_bytes(name: str, value: Any) -> None:
     wanted = "bytes (or a bytearray, memoryview or None)"
     if isinstance(value, str):
         raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: give .encode()")
+    if isinstance(value, dict | list | tuple):
+        cure = "give json.dumps(…).encode()"
+        raise ArgumentError(f"{name} must be {wanted}, not {type(value).__name__}: {cure}")
     try:
         view = memoryview(value)
     except (TypeError, BufferError, ValueError):

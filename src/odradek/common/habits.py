@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, TypeVar, cast
 
 from odradek.common.errors import ArgumentError
 from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
@@ -158,18 +159,20 @@ CURES: dict[str, str] = {
 """What isn't taken, in dots; what is written instead."""
 
 _PRODUCER = "Producer(config)"
+_LOOP_PRODUCER = "AsyncProducer(config)"
 _CONSUMER = "Consumer(config), then subscribe([topic]) or assign([TopicPartition(topic, 0)])"
+_LOOP_CONSUMER = f"Async{_CONSUMER}"
 _ADMIN = "Admin(config)"
 CLASSES: dict[str, str] = {
     "KafkaProducer": _PRODUCER,
-    "AIOKafkaProducer": _PRODUCER,
+    "AIOKafkaProducer": _LOOP_PRODUCER,
     "SerializingProducer": _PRODUCER,
     "KafkaConsumer": _CONSUMER,
-    "AIOKafkaConsumer": _CONSUMER,
+    "AIOKafkaConsumer": _LOOP_CONSUMER,
     "DeserializingConsumer": _CONSUMER,
     "AdminClient": _ADMIN,
     "KafkaAdminClient": _ADMIN,
-    "AIOKafkaAdminClient": _ADMIN,
+    "AIOKafkaAdminClient": "AsyncAdmin(config)",
     "KafkaException": "KafkaError, above all errors of this package",
     "Message": "ConsumerRecord, a named tuple",
     "OffsetAndMetaData": "OffsetAndMetadata",
@@ -242,6 +245,40 @@ METHODS: dict[str, dict[str, str]] = {
     },
 }
 """Methods of other clients, by our classes."""
+_STOP = "await close(timeout)"
+METHODS["AsyncProducer"] = {
+    **METHODS["Producer"],
+    "produce": "await send(topic, value, key, on_delivery=function)",
+    "poll": "nothing: callbacks run by themselves, in the loop",
+    "list_topics": "await AsyncAdmin(config).list_topics()",
+    "create_batch": "await send_arrow(topic, table)",
+    "send_batch": "await send_arrow(topic, table)",
+    "begin": "await begin_transaction()",
+    "stop": _STOP,
+}
+del METHODS["AsyncProducer"]["send_and_wait"]  # this one has it
+METHODS["AsyncConsumer"] = {
+    **METHODS["Consumer"],
+    "consume": "await poll(timeout, max_records), or await poll_arrow() for columns",
+    "getone": "await poll(timeout, max_records=1), or async for record in consumer",
+    "getmany": "await poll(timeout, max_records), which gives one list",
+    "get_watermark_offsets": "await beginning_offsets([partition]), await end_offsets([partition])",
+    "partitions_for_topic": "await partitions_for(topic)",
+    "topics": "await list_topics()",
+    "offsets_for_timestamps": "await offsets_for_times({partition: milliseconds})",
+    "highwater": "await end_offsets([partition]), or lag(partition)",
+    "stop": _STOP,
+}
+METHODS["AsyncAdmin"] = {
+    "describe_topic": "await describe_topics(names)",
+    "poll": "nothing: calls are awaited",
+    "start": METHODS["Producer"]["start"],
+    "stop": _STOP,
+}
+METHODS["DeliveryFuture"] = {
+    "get": "await future, or asyncio.wait_for with a timeout",
+    **{name: f"(await future).{name}" for name in ("topic", "partition", "offset")},
+}
 KEYWORDS: dict[str, dict[str, str]] = {
     "commit": {
         "message": "commit(record)",
@@ -270,13 +307,22 @@ def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
     """The same method; another client's keyword is answered with what to write."""
     name, cures = method.__name__, KEYWORDS[method.__name__]
 
-    @wraps(method)
-    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+    def look(keywords: dict[str, Any]) -> None:
         for keyword in keywords.keys() & cures.keys():
             raise ArgumentError(f"{name}() takes no {keyword}: write {cures[keyword]}")
+
+    @wraps(method)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        look(keywords)
         return method(*arguments, **keywords)
 
-    return call
+    @wraps(method)
+    async def awaited(*arguments: P.args, **keywords: P.kwargs) -> Any:
+        look(keywords)
+        return await cast("Any", method(*arguments, **keywords))
+
+    # help() and editors say of a function whether it is awaited.
+    return cast("Callable[P, R]", awaited) if iscoroutinefunction(method) else call
 
 
 def missing_name(module: str, name: str) -> AttributeError:

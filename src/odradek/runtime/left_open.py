@@ -100,8 +100,10 @@ class Opened:
         if self.warned:
             return
         self.warned = True
-        block = "async with" if self.kind.startswith("Async") else "with"
-        text = f"unclosed {self}: close() it, or use it in a `{block}` block"
+        cure = "close() it, or use it in a `with` block"
+        if self.kind.startswith("Async"):
+            cure = "await its close(), or use it in an `async with` block"
+        text = f"unclosed {self}: {cure}"
         warnings.warn_explicit(text, ResourceWarning, self.file, self.line)
 
     def closed(self) -> None:
@@ -296,10 +298,10 @@ class _Ending:
             if hurried
             else "nobody asked what became of them"
         )
-        return (
-            f"{lost} records of {what} were lost: it wasn't closed, and {blame}. "
-            f"{type(why).__name__}: {why}"
-        )
+        text = f"{lost} records of {what} were lost: it wasn't closed, and {blame}. "
+        if what.host.gone and not errors:  # nothing was tried after that
+            return f"{text}Use it in an `async with` block, which waits for what was sent."
+        return f"{text}{type(why).__name__}: {why}"
 
     def _not_committed(self, transaction: TransactionManager) -> str:
         """What became of the transaction that was open, as far as that is known."""

@@ -122,7 +122,7 @@ def _text(place: str) -> str:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         problem = f"is no properties file: it has more than {LARGEST} bytes"
     except OSError as error:
-        problem = f"can't be read: {error.strerror or error}"
+        problem = f"can't be read: {error.strerror or error} (a str is a properties file's path)"
     except UnicodeDecodeError as error:
         problem = f"isn't UTF-8 text: {error.reason} at byte {error.start}"
     except ValueError:  # a NUL, or half a character

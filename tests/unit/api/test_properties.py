@@ -97,6 +97,12 @@ def test_a_dict_gets_no_such_patience() -> None:
         odradek.Consumer({"bootstrap.servers": "b:1", "key.deserializer": "x"})
 
 
+def test_a_topic_where_the_configuration_stands_is_answered_with_what_a_str_is() -> None:
+    """As aiokafka and kafka-python take topics there."""
+    with pytest.raises(ConfigurationError, match=r"flights can't be read: .*file's path"):
+        odradek.AsyncConsumer("flights", bootstrap_servers="b:1")
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="can't be read: No such file"):
         odradek.read_properties(tmp_path / "none")

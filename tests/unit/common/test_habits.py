@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import odradek
+from odradek.common.arguments import record_bytes
 from odradek.common.config import ADMIN, CONSUMER, OPTIONS, PRODUCER, Config
 from odradek.common.errors import (
     ArgumentError,
@@ -36,6 +37,10 @@ HERE: dict[str, Any] = {
     "Consumer": odradek.Consumer,
     "Admin": odradek.Admin,
     "RecordFuture": odradek.RecordFuture,
+    "AsyncProducer": odradek.AsyncProducer,
+    "AsyncConsumer": odradek.AsyncConsumer,
+    "AsyncAdmin": odradek.AsyncAdmin,
+    "DeliveryFuture": odradek.DeliveryFuture,
 }
 
 
@@ -116,6 +121,22 @@ def test_a_keyword_of_another_client_is_answered_with_ours(call: str, keyword: s
     with pytest.raises(ArgumentError) as caught:
         method(None, **{keyword: 1})
     assert str(caught.value) == f"{call}() takes no {keyword}: write {KEYWORDS[call][keyword]}"
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, ["a"], ("a", "b")])
+def test_an_object_where_bytes_are_wanted_is_answered_with_json(value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"must be bytes .* not \w+: give json\.dumps"):
+        record_bytes("value", value)
+
+
+@pytest.mark.parametrize("call", KEYWORDS)
+def test_a_coroutine_function_stays_one(call: str) -> None:
+    of = odradek.AsyncProducer if call == "send_offsets_to_transaction" else odradek.AsyncConsumer
+    method: Any = getattr(of, call)
+    assert inspect.iscoroutinefunction(method)
+    keyword = next(iter(KEYWORDS[call]))
+    with pytest.raises(ArgumentError, match=f"takes no {keyword}: write "):
+        method(None, **{keyword: 1}).send(None)
 
 
 def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:

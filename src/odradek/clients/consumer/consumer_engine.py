@@ -316,7 +316,10 @@ class ConsumerEngine(ClientEngine):
         now = yield START
         subscribed = self.group is not None and self.group.subscribed
         if not self.subscription.partitions and not subscribed:
-            raise IllegalStateError("nothing to read: call subscribe() or assign() first")
+            raise IllegalStateError(
+                "nothing to read: call subscribe() or assign() first (AsyncConsumer's subscribe() "
+                "is awaited)"
+            )
         patience = min(deadline, now + LEAST)
         while True:
             if self.group is not None and self.group.calls:

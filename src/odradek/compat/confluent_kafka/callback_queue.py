@@ -25,14 +25,20 @@ again, for those that are left.
 MOST_ERRORS = 1000
 """Errors that wait for `error_cb`; a program that doesn't ask for them hears of no later ones."""
 _ERRORS = {
-    "dial_failed": (KafkaError._TRANSPORT, 40),
-    "disconnected": (KafkaError._TRANSPORT, 20),
-    "dns_failed": (KafkaError._RESOLVE, 40),
-    "round_failed": (KafkaError._ALL_BROKERS_DOWN, 40),
-    "foreign_cluster": (KafkaError._FATAL, 50),
-    "broken": (KafkaError._FATAL, 50),
+    "dial_failed": (KafkaError._TRANSPORT, 40, "{address}: dial failed: {error}"),
+    "disconnected": (KafkaError._TRANSPORT, 20, "{address}: disconnected: {error}"),
+    "dns_failed": (KafkaError._RESOLVE, 40, "{address}: the name doesn't resolve: {error}"),
+    "round_failed": (
+        *(KafkaError._ALL_BROKERS_DOWN, 40),
+        "no broker can be reached (round {round}); they are tried again in {backoff:.2f} s",
+    ),
+    "foreign_cluster": (
+        *(KafkaError._FATAL, 50),
+        "{address}: another cluster answers there: {found}, not {expected}",
+    ),
+    "broken": (KafkaError._FATAL, 50, "the client can't go on: {error}"),
 }
-"""Events that programs are told of, with the code and the level of the line that is logged."""
+"""Events that programs are told of: their code, the level of the line that is logged, the text."""
 
 
 class CallbackQueue:
@@ -92,13 +98,14 @@ class CallbackQueue:
     def hear(self, event: odradek.Event) -> None:
         """Take note of what a client does of its own accord: for `error_cb` and `logger`."""
         known = _ERRORS.get(event.kind)
-        if known is None:
+        if known is None or event.fields.get("failure") is False:  # closed, as nobody needs it
             return
-        code, level = known
+        code, level, form = known
+        text = form.format_map(event.fields)
         if self._logger is not None:
-            self._logger.log(level, "%s", event)
+            self._logger.log(level, "%s", text)
         if self._error_cb is not None and self._waiting.qsize() < MOST_ERRORS:
-            error = KafkaError(code, str(event), fatal=code == KafkaError._FATAL)
+            error = KafkaError(code, text, fatal=code == KafkaError._FATAL)
             self._waiting.put(_Told(partial(self._error_cb, error)))
 
     @property

@@ -57,6 +57,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """librdkafka's defaults that programs can tell from ours."""
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
+_UNDOTTED = {"log_level": "log.level"}
+"""The one setting of librdkafka's with an underscore, as our tables have it: it changes nothing."""
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
 """Names whose value our own table of spellings has to read."""
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
@@ -134,14 +136,15 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
     nested = config.pop("default.topic.config", None) or {}
     if not isinstance(nested, dict):
         raise TypeError("default.topic.config must be a dict")
-    for name in (*nested, *config):
+    found = {_UNDOTTED.get(name, name): value for name, value in {**config, **nested}.items()}
+    for name in found:
         if name in ("dr_cb", "dr_msg_cb"):
             raise_error(KafkaError._INVALID_ARG, f"{name} can't be set: give on_delivery")
         if name not in _WITH_CALLS and (not isinstance(name, str) or "_" in name):
             raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
     return {
         name if name in _READ_ELSEWHERE else ALIASES.get(name, name): value
-        for name, value in {**config, **nested}.items()
+        for name, value in found.items()
     }
 
 

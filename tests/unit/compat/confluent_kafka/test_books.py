@@ -139,17 +139,33 @@ def test_errors_are_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     queue = CallbackQueue(given)
     assert queue.hears
     with caplog.at_level(logging.DEBUG, "of the program"):
+        fields = {"address": "h:1", "error": "why", "round": 2, "backoff": 0.5}
         for kind in ("dial_failed", "round_failed", "broken", "metadata"):
-            queue.hear(odradek.Event(1.0, kind, {"error": "why"}))
+            queue.hear(odradek.Event(1.0, kind, fields))
     assert queue.serve(0) == 3
     assert [e.name() for e in told] == ["_TRANSPORT", "_ALL_BROKERS_DOWN", "_FATAL"]
     assert [e.fatal() for e in told] == [False, False, True]
-    assert "why" in told[0].str()
-    assert len(caplog.records) == 3
+    assert [e.str() for e in told] == [
+        "h:1: dial failed: why",
+        "no broker can be reached (round 2); they are tried again in 0.50 s",
+        "the client can't go on: why",
+    ]
+    assert [r.getMessage() for r in caplog.records] == [e.str() for e in told]
     for _ in range(MOST_ERRORS + 5):
-        queue.hear(odradek.Event(1.0, "dial_failed", {}))
+        queue.hear(odradek.Event(1.0, "dial_failed", fields))
     assert queue.serve(0) == MOST_ERRORS
     assert not CallbackQueue(Given({})).hears
+
+
+def test_a_connection_that_is_closed_on_purpose_is_no_error() -> None:
+    """The bootstrap address's, once the brokers are known; idle ones."""
+    told: list[KafkaError] = []
+    queue = CallbackQueue(Given({}, error_cb=told.append))
+    fields = {"address": "h:1", "error": "closed: idle", "in_flight": 0}
+    queue.hear(odradek.Event(1.0, "disconnected", {**fields, "failure": False}))
+    assert (queue.serve(0), told) == (0, [])
+    queue.hear(odradek.Event(1.0, "disconnected", {**fields, "failure": True}))
+    assert (queue.serve(0), told[0].str()) == (1, "h:1: disconnected: closed: idle")
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,27 @@ def test_what_the_package_offers_is_here() -> None:
         assert not hasattr(ours, name)
 
 
+def test_values_of_admin_calls_that_arent_here_say_so_where_they_are_imported() -> None:
+    theirs: Any = confluent_kafka.admin
+    classes = {n for n in public(theirs) if isinstance(getattr(theirs, n), type)}
+    here = {n for n in public(admin) if isinstance(getattr(admin, n), type)}
+    of_admin = {
+        n
+        for n in classes
+        if getattr(theirs, n).__module__.partition(".")[0] in ("confluent_kafka", "cimpl")
+    }
+    assert of_admin - here == admin.MISSING_VALUES
+    for name in sorted(admin.MISSING_VALUES):
+        with pytest.raises(ImportError, match=f"{name} isn't in this release") as caught:
+            getattr(admin, name)
+        assert caught.value.name == name
+    with pytest.raises(ImportError, match="import it from confluent_kafka.admin"):
+        from odradek.compat.confluent_kafka.admin import (  # type: ignore[attr-defined]
+            ConfigResource,  # noqa: F401
+        )
+    assert not hasattr(admin, "nothing")
+
+
 def test_what_isnt_here_says_so() -> None:
     with pytest.raises(AttributeError, match="share groups"):
         _ = ours.ShareConsumer

@@ -157,6 +157,13 @@ def test_callbacks_have_to_be_functions() -> None:
         given(PRODUCER, {**SERVER, "throttle_cb": 3})
 
 
+def test_the_one_setting_with_an_underscore_is_taken() -> None:
+    found, _ = of(PRODUCER, log_level=3)
+    assert not [name for name in found.ours if name.startswith("log")]
+    with pytest.raises(KafkaException, match='No such configuration property: "linger_ms"'):
+        given(PRODUCER, {**SERVER, "linger_ms": 3})
+
+
 def test_what_others_have_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "odradek.compat"):
         _, config = of(PRODUCER, **{"group.id": "g", "session.timeout.ms": 3, "acks": 1})

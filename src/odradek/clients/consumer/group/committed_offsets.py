@@ -306,8 +306,9 @@ def lost_membership(group_id: str, why: object) -> CommitFailedError:
     return CommitFailedError(
         f"the commit to group {group_id!r} was refused ({why}): this consumer has lost its "
         "partitions, or they are being given to others, who begin at the last commit; records "
-        "behind it may be processed twice. It joins again at the next poll(). If that comes from "
-        "long work between two poll()s, raise max.poll.interval.ms or lower max.poll.records."
+        "after it may be processed twice. It joins again at the next poll(). If that comes from "
+        "long work between two poll()s, raise max.poll.interval.ms or lower max.poll.records; in "
+        "an event loop, what blocks it goes to asyncio.to_thread()."
     )
 
 
