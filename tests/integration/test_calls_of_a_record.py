@@ -198,3 +198,19 @@ def test_a_record_in_an_event_loop(servers: str, count: Count) -> None:
             checked("a record from send_and_wait() to a task that polls", calls)
 
     asyncio.run(main())
+
+
+def test_a_thousand_callers_each_wait_for_the_loop_once(servers: str) -> None:
+    """Others ask for the loop's turn while one waits for it; that mustn't keep it waiting."""
+
+    async def main() -> int:
+        async with AsyncProducer({"bootstrap.servers": servers, "linger.ms": 5}) as producer:
+
+            async def caller() -> None:
+                for _ in range(3):
+                    await producer.send_and_wait("t", b"-" * 100)
+
+            await asyncio.gather(*(caller() for _ in range(1000)))
+            return producer._engine.unsettled()
+
+    assert asyncio.run(main()) == 0

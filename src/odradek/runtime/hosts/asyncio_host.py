@@ -163,9 +163,10 @@ class AsyncioHost(EngineHost):
 
     async def breathe(self) -> None:
         """Let the loop go on, if it didn't come to this client for long."""
-        if self._clock() - self._turned > BREATH:
+        if self.overdue or self._clock() - self._turned > BREATH:
             await asyncio.sleep(0)
-            self._turned = self._clock()
+            # Others may have asked meanwhile: who has waited once goes on.
+            self._turned = self._asked = self._clock()
 
     def run(self, completion: Completion[Any], deadline: float | None) -> bool:
         """Asked at the program's end, when no loop runs any more: say whether it is done."""
