@@ -329,6 +329,8 @@ def _two_members(library: Any, cluster: FakeCluster, note: Note, strategy: str) 
                 one.poll(0.05)
             if len(member.assignment()) == wanted and len(members["first"].assignment()) == wanted:
                 break
+        for one in members.values():  # a callback of what is assigned may wait still
+            one.poll(0)
     note(strategy, said, sorted(len(m.assignment()) for m in members.values()))
     members["first"].close()
     until = time.monotonic() + PATIENCE

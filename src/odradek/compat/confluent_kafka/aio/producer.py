@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self
+from weakref import ref
 
 import odradek
 from odradek.common.option_values import PRODUCER
@@ -56,9 +57,9 @@ class AIOProducer:
         del max_workers, executor, batch_size, buffer_timeout
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
-        self._sent = SentMessages(self._given, self._deliver)
-        self._questions = AsyncClusterQuestions(self._given.admin)
         self._came = asyncio.Event()
+        self._sent = SentMessages(self._given, partial(_deliver, ref(self), self._came))
+        self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
         self._producer = self._made()
 
@@ -113,18 +114,6 @@ class AIOProducer:
             raise KafkaException(translated(error)) from error
         sent.expect(batch, (index, begun, at, name, data, call), size)
         return future
-
-    def _deliver(self, reports: Reports) -> None:
-        """Reports can be made: at once, as this is the program's loop."""
-        while True:
-            try:
-                reports()
-                break
-            except Exception:
-                logger.exception("a callback of a delivery failed")
-            except BaseException as error:
-                self._producer._surface(error)
-        self._came.set()
 
     def __len__(self) -> int:
         return len(self._sent)
@@ -263,6 +252,21 @@ class AIOProducer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _deliver(producer: ref[AIOProducer], came: asyncio.Event, reports: Reports) -> None:
+    """Reports can be made: at once, as this is the program's loop."""
+    while True:
+        try:
+            reports()
+            break
+        except Exception:
+            logger.exception("a callback of a delivery failed")
+        except BaseException as error:
+            client = producer()
+            if client is not None:
+                client._producer._surface(error)
+    came.set()
 
 
 def _told(
