@@ -594,7 +594,7 @@ def test_a_program_that_ends_says_what_was_lost(fake: FakeCluster) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "1 records of AsyncProducer 'odradek' (made at <string>:7) were lost" in done.stderr
     assert "its event loop had ended" in done.stderr
-    assert "use it in a `async with` block" in done.stderr
+    assert "use it in an `async with` block" in done.stderr
 
 
 def test_a_forked_child_is_refused(fake: FakeCluster, run: Run[None]) -> None:
