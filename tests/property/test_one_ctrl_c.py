@@ -136,7 +136,7 @@ def test_the_block_of_a_transaction_ends_it() -> None:
             notes.update(getattr(error, "__notes__", ["none"]))
             raise
 
-    for producer, where in each(block, scene):
+    for producer, where in each(block, scene, 1):
         with producer.transaction():
             producer.send("t", b"3")
         found = simulations[0].values("t")
