@@ -228,22 +228,22 @@ def test_an_asyncio_copy_lives_through_two_moves(
 def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str) -> None:
     heard: list[KafkaError] = []
     config = {"bootstrap.servers": mortal_cluster.bootstrap_servers, "error_cb": heard.append}
-    admin = AdminClient(config, logger=logging.getLogger("administration"))
-    new = NewTopic(topic, 3, 1, config={"cleanup.policy": "compact"})
-    admin.create_topics([new], validate_only=True)[topic].result(PATIENCE)
-    assert topic not in admin.list_topics(timeout=PATIENCE).topics
-    admin.create_topics([new])[topic].result(PATIENCE)
-    with pytest.raises(KafkaException) as again:
+    with AdminClient(config, logger=logging.getLogger("administration")) as admin:
+        new = NewTopic(topic, 3, 1, config={"cleanup.policy": "compact"})
+        admin.create_topics([new], validate_only=True)[topic].result(PATIENCE)
+        assert topic not in admin.list_topics(timeout=PATIENCE).topics
         admin.create_topics([new])[topic].result(PATIENCE)
-    assert again.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    mortal_cluster.move()
-    described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
-    assert [len(described.partitions), described.name] == [3, topic]
-    cluster = admin.describe_cluster().result(PATIENCE)
-    assert [cluster.cluster_id, len(cluster.nodes)] == [mortal_cluster.cluster_id, 3]
-    admin.delete_topics([topic])[topic].result(PATIENCE)
-    with pytest.raises(KafkaException) as gone:
+        with pytest.raises(KafkaException) as again:
+            admin.create_topics([new])[topic].result(PATIENCE)
+        assert again.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+        mortal_cluster.move()
+        described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
+        assert [len(described.partitions), described.name] == [3, topic]
+        cluster = admin.describe_cluster().result(PATIENCE)
+        assert [cluster.cluster_id, len(cluster.nodes)] == [mortal_cluster.cluster_id, 3]
         admin.delete_topics([topic])[topic].result(PATIENCE)
-    assert gone.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    admin.poll(0)
-    assert heard  # of the connections that the move cut
+        with pytest.raises(KafkaException) as gone:
+            admin.delete_topics([topic])[topic].result(PATIENCE)
+        assert gone.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        admin.poll(0)
+        assert heard  # of the connections that the move cut

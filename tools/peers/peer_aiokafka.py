@@ -81,7 +81,7 @@ def left_out(item: pytest.Item) -> str:
     for pattern, why in (
         (CONTAINERS, "asks for its container"),
         (INSIDE, "reaches inside"),
-        (ELSEWHERE, "asks for what ours has no call for"),
+        (ELSEWHERE, "asks for calls that its module here lacks"),
         (WORDS, "compares words"),
     ):
         if found := pattern.search(text):

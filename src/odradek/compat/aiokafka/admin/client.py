@@ -25,7 +25,7 @@ ELSEWHERE = (
     *("describe_consumer_groups", "find_coordinator", "list_consumer_group_offsets"),
     "list_consumer_groups",
 )
-"""aiokafka's methods that this package's admin client has no call for."""
+"""aiokafka's methods that aren't in this module."""
 
 
 class AIOKafkaAdminClient:
@@ -151,7 +151,7 @@ class AIOKafkaAdminClient:
         def __getattr__(self, name: str) -> object:
             if name in ELSEWHERE:
                 raise AttributeError(
-                    f"{name}() isn't taken here: odradek.AsyncAdmin has no call for it; "
+                    f"{name}() isn't in this module: see whether odradek.AsyncAdmin has it, or "
                     "use aiokafka's own admin client beside this module"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -41,7 +41,7 @@ MISSING = frozenset(
         *("describe_user_scram_credentials", "alter_user_scram_credentials", "elect_leaders"),
     )
 )
-"""Methods of theirs that our admin client has nothing for."""
+"""Methods of theirs that aren't in this module; `odradek.Admin` has most of them."""
 
 
 class AdminClient:
@@ -68,8 +68,8 @@ class AdminClient:
         def missing(*_: Any, **__: Any) -> NoReturn:
             raise_error(
                 KafkaError._NOT_IMPLEMENTED,
-                f"{name}() isn't in this release of Odradek: its admin client makes, deletes and "
-                "describes topics, and describes the cluster",
+                f"{name}() isn't in this module: it makes, deletes and describes topics, and "
+                "describes the cluster; odradek.Admin does more",
             )
 
         return missing
