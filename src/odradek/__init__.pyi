@@ -14,7 +14,7 @@ from odradek.clients.admin.cluster import (
     ClusterDescription, FeatureDescription, FeatureUpdate, FeatureVersions, QuorumDescription,
     QuorumReplica, RaftVoterEndpoint,
 )
-from odradek.clients.admin.cluster_questions import ClusterClock, QuotaStanding
+from odradek.clients.admin.cluster_questions import ClusterClock
 from odradek.clients.admin.configs import AlterConfigOp, ConfigEntry, ConfigResource, ConfigSynonym
 from odradek.clients.admin.examination import Examination, GroupStanding
 from odradek.clients.admin.group_offsets import ShareGroupOffset
@@ -190,7 +190,7 @@ __all__ = [
     "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
     "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerIdAndEpoch",
     "ProducerOptions", "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError",
-    "QuorumDescription", "QuorumReplica", "QuotaStanding", "RaftVoterEndpoint", "Reachability",
+    "QuorumDescription", "QuorumReplica", "RaftVoterEndpoint", "Reachability",
     "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",
     "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError", "RecordFuture",
     "RecordLimitError", "RecordListTooLargeError", "RecordMetadata", "RecordTooLargeError",

@@ -29,7 +29,7 @@ MODULES: dict[str, str] = {
     "odradek.clients.admin.acls": "AclBinding AclBindingFilter",
     "odradek.clients.admin.admin_arguments": "NewPartitions NewTopic",
     "odradek.clients.admin.api_versions": "ApiVersionRange BrokerApiVersions",
-    "odradek.clients.admin.cluster_questions": "ClusterClock QuotaStanding",
+    "odradek.clients.admin.cluster_questions": "ClusterClock",
     "odradek.clients.admin.examination": "Examination GroupStanding",
     "odradek.clients.admin.reachability": "AddressReach Reachability TopicReach TopicStanding",
     "odradek.clients.admin.cluster": """

@@ -330,6 +330,8 @@ class LoopbackServer:
 
     # Environment
 
+    epoch_time = staticmethod(time.time)
+
     def rng(self, name: str) -> random.Random:
         """A generator of this name's own."""
         return derived_rng(self._seed, name)

@@ -11,7 +11,7 @@ from odradek import Admin
 from odradek.cli.doctor.checks import checks
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, Trouble, findings
 from odradek.cli.doctor.surroundings import Surroundings, certificates, in_container
-from odradek.clients.admin.cluster_questions import ClusterClock, QuotaStanding
+from odradek.clients.admin.cluster_questions import ClusterClock
 from odradek.clients.admin.examination import Examination, GroupStanding
 from odradek.clients.admin.reachability import (
     AddressReach,
@@ -19,6 +19,7 @@ from odradek.clients.admin.reachability import (
     TopicReach,
     TopicStanding,
 )
+from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.descriptions import authorized_operations
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError
@@ -70,8 +71,8 @@ def test_a_certificate_that_ends_soon(days: float) -> None:
 
 
 def test_quotas_are_worth_knowing() -> None:
-    quota = QuotaStanding({"user": "alice", "client-id": None}, {"producer_byte_rate": 1024.0})
-    (note,) = found(Examination(WELL, None, quotas=(quota,)))
+    entity = ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
+    (note,) = found(Examination(WELL, None, quotas={entity: {"producer_byte_rate": 1024.0}}))
     assert not note.grave
     assert note.what == (
         "There is a quota for every client-id without one of its own and user 'alice': "

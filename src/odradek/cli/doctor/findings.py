@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.cli.doctor.surroundings import Surroundings
 from odradek.clients.admin.reachability import AddressReach, Reachability
+from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.explain.causes import DialStage
 from odradek.clients.missing_topics import cure, like_it
 from odradek.common.errors import (
@@ -566,13 +567,16 @@ def _of_quotas(seen: Seen, reach: Reachability) -> Iterator[Finding]:
             "Have the quota raised (kafka-configs.sh --alter --entity-type users or clients), or "
             "send and fetch less.",
         )
-    for quota in (None if seen.found is None else seen.found.quotas) or ():
-        limits = ", ".join(
-            f"{name} {_plain_number(limit)}" for name, limit in sorted(quota.limits.items())
-        )
+    for entity, found in ((None if seen.found is None else seen.found.quotas) or {}).items():
+        numbers = sorted(found.items())
+        limits = ", ".join(f"{name} {_plain_number(limit)}" for name, limit in numbers)
+        named = (("client-id", entity.client_id), ("user", entity.user))
         whose = " and ".join(
-            f"{kind} {name!r}" if name is not None else f"every {kind} without one of its own"
-            for kind, name in sorted(quota.entity.items())
+            f"every {kind} without one of its own"
+            if name == ClientQuotaEntity.DEFAULT
+            else f"{kind} {name!r}"
+            for kind, name in named
+            if name is not None
         )
         yield Finding(
             Trouble.THROTTLED,

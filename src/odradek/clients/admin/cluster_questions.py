@@ -1,33 +1,24 @@
-"""Three questions of `odradek doctor`: the cluster's clock, quotas, and who is in a group.
+"""What `odradek doctor` wants to know of a cluster besides: its clock, quotas, who is in a group.
 
-In: an engine, a deadline. Out: what the cluster says, or None where it doesn't know the question or
-refuses it: no finding depends on one of these alone. Must not: be asked where nobody answers.
+In: an engine, a deadline. Out: what the admin's calls say, in the few words that matter here; None
+where the cluster doesn't know the question or refuses it: no finding depends on one of these alone.
+Must not: ask anything that isn't a call of the admin's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from odradek.clients.any_broker import AnyBrokerCall
-from odradek.clients.client_engine import ClientEngine
-from odradek.clients.coordinator import Coordinator
+from odradek.clients.admin.cluster import quorum
+from odradek.clients.admin.groups import describe_consumer
+from odradek.clients.admin.users import ClientQuotaEntity, describe_quotas
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import error_for
 from odradek.network.flow import START, Flow
-from odradek.protocol.messages.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-)
-from odradek.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from odradek.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumRequestPartitionData,
-    DescribeQuorumRequestTopicData,
-    DescribeQuorumResponse,
-)
 
-QUORUM = "__cluster_metadata"
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
+
 MILLISECONDS = 1000.0
 
 
@@ -43,90 +34,48 @@ class ClusterClock:
     """Seconds that the question and its answer took: so much may be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaStanding:
-    """A quota that holds for this client."""
-
-    entity: Mapping[str, str | None]
-    """For whom it is set: `user`, `client-id`; None is whoever has none of their own."""
-    limits: Mapping[str, float]
-    """Kafka's names: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` …"""
-
-
-def cluster_clock(engine: ClientEngine, deadline: float) -> Flow[ClusterClock | None]:
+def cluster_clock(engine: AdminEngine, deadline: float) -> Flow[ClusterClock | None]:
     """The controller says when it was last up to date with itself, which is now (KIP-836)."""
     asked = yield START
-    part = DescribeQuorumRequestPartitionData(0)
-    body = DescribeQuorumRequest([DescribeQuorumRequestTopicData(QUORUM, [part])])
-    call = AnyBrokerCall(engine, "clock of the controller", deadline)
-
-    def sent(_: float) -> DescribeQuorumRequest:
-        nonlocal asked
-        asked = engine.now
-        return body
-
-    def check(answer: DescribeQuorumResponse, _: object) -> KafkaError | None:
-        return error_for(answer.error_code) if answer.error_code else None
-
     try:
-        answer = yield from call.ask(sent, DescribeQuorumResponse, check)
+        found = yield from quorum().flow(engine, deadline)
     except KafkaError:
         return None
     now = engine.now
-    for topic in answer.topics:
-        for found in topic.partitions:
-            for voter in found.current_voters:
-                if voter.replica_id == found.leader_id and voter.last_caught_up_timestamp > 0:
-                    seconds = voter.last_caught_up_timestamp / MILLISECONDS
-                    return ClusterClock(seconds, (asked + now) / 2, now - asked)
+    for voter in found.voters:
+        if voter.id == found.leader_id and voter.last_caught_up_ms is not None:
+            seconds = voter.last_caught_up_ms / MILLISECONDS
+            return ClusterClock(seconds, (asked + now) / 2, now - asked)
     return None
 
 
-def quotas(engine: ClientEngine, deadline: float) -> Flow[tuple[QuotaStanding, ...] | None]:
-    """Those of this client's user and `client.id`, and of all who have none of their own."""
+def quotas_of_this_client(
+    engine: AdminEngine, deadline: float
+) -> Flow[dict[ClientQuotaEntity, dict[str, float]] | None]:
+    """Those of its user and `client.id`, and of all who have none of their own."""
     yield START
-    call = AnyBrokerCall(engine, "quotas", deadline)
-
-    def check(answer: DescribeClientQuotasResponse, _: object) -> KafkaError | None:
-        return error_for(answer.error_code, answer.error_message) if answer.error_code else None
-
     try:
-        answer = yield from call.ask(
-            lambda _: DescribeClientQuotasRequest(), DescribeClientQuotasResponse, check
+        found = yield from describe_quotas(None, strict=False).flow(engine, deadline)
+    except KafkaError:
+        return None
+    default = ClientQuotaEntity.DEFAULT
+    users = (None, default, engine.network.user)
+    clients = (None, default, engine.network.client_id)
+    return {
+        entity: limits
+        for entity, limits in found.items()
+        if entity.user in users and entity.client_id in clients and entity.ip is None
+    }
+
+
+def members(engine: AdminEngine, group: str, deadline: float) -> Flow[tuple[str, int] | None]:
+    """A group's state, in Kafka's words, and how many members it has."""
+    yield START
+    try:
+        found = yield from describe_consumer([group], authorized_operations=False).flow(
+            engine, deadline
         )
     except KafkaError:
         return None
-    mine = {"user": engine.network.user, "client-id": engine.network.client_id}
-    found = []
-    for entry in answer.entries or ():
-        entity = {part.entity_type: part.entity_name for part in entry.entity}
-        if all(name in (None, mine.get(kind)) for kind, name in entity.items()) and (
-            entity.keys() <= mine.keys()
-        ):
-            found.append(QuotaStanding(entity, {limit.key: limit.value for limit in entry.values}))
-    return tuple(found)
-
-
-def members(
-    engine: ClientEngine, coordinator: Coordinator, deadline: float
-) -> Flow[tuple[str, int] | None]:
-    """A classic group's state, in Kafka's words, and how many members it has."""
-    yield START
-    group = coordinator.key
-    body = DescribeGroupsRequest([group])
-
-    def check(answer: DescribeGroupsResponse) -> KafkaError | None:
-        code = next((one.error_code for one in answer.groups if one.error_code), 0)
-        return error_for(code, f"group {group!r}") if code else None
-
-    what = f"description of group {group!r}"
-    try:
-        answer = yield from coordinator.ask(
-            what, lambda _: body, DescribeGroupsResponse, check, deadline
-        )
-    except KafkaError:
-        return None
-    for one in answer.groups:
-        if one.group_state not in ("", "Dead"):  # else of another kind, or there is none
-            return one.group_state, len(one.members)
-    return None
+    one = found[group]
+    return None if one.state == "Dead" else (one.state, len(one.members))

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import topic_names
 from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.admin.cluster_questions import (
     ClusterClock,
-    QuotaStanding,
     cluster_clock,
     members,
-    quotas,
+    quotas_of_this_client,
 )
 from odradek.clients.admin.reachability import (
     ENOUGH_FAILURES,
     Reachability,
     describe_reachability,
 )
+from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.fetching.offsets import (
     BEGINNING,
@@ -50,6 +50,9 @@ from odradek.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
 
 T = TypeVar("T")
 
@@ -93,12 +96,12 @@ class Examination:
     clock: ClusterClock | None = None
     """None where the cluster doesn't say, as before Kafka 3.3 and where this client has no right to
     ask."""
-    quotas: tuple[QuotaStanding, ...] | None = None
+    quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] | None = None
     """Those that hold for this client; None as with the clock."""
 
 
 def examine(
-    engine: ClientEngine, names: Sequence[str] | None, group: str | None, deadline: float
+    engine: AdminEngine, names: Sequence[str] | None, group: str | None, deadline: float
 ) -> Flow[Examination]:
     """Look at everything at once; raises only without any metadata, as `describe_reachability`."""
     now = yield START
@@ -108,7 +111,8 @@ def examine(
     looks = describe_reachability(engine, names, until, rights=names is not None)
     reached = engine.start(looks)
     stands = None if group is None else engine.start(_group(engine, group, names or (), until))
-    clock, limits = engine.start(cluster_clock(engine, until)), engine.start(quotas(engine, until))
+    clock = engine.start(cluster_clock(engine, until))
+    limits = engine.start(quotas_of_this_client(engine, until))
     others: list[Completion[Any]] = [clock, limits, *([] if stands is None else [stands])]
     try:
         while not reached.done:
@@ -165,12 +169,12 @@ def _first_contact(engine: ClientEngine, deadline: float) -> Flow[None]:
 
 
 def _group(
-    engine: ClientEngine, group: str, topics: Sequence[str], deadline: float
+    engine: AdminEngine, group: str, topics: Sequence[str], deadline: float
 ) -> Flow[GroupStanding]:
     yield START
     coordinator = Coordinator(engine, CoordinatorKind.GROUP, group)
     yield from _check_right(coordinator, deadline)
-    who = yield from members(engine, coordinator, deadline)
+    who = yield from members(engine, group, deadline)
     committed = yield from group_offsets(engine, group, deadline)
     since = {p: at.offset for p, at in committed.items()}
     there: list[TopicPartition] = []

@@ -270,7 +270,7 @@ def describe_quorum(
 ) -> dq.DescribeQuorumResponse:
     """The brokers, which are controllers as well, and those that were let vote besides."""
     cluster = broker.cluster
-    now = int(cluster.environment.time.now * 1000)
+    now = int(cluster.environment.epoch_time() * 1000)
     voters = [
         dq.ReplicaState(b.id, bytes(15) + bytes([b.id]), 100, now, now)
         for b in cluster.brokers.values()

@@ -98,6 +98,9 @@ class Environment(Protocol):
     time: VirtualTime
     dns: dict[str, list[str]]
 
+    def epoch_time(self) -> float:
+        """Seconds since the epoch, as the brokers' clocks have them."""
+
     def rng(self, name: str) -> random.Random:
         """A generator of this name's own."""
 

@@ -92,9 +92,13 @@ class World:
         """Virtual seconds."""
         return self.time.now
 
+    def epoch_time(self) -> float:
+        """Virtual seconds since the epoch, by the brokers' clocks, which are right."""
+        return EPOCH + self.time.now
+
     def wall_clock(self) -> float:
-        """Virtual seconds since the epoch."""
-        return EPOCH + self.time.now + self.clock_offset
+        """The same by the clients' clocks."""
+        return self.epoch_time() + self.clock_offset
 
     def at(self, when: float, action: Callable[[], object]) -> Timer:
         """Do something at a time: a fault in the middle of a blocking call, for example."""
