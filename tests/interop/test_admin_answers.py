@@ -6,7 +6,6 @@ ours. One JVM for all questions.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -106,22 +105,17 @@ def transactions(admin: o.Admin, topic: str, _: str, transactional_id: str) -> I
         yield line("producer", p.producer_id, p.producer_epoch, *last, start)
     for listed in admin.list_transactions():
         if listed.transactional_id == transactional_id:
-            yield line("transaction", transactional_id, listed.producer_id, _word(listed.state))
+            yield line("transaction", transactional_id, listed.producer_id, listed.state)
     t = admin.describe_transactions(transactional_id)[transactional_id]
     places = " ".join(map(str, sorted(t.partitions)))
     whose = t.producer_id, t.producer_epoch, t.timeout_ms, t.start_ms
-    yield line("state", _word(t.state), *whose, places)
+    yield line("state", t.state, *whose, places)
     for entity, quotas in admin.describe_client_quotas().items():
         kinds = {"client-id": entity.client_id, "ip": entity.ip, "user": entity.user}
         parts = {
             k: "null" if v == o.ClientQuotaEntity.DEFAULT else v for k, v in kinds.items() if v
         }
         yield line("quota", _map(parts), _map({k: quotas[k] for k in sorted(quotas)}))
-
-
-def _word(state: str) -> str:
-    """As Java's enum has it."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).upper()
 
 
 def _map(found: dict[str, object] | dict[str, str] | dict[str, float]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.test_admin_async import CALLS as ADMIN_CALLS
 
 from odradek.api.admin import Admin
 from odradek.api.base import on_host
@@ -93,6 +94,10 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Admin, "describe_cluster"): lambda a, t: a.describe_cluster(timeout=t),
     (Admin, "describe_api_versions"): lambda a, t: a.describe_api_versions(timeout=t),
     (Admin, "describe_reachability"): lambda a, t: a.describe_reachability(timeout=t),
+    (Admin, "create_partitions"): lambda a, t: a.create_partitions({"t": 9}, timeout=t),
+    (Admin, "list_offsets"): lambda a, t: a.list_offsets({T0: "LATEST"}, timeout=t),
+    (Admin, "list_group_offsets"): lambda a, t: a.list_group_offsets("g", timeout=t),
+    (Admin, "list_groups"): lambda a, t: a.list_groups(timeout=t),
     (Admin, "close"): lambda a, t: a.close(timeout=t),
 }
 NEEDS_TOPIC = {(Producer, "close"), (ArrowFuture, "result")}
@@ -207,5 +212,11 @@ def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
     }
-    inside = {(Producer, "await_outcome"), (Producer, "outcome_deadline")}  # what the futures need
+    inside: set[tuple[type, str]] = {
+        (Producer, "await_outcome"),
+        (Producer, "outcome_deadline"),
+    }  # what the futures need
+    # They go to any broker, to leaders, to coordinators or to each broker: one of each is above,
+    # and simulation/test_admin_asking.py tries them all with dead brokers.
+    inside |= {(Admin, name) for name, *_ in ADMIN_CALLS}
     assert found - inside <= set(CALLS), "calls that nobody tries with every broker dead"

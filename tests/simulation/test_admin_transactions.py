@@ -9,6 +9,7 @@ from odradek import (
     AbortTransactionSpec,
     Admin,
     KafkaError,
+    NotLeaderOrFollowerError,
     TopicPartition,
     TransactionalIdNotFoundError,
     TransactionListing,
@@ -47,6 +48,10 @@ def test_producers_and_their_transactions() -> None:
     leader = scene.cluster.leader("t", 0)
     assert leader is not None
     assert admin.describe_producers([T0], broker=leader.id) == {T0: (ended,)}
+    begin = scene.world.now
+    with pytest.raises(NotLeaderOrFollowerError, match="partition t-0"):
+        admin.describe_producers([T0], broker=leader.id % 3 + 1)
+    assert scene.world.now - begin < 1
 
 
 def test_transactional_ids_are_listed_from_all_brokers() -> None:

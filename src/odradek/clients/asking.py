@@ -294,6 +294,7 @@ def ask_brokers(
     )
     snapshot = engine.metadata.snapshot
     for broker, outcome in zip(items, found, strict=True):
+        outcome.errors.update(outcome.moved)  # nobody else is to be asked
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
             for error in outcome.errors.values():

@@ -128,27 +128,27 @@ class HangingTransaction:
 
 # Producers
 
+ActiveProducers = tuple[ActiveProducer, ...]
+
 
 def producers(
     partitions: Sequence[TopicPartition], broker: int | None
-) -> AdminCall[dict[TopicPartition, tuple[ActiveProducer, ...]]]:
+) -> AdminCall[dict[TopicPartition, ActiveProducers]]:
     """The producers that wrote to partitions lately, as the leaders know them, or one `broker`."""
     wanted = some_partitions(partitions)
     if broker is None:
         return by_leaders(_producers(), wanted)
     number = whole_number("broker", broker, 0, INT32_MAX)
-    return by_brokers(lambda _: _producers(moving=False), {number: wanted}, _WHAT)
+    return by_brokers(lambda _: _producers(), {number: wanted}, _WHAT)
 
 
 _WHAT = "description of producers"
 
 
-def _producers(
-    *, moving: bool = True
-) -> Inquiry[TopicPartition, dp.DescribeProducersResponse, tuple[ActiveProducer, ...]]:
+def _producers() -> Inquiry[TopicPartition, dp.DescribeProducersResponse, ActiveProducers]:
     def read(
         answer: dp.DescribeProducersResponse,
-    ) -> Iterator[Said[TopicPartition, tuple[ActiveProducer, ...]]]:
+    ) -> Iterator[Said[TopicPartition, ActiveProducers]]:
         for topic in answer.topics:
             for part in topic.partitions:
                 at = TopicPartition(topic.name, part.partition_index)
@@ -164,7 +164,7 @@ def _producers(
         dp.DescribeProducersResponse,
         read,
         right="READ",
-        moving=MOVED if moving else (),
+        moving=MOVED,
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from odradek.clients.admin.admin_arguments import keys, some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
-from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.clients.asking import Inquiry, Outcome, Said, ask
 from odradek.common.arguments import (
     checked_timeout,
     choice,
@@ -28,6 +28,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.kafka_errors import ResourceNotFoundError, error_for
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
+from odradek.network.flow import Flow
 from odradek.network.sasl.scram import HASHES, salted_password
 from odradek.protocol.messages import alter_client_quotas as aq
 from odradek.protocol.messages import alter_user_scram_credentials as au
@@ -37,6 +38,9 @@ from odradek.protocol.messages import describe_delegation_token as dt
 from odradek.protocol.messages import describe_user_scram_credentials as du
 from odradek.protocol.messages import expire_delegation_token as et
 from odradek.protocol.messages import renew_delegation_token as rt
+
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
@@ -130,38 +134,59 @@ def _outcome(said: Iterator[Said[str, Any]]) -> Outcome[str, Any]:
 
 
 def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[dict[str, None]]:
-    """Set and take away passwords. Results and errors are by user."""
-    deletions: dict[str, list[au.ScramCredentialDeletion]] = {}
-    upsertions: dict[str, list[au.ScramCredentialUpsertion]] = {}
+    """Set and take away passwords. Results and errors are by user: what was to follow where one
+    of a user's changes fails isn't done.
+    """
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
     cure = "give UserScramCredentialUpsertion(user, mechanism, password)"
     given: list[Any] = some_of("alterations", alterations, kinds, cure)
+    changes: dict[str, list[ScramChange]] = {}
     for alteration in given:
         user = text("user", alteration.user)
         mechanism = choice("mechanism", alteration.mechanism, MECHANISMS)
         if isinstance(alteration, UserScramCredentialDeletion):
-            deletion = au.ScramCredentialDeletion(user, MECHANISMS[mechanism])
-            deletions.setdefault(user, []).append(deletion)
+            change: ScramChange = au.ScramCredentialDeletion(user, MECHANISMS[mechanism])
         else:
-            upsertions.setdefault(user, []).append(_upsertion(alteration, rng))
+            change = _upsertion(alteration, rng)
+        changes.setdefault(user, []).append(change)
 
-    def both(user: str, of: Mapping[str, list[Any]]) -> list[Any]:
-        return of.get(user, [])
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
+        found: Outcome[str, None] = Outcome(dict.fromkeys(changes))
+        for turn in range(max(map(len, changes.values()), default=0)):
+            # A controller takes one change of each user in a request.
+            now = {u: c[turn] for u, c in changes.items() if turn < len(c) and u in found.results}
+            asked = yield from ask(engine, _altering(now), now, deadline)
+            found.errors.update(asked.errors)
+            for user in asked.errors:
+                del found.results[user]
+        return found.settled()
 
-    question: Inquiry[str, au.AlterUserScramCredentialsResponse, None] = Inquiry(
+    return AdminCall("change of SCRAM credentials", flow)
+
+
+ScramChange = au.ScramCredentialDeletion | au.ScramCredentialUpsertion
+
+
+def _altering(
+    changes: Mapping[str, ScramChange],
+) -> Inquiry[str, au.AlterUserScramCredentialsResponse, None]:
+    def body(left: list[str], _: int) -> au.AlterUserScramCredentialsRequest:
+        mine = [changes[user] for user in left]
+        return au.AlterUserScramCredentialsRequest(
+            [c for c in mine if isinstance(c, au.ScramCredentialDeletion)],
+            [c for c in mine if isinstance(c, au.ScramCredentialUpsertion)],
+        )
+
+    return Inquiry(
         "change of SCRAM credentials",
         "user",
-        lambda left, _: au.AlterUserScramCredentialsRequest(
-            [d for u in left for d in both(u, deletions)],
-            [s for u in left for s in both(u, upsertions)],
-        ),
+        body,
         au.AlterUserScramCredentialsResponse,
         lambda answer: [(r.user, r.error_code, r.error_message, None) for r in answer.results],
         right="ALTER",
         already=(ResourceNotFoundError,),
         changes=True,
     )
-    return by_any(question, dict.fromkeys([*deletions, *upsertions]))
 
 
 def _upsertion(given: UserScramCredentialUpsertion, rng: Rng) -> au.ScramCredentialUpsertion:

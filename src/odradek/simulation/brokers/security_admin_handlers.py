@@ -7,6 +7,7 @@ Must not: know connections.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -161,11 +162,13 @@ def alter_scram(
 ) -> au.AlterUserScramCredentialsResponse:
     """Set credentials and take them away."""
     scram = broker.cluster.admin.scram
-    users = dict.fromkeys(
-        [*(d.name for d in request.deletions), *(u.name for u in request.upsertions)]
-    )
+    named = Counter([d.name for d in request.deletions] + [u.name for u in request.upsertions])
 
     def alter(user: str) -> None:
+        if named[user] > 1:
+            raise errors.DuplicateResourceError(
+                "A user credential cannot be altered twice in the same request"
+            )
         for deletion in request.deletions:
             if deletion.name == user and scram.get(user, {}).pop(deletion.mechanism, None) is None:
                 raise errors.ResourceNotFoundError(
@@ -185,7 +188,7 @@ def alter_scram(
 
     return au.AlterUserScramCredentialsResponse(
         results=each(
-            users, alter, lambda user, *r: au.AlterUserScramCredentialsResult(user, *r[:2])
+            named, alter, lambda user, *r: au.AlterUserScramCredentialsResult(user, *r[:2])
         )
     )
 
