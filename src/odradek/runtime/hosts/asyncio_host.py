@@ -162,8 +162,10 @@ class AsyncioHost(EngineHost):
         return self._soon is not None and self._clock() - self._asked > BREATH
 
     async def breathe(self) -> None:
-        """Let the loop go on, if it didn't come to this client for long."""
-        if self._clock() - self._turned > BREATH:
+        """Let the loop go on, if it didn't come to this client for long, or couldn't when asked:
+        `send` looks at that again, and would come back here for ever.
+        """
+        if self.overdue or self._clock() - self._turned > BREATH:
             await asyncio.sleep(0)
             self._turned = self._clock()
 
