@@ -1,0 +1,41 @@
+"""What no socket is needed for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from odradek.clients.client_engine import ClientEngine
+from odradek.common.config import ADMIN, Config
+from odradek.runtime.hosts.asyncio_host import BREATH, AsyncioHost
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:9"}
+
+
+def test_who_has_let_the_loop_go_on_finds_it_overdue_no_more() -> None:
+    """`send` asks again after `breathe`, and would come back for ever: beside a caller for whom
+    the loop has gone on just now, while the engine's turn is still to come.
+    """
+    now = [1.0]
+
+    async def program() -> None:
+        host = AsyncioHost(clock=lambda: now[0])
+        host.attach(ClientEngine(Config(ADMIN, SERVERS), random.Random(1)))
+        host.enter()
+        late = [host.overdue]
+        await asyncio.sleep(0)
+        now[0] += 2 * BREATH
+        await host.breathe()  # another caller's
+        host.wake()
+        now[0] += 0.9 * BREATH
+        host.wake()
+        late.append(host.overdue)
+        now[0] += 0.2 * BREATH
+        late.append(host.overdue)
+        host._turned = now[0]
+        await host.breathe()
+        late.append(host.overdue)
+        assert late == [False, False, True, False]
+        host.drop()
+
+    asyncio.run(program())
