@@ -138,3 +138,17 @@ def test_a_deserializer_that_raises_loses_no_record(cluster: FakeCluster) -> Non
     said = ours(reads_what_cant_be_read_at_first, cluster)
     assert sorted(said[:2]) == ["b'1'", "b'11'"]
     assert said[2] == "[b'0', b'1', b'10', b'11', b'12', b'2']"
+
+
+def test_a_reader_outlives_another_tasks_subscribe(cluster: FakeCluster) -> None:
+    async def reads(scene: Scene) -> None:
+        first, second = scene.topic(), scene.topic(name="second")
+        await scene.fill(second, 1)
+        async with scene.consumer(first, group_id=scene.group()) as consumer:
+            consumer.subscribe([first])
+            reader = asyncio.create_task(consumer.getone())
+            await asyncio.sleep(0)
+            consumer.subscribe([second])
+            assert (await reader).topic == second
+
+    ours(reads, cluster)

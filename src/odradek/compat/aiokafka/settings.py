@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import itertools
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -35,6 +36,7 @@ SAME_OF_CONSUMERS = (
     *("heartbeat_interval_ms", "isolation_level", "max_partition_fetch_bytes"),
     *("max_poll_interval_ms", "session_timeout_ms"),
 )
+FLAGS = ("enable_auto_commit", "enable_idempotence", "exclude_internal_topics")
 IDLE: Mapping[str, tuple[object, str]] = {
     "check_crcs": (True, "checksums are always looked at"),
     "consumer_timeout_ms": (200, "nothing polls in the background"),
@@ -62,6 +64,17 @@ def running_loop(given: Mapping[str, Any]) -> asyncio.AbstractEventLoop:
     return loop or asyncio.get_running_loop()
 
 
+def _whole(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Milliseconds without fractions, and flags as booleans: aiokafka takes others as well."""
+    found = dict(given)
+    for name, value in given.items():
+        if name in FLAGS:
+            found[name] = bool(value)
+        elif name.endswith("_ms") and isinstance(value, float) and math.isfinite(value):
+            found[name] = math.ceil(value)
+    return found
+
+
 def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
     """What all clients have."""
     for name, (usual, why) in IDLE.items():
@@ -69,6 +82,8 @@ def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -
             _told.add(name)
             logger.info("%s changes nothing: %s", name, why)
     found = {name: given[name] for name in SAME}
+    if found["connections_max_idle_ms"] is None:  # none is closed for that
+        found["connections_max_idle_ms"] = -1
     timeout, backoff = given["request_timeout_ms"], given["retry_backoff_ms"]
     found |= {
         "bootstrap_servers": servers(given["bootstrap_servers"]),
@@ -82,7 +97,9 @@ def client_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -
 
 def servers(given: str | Iterable[str]) -> list[str]:
     """Addresses with a port each; aiokafka's is 9092 where none is given."""
-    parts = given.split(",") if isinstance(given, str) else list(given)
+    parts = given.split(",") if isinstance(given, str) else list(given or ())
+    if not all(isinstance(part, str) for part in parts):
+        raise TypeError(f"bootstrap_servers must be host:port, or a list of those, not {given!r}")
     return [_with_port(part.strip()) for part in parts if part.strip()]
 
 
@@ -147,6 +164,7 @@ def producer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
         raise ValueError("acks must be 0, 1, -1 or 'all'")
     if given["compression_type"] not in ("gzip", "snappy", "lz4", "zstd", None):
         raise ValueError("compression_type must be gzip, snappy, lz4, zstd or None")
+    given = _whole(given)
     transactional = given["transactional_id"] is not None
     idempotent = transactional or given["enable_idempotence"]
     if idempotent and given["acks"] not in ("all", -1, MISSING):
@@ -183,7 +201,10 @@ def consumer_settings(given: Mapping[str, Any], loop: asyncio.AbstractEventLoop)
         raise ValueError("max_poll_records must be a positive int or None")
     if given["isolation_level"] not in ("read_uncommitted", "read_committed"):
         raise ValueError(f"isolation_level can't be {given['isolation_level']!r}")
+    given = _whole(given)
     found = client_settings(given, loop)
+    if found["client_id"] is None:
+        del found["client_id"]
     found |= {name: given[name] for name in SAME_OF_CONSUMERS}
     reset = given["auto_offset_reset"]
     found["auto_offset_reset"] = reset if reset in ("earliest", "latest") else "none"

@@ -77,6 +77,8 @@ __all__ = [
     "version",
 ]
 
+__version__ = "2.16.1"
+
 _SHARE = "share groups (KIP-932) aren't in this release"
 _MISSING = {
     **dict.fromkeys(
@@ -86,13 +88,14 @@ _MISSING = {
         ),
         _SHARE,
     ),
+    "ThrottleEvent": "throttle_cb isn't called, as nobody is told of throttling",
     "kafkatest": "programs that test confluent-kafka itself aren't here",
 }
 
 
 def version() -> str:
     """The version of confluent-kafka whose names these are; odradek.__version__ is another."""
-    return "2.16.1"
+    return __version__
 
 
 def libversion() -> tuple[str, int]:

@@ -9,8 +9,10 @@ logged. Must not: check what our own configuration checks.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,11 +58,18 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     ADMIN: {},
 }
 """librdkafka's defaults that programs can tell from ours."""
+_KINDS = dict.fromkeys(
+    ("delivery.report.only.error", "enable.auto.offset.store", "enable.partition.eof"), "boolean"
+)
+"""Of what our own clients don't have."""
 _WITH_CALLS = (*_CALLBACKS, "on_commit", "on_delivery", "logger")
 _UNDOTTED = {"log_level": "log.level"}
 """The one setting of librdkafka's with an underscore, as our tables have it: it changes nothing."""
 _READ_ELSEWHERE = ("ssl.ca.location", "oauth.cb")
 """Names whose value our own table of spellings has to read."""
+_WORDS = {"1": True, "t": True, "0": False, "f": False}
+"""What librdkafka takes for true and false besides the words."""
+_LINGER = "linger.ms"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _SESSION, HEARTBEAT = "session.timeout.ms", 3000
 _MOST_ORDERED = 5
@@ -142,10 +151,27 @@ def _spelled(config: dict[Any, Any]) -> dict[str, Any]:
             raise_error(KafkaError._INVALID_ARG, f"{name} can't be set: give on_delivery")
         if name not in _WITH_CALLS and (not isinstance(name, str) or "_" in name):
             raise_error(KafkaError._INVALID_ARG, f'No such configuration property: "{name}"')
-    return {
+    spelled = {
         name if name in _READ_ELSEWHERE else ALIASES.get(name, name): value
         for name, value in found.items()
     }
+    return {name: _as_text_says(name, value) for name, value in spelled.items()}
+
+
+def _as_text_says(name: str, value: Any) -> Any:
+    """A value as librdkafka reads it: it is given the text of whatever a program wrote."""
+    option = OPTIONS.get(name)
+    kind = _KINDS.get(name) if option is None else option.parse.kind
+    if isinstance(value, bool):
+        return value
+    if kind == "boolean":
+        return _WORDS.get(str(value).strip().lower(), value)
+    if kind == "text" and isinstance(value, int):
+        return str(value)
+    if name == _LINGER:  # librdkafka alone takes fractions of a millisecond
+        with suppress(TypeError, ValueError, OverflowError):
+            return math.ceil(float(value)) if float(value) >= 0 else value
+    return value
 
 
 def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:

@@ -101,3 +101,27 @@ def test_a_deserializer_that_raises_takes_nothing_along(ask: Callable[..., Any])
             assert sorted(found) == list(range(20))
 
         simulation.run(run())
+
+
+def test_getmany_asks_for_one_amid_those_that_are_at_hand() -> None:
+    with KafkaSimulation(seed=3, brokers=1) as simulation:
+        simulation.create_topic("t", partitions=1)
+        for n in range(20):
+            simulation.send("t", b"%d" % n)
+        simulation.advance(1.0)
+
+        async def run() -> None:
+            consumer = ours.AIOKafkaConsumer(
+                "t",
+                bootstrap_servers=simulation.bootstrap_servers,
+                auto_offset_reset="earliest",
+            )
+            found: list[int] = []
+            async with consumer:
+                while len(found) < 20:
+                    found.append((await consumer.getone()).offset)
+                    many = await consumer.getmany(timeout_ms=1000, max_records=1)
+                    found += [record.offset for run in many.values() for record in run]
+            assert found == list(range(20))
+
+        simulation.run(run())

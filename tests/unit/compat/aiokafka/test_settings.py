@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -234,3 +235,24 @@ def test_a_tls_context_checks_names_as_theirs() -> None:
     assert (ours.verify_mode, ours.check_hostname) == (theirs.verify_mode, theirs.check_hostname)
     with pytest.raises(FileNotFoundError):
         create_ssl_context(certfile="there-is-no-such-file.pem")
+
+
+def test_connections_that_nobody_uses_may_stay() -> None:
+    for of in (of_producer, of_consumer):
+        assert of(connections_max_idle_ms=None)["connections.max.idle.ms"] == math.inf
+
+
+def test_fractions_and_flags_are_taken_as_aiokafka_takes_them() -> None:
+    config = of_producer(linger_ms=0.5, request_timeout_ms=2000.5, enable_idempotence=1)
+    assert (config["linger.ms"], config["request.timeout.ms"]) == (0.001, 2.001)
+    assert config["enable.idempotence"] is True
+    config = of_consumer(group_id="g", session_timeout_ms=9999.5, enable_auto_commit=0)
+    assert (config["session.timeout.ms"], config["enable.auto.commit"]) == (10, False)
+    assert of_consumer(exclude_internal_topics=0)["exclude.internal.topics"] is False
+    assert of_consumer(client_id=None)["client.id"]
+
+
+@pytest.mark.parametrize("wrong", [("localhost", 9092), b"localhost:9092", [None]])
+def test_addresses_of_another_type_are_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="bootstrap_servers must be host:port"):
+        servers(wrong)

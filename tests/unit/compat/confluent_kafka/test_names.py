@@ -363,3 +363,7 @@ def test_imports_are_light(code: str, absent: set[str]) -> None:
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert set(done.stdout.split()) & absent == set()
+
+
+def test_the_version_is_theirs() -> None:
+    assert str(confluent_kafka.__version__) == ours.__version__ == ours.version()

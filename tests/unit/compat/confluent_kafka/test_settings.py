@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
+from odradek.common.errors import ConfigurationError
 from odradek.compat.confluent_kafka import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.settings import FOREVER, Given, checked_seconds, given
 
@@ -233,3 +234,35 @@ def test_a_name_and_a_password_are_for_a_login() -> None:
     for wrong in ((None, "password"), ("name", None)):
         with pytest.raises(TypeError, match="must be a str"):
             plain.checked_login(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("given_value", "read"),
+    [(1, True), ("1", True), ("t", True), (0, False), ("F", False), ("TRUE", True)],
+)
+def test_true_and_false_have_librdkafkas_words(given_value: Any, read: bool) -> None:
+    found, config = of(
+        CONSUMER, enable__auto__commit=given_value, enable__auto__offset__store=given_value
+    )
+    assert (found.auto_commit, found.store_offsets) == (read, read)
+    assert config["enable.auto.commit"] is read
+    assert of(PRODUCER, enable__idempotence=given_value)[1]["enable.idempotence"] is read
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "seconds"), [(0.5, 0.001), ("0.5", 0.001), (5.0, 0.005), (0, 0), ("7", 0.007)]
+)
+def test_a_fraction_of_a_millisecond_lingers_a_whole_one(milliseconds: Any, seconds: float) -> None:
+    assert of(PRODUCER, linger__ms=milliseconds)[1]["linger.ms"] == seconds
+    assert of(PRODUCER, **{"queue.buffering.max.ms": milliseconds})[1]["linger.ms"] == seconds
+
+
+@pytest.mark.parametrize("wrong", [-0.5, float("nan"), "abc", "inf", True, [5]])
+def test_what_cannot_linger_is_refused(wrong: Any) -> None:
+    with pytest.raises((KafkaException, ConfigurationError)):
+        of(PRODUCER, linger__ms=wrong)
+
+
+def test_names_may_be_numbers() -> None:
+    _, config = of(CONSUMER, group__id=7, client__id=8)
+    assert (config["group.id"], config["client.id"]) == ("7", "8")

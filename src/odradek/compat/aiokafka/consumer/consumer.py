@@ -262,7 +262,7 @@ class AIOKafkaConsumer:
         while True:
             await self._settled()
             async with self._reading:
-                found = await self._polled(partitions, self._subscriptions.patience(), 1)
+                found = await self._polled(partitions, self._subscriptions.patience(), None)
                 if found:
                     return self._one(found[0][0])
 
@@ -322,9 +322,11 @@ class AIOKafkaConsumer:
         await self._subscriptions.settled()
 
     async def _polled(
-        self, partitions: Sequence[TopicPartition], timeout: float, most: int
+        self, partitions: Sequence[TopicPartition], timeout: float, most: int | None
     ) -> Runs:
-        """Ask for records; partitions that aren't wanted are held back meanwhile."""
+        """Ask for records; partitions that aren't wanted are held back meanwhile. `most` is None
+        for `getone`, whose record may be aiokafka's already.
+        """
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
         if self._subscriptions.idle():
@@ -340,10 +342,10 @@ class AIOKafkaConsumer:
             self._attendant.handed_out(some=bool(found))
         return found
 
-    async def _asked(self, timeout: float, most: int, *, alone: bool) -> Runs:
+    async def _asked(self, timeout: float, most: int | None, *, alone: bool) -> Runs:
         """One record at a time comes from those that were fetched together."""
-        if most > 1 or not alone:
-            return await self._consumer.runs(timeout, most)
+        if most is not None or not alone:
+            return await self._consumer.runs(timeout, most or 1)
         if not await self._consumer.fetch(timeout):
             return []
         record = self._consumer.at_hand()

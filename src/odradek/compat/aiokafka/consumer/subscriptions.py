@@ -20,7 +20,7 @@ from odradek.compat.aiokafka.consumer.attendant import Attendant
 from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingConsumer
 from odradek.compat.aiokafka.consumer.listeners import Rebalances
 from odradek.compat.aiokafka.consumer.pauses import Pauses
-from odradek.compat.aiokafka.errors import IllegalStateError
+from odradek.compat.aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from odradek.compat.aiokafka.translation import raising
 
 TURN = 0.1
@@ -168,14 +168,18 @@ class Subscriptions:
 
     async def settled(self) -> None:
         """Wait until all that was called is done; raises what it raised, once."""
-        changing = self.pending
-        if changing is None:
-            return
-        try:
-            await asyncio.shield(changing)
-        finally:
-            if changing.done() and self.pending is changing:
-                self.pending = None
+        while (changing := self.pending) is not None:
+            try:
+                await asyncio.shield(changing)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not changing.cancelled() or (task is not None and task.cancelling()):
+                    raise
+                if self.pending is changing:
+                    raise ConsumerStoppedError("the consumer was stopped") from None
+            finally:  # another task may have called something newer, which is waited for as well
+                if changing.done() and self.pending is changing:
+                    self.pending = None
 
     async def end(self) -> None:
         """The consumer stops: nothing goes on, and the listener hears no more."""

@@ -38,6 +38,10 @@ _missing = MISSING
 _DEFAULT_PARTITIONER = DefaultPartitioner()
 FOREVER = math.inf
 """Where aiokafka waits without an end of its own: `asyncio.timeout` sets one."""
+GRACE = 1.0
+"""Seconds that `stop()` waits beyond that: all records have their outcome before, as each
+has `request_timeout_ms`.
+"""
 _in_words = partial(raising, ProducerClosed, MessageSizeTooLargeError)
 
 Headers = Iterable[tuple[str, bytes | None]]
@@ -105,7 +109,7 @@ class AIOKafkaProducer:
         self._closed = False
         self._transactional = transactional_id is not None
         self._timeout = request_timeout_ms / 1000
-        self._close_timeout = (request_timeout_ms + linger_ms) / 1000
+        self._close_timeout = (request_timeout_ms + linger_ms) / 1000 + GRACE
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         # One that hashes keys as the producer beneath does needn't be asked.
         self._partitioner = None if type(partitioner) is DefaultPartitioner else partitioner
