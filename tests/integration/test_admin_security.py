@@ -140,4 +140,5 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
     for_carol = admin.create_delegation_token(owner="User:carol")
     assert (for_carol.owner, for_carol.requester == "User:carol") == ("User:carol", False)
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
-    admin.expire_delegation_token(for_carol.hmac)
+    with pytest.raises(o.DelegationTokenOwnerMismatchError):  # only she and renewers may
+        admin.expire_delegation_token(for_carol.hmac)

@@ -68,7 +68,10 @@ def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
     assert "NO_HEADERS|tombstone|NIL" in untimed[0]
 
 
-NEWER = ("ApiVersions(18): ", "TxnOffsetCommit(28): ")
+NEWER = (
+    *("ApiVersions(18): ", "TxnOffsetCommit(28): ", "DeleteGroups(42): "),
+    "StreamsGroupDescribe(89): ",
+)
 """Of these 4.4 brought a version that 4.3's tool doesn't know."""
 
 
@@ -77,7 +80,6 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
     theirs = kafka("BrokerApiVersionsCommand", cluster).splitlines()
     assert ours[0] == theirs[0]
     assert len(ours) > 70
-    usable = 0
     # 4.4's own are unknown to 4.3's tool, and 4.4's isn't on Maven Central.
     newer = [line for line in ours if "(93): " in line or "(94): " in line]
     ours = [line for line in ours if line not in newer]
@@ -88,5 +90,4 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
             assert mine.partition(" [")[0] == reference.partition(" [")[0]
         else:
             assert mine == reference
-        usable += "[usable: " in mine
-    assert usable == len(GENERATED)
+    assert sum("[usable: " in line for line in (*ours, *newer)) == len(GENERATED)

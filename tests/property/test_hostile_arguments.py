@@ -172,6 +172,7 @@ GOOD_FOR: dict[tuple[str, str], Any] = {
         if name != "self"
     },
     ("create_topics", "topics"): [NewTopic("made", 1, 1)],
+    ("describe_log_dirs", "brokers"): [1],
     ("delete_topics", "topics"): ["gone"],
     ("subscribe", "listener"): None,
     ("subscribe", "topics"): ["t"],
