@@ -53,6 +53,7 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Producer, "send"): lambda p, t: _send(p, "nowhere").result(timeout=t),
     (Producer, "send_arrow"): lambda p, t: _send_arrow(p, "nowhere"),
     (Producer, "partitions_for"): lambda p, t: p.partitions_for("nowhere", timeout=t),
+    (Producer, "warm"): lambda p, t: p.warm("nowhere", timeout=t),
     (Producer, "committed_offsets"): lambda p, t: p.committed_offsets("g", timeout=t),
     (Producer, "cluster_id"): lambda p, t: p.cluster_id(timeout=t),
     (Producer, "flush"): lambda p, t: (_send(p), p.flush(timeout=t)),

@@ -24,7 +24,15 @@ from tests.property.test_hostile_arguments import (
     parameters,
 )
 
-from odradek import Admin, ConsumerRecord, NewTopic, OffsetAndMetadata, TopicPartition
+from odradek import (
+    Admin,
+    ClientQuotaEntity,
+    ConsumerRecord,
+    NewPartitions,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from odradek.api.base import on_host
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
@@ -41,6 +49,15 @@ NO_NUMBERS: tuple[Any, ...] = (
     *(np.float64(0.5), np.float32(0.5), np.float64("nan"), np.bool_(True), True, "1"),
     *(np.datetime64("2026-01-01"), decimal.Decimal("0.5")),
 )
+TIMES = (
+    "changes",
+    "timeout",
+    "timeout_ms",
+    "max_lifetime",
+    "period",
+    "older_than",
+    "running_longer_than",
+)
 NO_TIMES: tuple[Any, ...] = (
     *(np.float64("nan"), np.float32(-0.5), np.int64(-1), np.bool_(True), True, "1"),
 )
@@ -48,6 +65,11 @@ NO_TIMES: tuple[Any, ...] = (
 
 def partition(number: Any) -> Any:
     return ("t", number)
+
+
+def up(number: Any, by: int) -> Any:
+    """More than there are, where it is a number."""
+    return number + by if type(number) in WHOLE else number
 
 
 def record(number: Any) -> ConsumerRecord:
@@ -70,8 +92,36 @@ MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 """By the names of parameters: what is made of a number, zero where it is one."""
 MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
-    ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n})
+    ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n}),
+    ("create_partitions", "topics"): (
+        *(lambda n: {"t": up(n, 3)}, lambda n: {"t": NewPartitions(up(n, 3))}),
+        lambda n: {"t": NewPartitions(3, [[n]])},
+    ),
+    ("delete_records", "before_offsets"): (
+        lambda n: {partition(0): n},
+        lambda n: {partition(n): 0},
+    ),
+    ("list_offsets", "specs"): (lambda n: {partition(0): n}, lambda n: {partition(n): "LATEST"}),
+    ("alter_partition_reassignments", "replicas"): (
+        *(lambda n: {partition(0): [n]}, lambda n: {partition(n): [0]}),
+    ),
+    ("alter_client_quotas", "changes"): (
+        lambda n: {ClientQuotaEntity(user="u"): {"producer_byte_rate": n}},
+    ),
+    ("list_transactions", "producer_ids"): (lambda n: [n],),
+    ("describe_log_dirs", "brokers"): (lambda n: [n],),
+    ("list_group_offsets", "groups"): (lambda n: {"g": [partition(n)]},),
+    ("list_share_group_offsets", "groups"): (lambda n: {"g": [partition(n)]},),
+    ("alter_group_offsets", "offsets"): (
+        *(lambda n: {partition(0): n}, lambda n: {partition(n): 0}),
+        lambda n: {partition(0): OffsetAndMetadata(n, "", 0)},
+    ),
+    ("alter_share_group_offsets", "offsets"): (
+        *(lambda n: {partition(0): n}, lambda n: {partition(n): 0}),
+    ),
 }
+for _name in ("voter", "broker", "controller"):
+    MADE[_name] = (lambda n: n,)
 NUMBERS = re.compile(r"\b(int|float|Offset|OffsetAndMetadata|TopicPartition)\b")
 
 
@@ -94,12 +144,15 @@ def called(scene: Scene, method: str, name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("kind", "method", "name"), list(cases()))
 def test_a_number_of_numpys_is_a_number(kind: str, method: str, name: str) -> None:
-    timed = name in ("timeout", "timeout_ms")
-    usual = (lambda n: n,) if timed else MADE[name]
+    timed = name in TIMES or name == "changes"  # of quotas, which may have fractions
+    usual = (lambda n: n,) if timed else MADE.get(name, ())
     makes: tuple[Callable[[Any], Any], ...] = MADE_FOR.get((method, name), usual)
+    assert makes, "say in MADE what is made of a number here"
     refusals: tuple[Any, ...] = NO_TIMES if timed else NO_NUMBERS
     if kind == "record_future" or method in ("position", "partitions_for"):
         refusals = () if timed else refusals  # what is there already asks for no time
+    if name == "changes":
+        refusals = (True, "1", np.bool_(True), math.nan)  # the others are for brokers to refuse
     scene = Scene(kind)
     for make in makes:
         for number in WITH_FRACTIONS if timed else WHOLE:

@@ -19,7 +19,8 @@ from odradek.common.kafka_errors import InvalidSessionTimeoutError, InvalidTrans
 from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
 from odradek.common.types import TopicPartition
 
-TIMES = [name for name in OPTIONS if name.endswith(".ms") and "sasl" not in name]
+FIRST = "reconnect.first.jitter.ms"  # with which nothing works for as long: that is its sense
+TIMES = [n for n in OPTIONS if n.endswith(".ms") and "sasl" not in n and n != FIRST]
 BESIDE = {
     "fetch.max.wait.ms": {"request.timeout.ms": 2**31 - 1},
     "heartbeat.interval.ms": {"session.timeout.ms": 2**31 - 1},

@@ -15,6 +15,7 @@ OWN_TABLES = {
     # Where the name isn't a constant, it comes from a table in the same module.
     "odradek/__init__.py": "import_module",
     "odradek/protocol/registry.py": "loaded",
+    "odradek/clients/admin/families.py": "loaded",
     "odradek/record/kernel_sources.py": "import_module",
     "odradek/cli/__init__.py": "import_module",
     "odradek/cli/demo/versus/reader.py": "import_module",

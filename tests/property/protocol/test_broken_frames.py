@@ -26,7 +26,7 @@ from odradek.protocol.message import Message
 from odradek.protocol.registry import request_class
 
 MUTATIONS = 40
-VALUES: dict[Any, Any] = {int: 1, bool: True, str: "flights", bytes: bytes(range(16))}
+VALUES: dict[Any, Any] = {int: 1, float: 1.5, bool: True, str: "flights", bytes: bytes(range(16))}
 HOSTILE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x80\x00\x00\x00")
 
 

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
 from odradek.clients.admin.admin_call import AdminCall, by_coordinators, merged
 from odradek.clients.asking import Inquiry, Outcome, Said
-from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
+from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
+from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.arguments import flag, mapping, text
-from odradek.common.errors import ConfigurationError
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_share_group_offsets as sa
 from odradek.protocol.messages import delete_share_group_offsets as sd
@@ -92,7 +92,8 @@ def alter(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> AdminCall[dict[TopicPartition, None]]:
     """Set what a group has committed, while it has no members (KIP-396)."""
-    group, wanted = text("group", group), _places(offsets)
+    given = mapping("offsets", offsets, "a dict of OffsetAndMetadata, or of offsets")
+    group, wanted = text("group", group), offsets_to_commit(given, "alter_group_offsets()")
 
     def topic(name: str, numbers: list[int]) -> c.OffsetCommitRequestTopic:
         partitions = []
@@ -250,19 +251,6 @@ def _wanted(groups: Any) -> dict[str, list[TopicPartition] | None]:
         keys("groups", list(found), "groups' ids")
         return found
     return dict.fromkeys(keys("groups", groups, "groups' ids"))
-
-
-def _places(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
-    found = {}
-    wanted = "a dict of OffsetAndMetadata, or of offsets, by TopicPartition"
-    for given, place in mapping("offsets", offsets, wanted).items():
-        at = one_partition(given)
-        if not isinstance(place, OffsetAndMetadata):
-            place = OffsetAndMetadata(offsets_by_partition("offsets", {at: place})[at])
-        if place.offset < 0:
-            raise ConfigurationError(f"the offset of {at} must be 0 or more, not {place.offset}")
-        found[at] = place
-    return found
 
 
 def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[Any] | None:
