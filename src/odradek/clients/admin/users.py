@@ -6,6 +6,7 @@ and neither it nor a token's HMAC is ever shown. Must not: log in by them.
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -324,7 +325,7 @@ def _entity(parts: Sequence[Any]) -> ClientQuotaEntity:
 def _op(name: str, value: Any) -> aq.OpData:
     if value is None:
         return aq.OpData(name, 0.0, True)
-    if is_bool(value) or not hasattr(value, "__float__"):
+    if is_bool(value) or not hasattr(value, "__float__") or not math.isfinite(value):
         raise refusal(f"the quota {name}", "a number, or None to take it away", value)
     return aq.OpData(name, float(value), False)
 
