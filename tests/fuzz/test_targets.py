@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz import sanitized
 from tests.fuzz.targets import SLOWEST
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "20"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 PATIENCE = 60
 NICE = 15

@@ -64,7 +64,7 @@ def run() -> Iterator[Callable[[str], str]]:
 
 def test_every_python_block_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
-    of_guide = {"assign", "group", "transactions", "frames", "admin", "secured", "stream"}
+    of_guide = {"assign", "group", "transactions", "frames", "admin", "items", "secured", "stream"}
     of_guide |= {"asyncio"}
     assert set(snippets()) == of_readme | of_guide
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
@@ -98,6 +98,9 @@ def test_topics(run: Callable[[str], str]) -> None:
     assert printed.count("PartitionDescription(") == 6
     assert "ClusterDescription(" in printed
     assert "proved" in printed or "ready" in printed  # what explain() says of the broker
+    gone, left = run("items").splitlines()
+    assert gone == "['readme']"
+    assert left.startswith("{'no-such-topic': UnknownTopicOrPartitionError(")
 
 
 def test_secured() -> None:

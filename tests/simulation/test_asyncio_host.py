@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.simulation.test_async_same_trace import PROGRAMS, Program
 from tests.simulation.test_explore import tell
+from tests.volume import part
 
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
@@ -26,7 +27,7 @@ from odradek.simulation.runs.schedule import FAMILIES, Family, Schedule, random_
 from odradek.testing.world_host import MoodyAsyncioHost, WorldAsyncioHost
 
 COSTLY = ("groups", "read-process-write")
-SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", "40"))
+SEEDS = int(os.environ.get("ODRADEK_ASYNCIO_SEEDS", part(100)))
 """Schedules of each family; more find more."""
 
 

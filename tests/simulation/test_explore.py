@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.volume import part
 
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.record_accumulator import RecordAccumulator
@@ -34,7 +35,7 @@ from odradek.simulation.world.link import Mode
 from odradek.simulation.world.trace import assert_same
 
 MODES: tuple[Mode, ...] = ("messages", "bytes")
-SHORT, LONG, PARTS = 2_000, 24, 8
+SHORT, LONG, PARTS = part(4_000), part(64), 8
 REGRESSIONS = Path(__file__).parent / "schedules"
 
 
@@ -59,7 +60,7 @@ def test_long_schedules_violate_nothing(part: int) -> None:
 
 
 def test_misled_connections_do_no_harm() -> None:
-    for short, seeds in ((True, range(150)), (False, range(8))):
+    for short, seeds in ((True, range(part(400))), (False, range(8))):
         for outcome in explore(seeds, short=short, family="misled"):
             assert outcome.ok, tell(outcome, short=short)
 

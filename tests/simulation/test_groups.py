@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.volume import part
 
 from odradek.clients.consumer.group.auto_commit import AutoCommit
 from odradek.clients.consumer.group.consumer_group import ConsumerGroup
@@ -22,7 +23,7 @@ from odradek.simulation.runs.group_runs import GroupRun
 from odradek.simulation.runs.group_workload import MemberDriver
 from odradek.simulation.runs.schedule import Schedule, ScheduledClient
 
-SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", "300"))
+SEEDS = int(os.environ.get("ODRADEK_GROUP_SEEDS", part(800)))
 CHUNKS = 10
 STAY = 0.6
 """Seconds between two records of a partition that stays, where one is written each 0.1 s."""

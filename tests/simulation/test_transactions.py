@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from tests.soak.chain import Chain, Tally
 from tests.soak.ways import AnyConsumer, AnyProducer, HastyConsumer, finished
+from tests.volume import part
 
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
@@ -38,7 +39,7 @@ from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", "120"))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(320)))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 8
 """Tests that the seeds are spread over."""

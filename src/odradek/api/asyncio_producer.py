@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from odradek.api.asyncio_base import AsyncClient
@@ -246,4 +247,6 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """
         await self._loop_host.breathe()
         key, value, headers, at = record
-        return await AsyncProducer.send(self, topic, value, key, headers, partition, at)
+        put: Any = self._put(topic, value, key, headers, partition, at)
+        found: DeliveryFuture = await put if type(put) is CoroutineType else put
+        return found

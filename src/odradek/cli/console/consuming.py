@@ -7,7 +7,6 @@ Must not: open or close anything, nor retry; `poll()` goes on trying by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from odradek.api.consumer import Consumer
@@ -18,11 +17,9 @@ from odradek.cli.console.formatting import (
     json_line,
 )
 from odradek.cli.console.properties import refuse
-from odradek.cli.console.waiting import PROGRESS, patiently, say
+from odradek.cli.console.waiting import patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.errors import ConfigurationError, KafkaError
-from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
 
 TURN = 0.5
@@ -98,18 +95,12 @@ def there(
     consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None]
 ) -> list[TopicPartition]:
     """The partitions of a topic; the error for one that isn't there names others like it."""
-    try:
-        return patiently(
-            lambda seconds: consumer.partitions_for(topic, seconds),
-            patience,
-            tell,
-            f"metadata of topic {topic}",
-        )
-    except UnknownTopicOrPartitionError as error:
-        near: tuple[str, ...] = ()
-        with suppress(KafkaError):
-            near = alike(topic, consumer.list_topics(timeout=PROGRESS))
-        raise UnknownTopicOrPartitionError(f"{error}{like_it(near)}. {cure(topic)}") from None
+    return patiently(
+        lambda seconds: consumer.partitions_for(topic, seconds),
+        patience,
+        tell,
+        f"metadata of topic {topic}",
+    )
 
 
 class Records:

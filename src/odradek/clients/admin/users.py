@@ -98,7 +98,7 @@ def describe_scram(
         for r in answer.results:
             found = tuple(
                 ScramCredentialInfo(names.get(i.mechanism, str(i.mechanism)), i.iterations)
-                for i in r.credential_infos
+                for i in sorted(r.credential_infos, key=lambda i: i.mechanism)
             )
             yield r.user, r.error_code, r.error_message, found
 
