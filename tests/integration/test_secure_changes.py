@@ -63,10 +63,8 @@ def test_a_password_is_changed(strict: LocalCluster, topic: str) -> None:
         while len(proofs) == known:  # so that its session has just begun
             assert time.monotonic() < end
             time.sleep(0.02)
-        proved = time.monotonic()
         strict.change_password("carol", "carol-has-another")
-        if time.monotonic() < proved + SESSION / 2:  # else the tool took as long as a session
-            producer.send(topic, b"still in").result(timeout=10)
+        producer.send(topic, b"still in").result(timeout=10)
         began = time.monotonic()
         with pytest.raises(CredentialsRefusedError) as caught:
             while True:

@@ -401,12 +401,15 @@ class LocalCluster:
 
         PLAIN's passwords are in the brokers' files: with it each broker is restarted in turn.
         """
-        for change in self._security.change_password(user, password):
-            self.run_tool(
-                "kafka.admin.ConfigCommand",
-                [*self.tool_arguments(), "--alter", "--entity-type", "users",
-                 "--entity-name", user, "--add-config", change],
-            )  # fmt: skip
+        from odradek.api.admin import Admin
+        from odradek.clients.admin.users import UserScramCredentialUpsertion
+
+        mechanisms = self._security.change_password(user, password)
+        if mechanisms:
+            with Admin(self.inner_config()) as admin:
+                admin.alter_user_scram_credentials(
+                    [UserScramCredentialUpsertion(user, m, password) for m in mechanisms]
+                )
         self._now.rewrite_properties()
         if "PLAIN" in self._security.mechanisms:
             for i in self.running:

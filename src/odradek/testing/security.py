@@ -221,16 +221,12 @@ class Security:
         ]
 
     def change_password(self, user: str, password: str) -> list[str]:
-        """Note a password; return the changes for the config tool, one for each call of it.
-
-        Brokers refuse two mechanisms of one user in one request.
-        """
+        """Note a password; return the mechanisms for which brokers have to be told."""
         _usable(password)
         if user not in self.users:
             raise KeyError(f"there is no user {user}")
         self.users = {**self.users, user: password}
-        scram = [m for m in self.mechanisms if m.startswith("SCRAM")]
-        return [f"{mechanism}=[password={password}]" for mechanism in scram]
+        return [m for m in self.mechanisms if m.startswith("SCRAM")]
 
     def _server_module(self, mechanism: str) -> str | None:
         """A broker's half of a mechanism; Kerberos' comes with the cluster's `config`."""
