@@ -39,7 +39,7 @@ from odradek.simulation.world.link import Mode
 from odradek.testing import VirtualLoop
 
 PARTITIONS = 3
-SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(320)))
+SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(480)))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
 GROUPS = 8
 """Tests that the seeds are spread over."""
