@@ -174,7 +174,7 @@ def chosen(text: str | None, known: list[str], what: str, parser: argparse.Argum
 
 def command_line() -> argparse.Namespace:
     """Read and check the options; `rows` becomes the rows themselves."""
-    names = "\n".join(f"  {row.key:16s}{row.title}" for row in ROWS.values())
+    names = "\n".join(f"  {row.key:30s}{row.title}" for row in ROWS.values())
     clients = list(dict.fromkeys(lane.client for row in ROWS.values() for lane in row.lanes))
     parser = argparse.ArgumentParser(
         prog="make bench",

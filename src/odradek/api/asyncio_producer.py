@@ -10,7 +10,7 @@ from collections.abc import Collection, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from odradek.api.asyncio_base import AsyncClient
 from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
@@ -246,7 +246,5 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         may be a subclass's, with arguments of its own.
         """
         await self._loop_host.breathe()
-        key, value, headers, at = record
-        put: Any = self._put(topic, value, key, headers, partition, at)
-        found: DeliveryFuture = await put if type(put) is CoroutineType else put
-        return found
+        put: Any = self._put(topic, record[1], record[0], record[2], partition, record[3])
+        return cast("DeliveryFuture", await put if type(put) is CoroutineType else put)
