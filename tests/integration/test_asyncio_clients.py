@@ -35,6 +35,7 @@ from odradek import (
     WakeupError,
 )
 from odradek.clients.admin import cluster as cluster_calls
+from odradek.compat.confluent_kafka.aio import AIOProducer
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import waited
 from odradek.testing import FakeCluster
@@ -480,6 +481,21 @@ def test_what_is_closed_after_its_loop_says_what_is_lost(
     run(closed(sending))
     assert [type(error) for error in heard] == [ClientClosedError]
     assert isinstance(delivery.exception(), ClientClosedError)
+
+
+def test_a_late_send_keeps_what_its_facade_makes_of_a_record(
+    fake: FakeCluster, run: Run[None]
+) -> None:
+    async def program() -> None:
+        sending = AIOProducer({"bootstrap.servers": fake.bootstrap_servers})
+        reports = []
+        for _ in range(10):
+            reports.append(await sending.produce("flights", b"x"))
+            time.sleep(0.005)  # the loop is overdue at the next one
+        assert [message.value() for message in await asyncio.gather(*reports)] == [b"x"] * 10
+        await sending.close()
+
+    run(program())
 
 
 def test_a_producer_may_have_a_send_of_its_own(fake: FakeCluster, run: Run[None]) -> None:
