@@ -47,6 +47,17 @@ def on_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings, "in_container", lambda: False)
 
 
+def copied_everywhere(admin: Admin) -> None:
+    """Wait for a new cluster's followers: on a busy machine a broker is late with them."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        reach = admin.describe_reachability()
+        if not reach.absent and not any(topic.under_replicated for topic in reach.standings):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"copies aren't in step: {reach.standings}")
+
+
 @pytest.fixture(scope="module")
 def strict(clusters: SharedClusters) -> LocalCluster:
     """Alice may use `mine` and her group; she sees `seen`, and nothing about `theirs`."""
@@ -54,6 +65,7 @@ def strict(clusters: SharedClusters) -> LocalCluster:
     with Admin(running.inner_config()) as admin:
         admin.create_topics([NewTopic(t, 3, 3) for t in (MINE, SEEN, THEIRS)], timeout=30)
         admin.create_topics([NewTopic("single", 3, 1)], timeout=30)
+        copied_everywhere(admin)
     running.allow("alice", "--operation", "All", "--topic", MINE, "--group", "board")
     running.allow("alice", "--operation", "Describe", "--topic", SEEN, "--group", "known")
     running.allow("alice", "--operation", "Read", "--topic", "single")

@@ -246,7 +246,7 @@ class GroupReader(Worker):
         self.lost = 0
         """How often its partitions were taken from it: what wasn't committed is read again."""
         self.had: list[TopicPartition] = []
-        """What it was assigned when it left for the last time."""
+        """What it was assigned when it was told to stop: a moment later others have left already."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = in_group(config, f"readers-{protocol}", protocol)
@@ -277,7 +277,9 @@ class GroupReader(Worker):
             await of(subscribed)
             while not self.stopping.is_set() and (time.monotonic() < end or self.calm.is_set()):
                 await self._poll(consumer)
-            self.had = consumer.assignment()
+                assigned = consumer.assignment()
+                if not self.stopping.is_set():
+                    self.had = assigned
             with suppress(KafkaError):
                 await of(consumer.close(10.0))
             await self.way.pause(self._rng.uniform(0.0, 3.0), self.stopping)
