@@ -312,7 +312,7 @@ class Story:
         last: dict[tuple[str, int], int] = {}
         for name, partition, offset in self._observed.read:
             reader = first.setdefault((partition, offset), name)
-            assert reader is name or self._careless and reader.startswith(self._careless), (
+            assert reader is name or (self._careless and reader.startswith(self._careless)), (
                 f"{name} read {partition}:{offset} again, after {reader}"
             )
             assert offset > last.get((name, partition), -1)

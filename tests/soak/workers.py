@@ -246,7 +246,7 @@ class GroupReader(Worker):
         self.lost = 0
         """How often its partitions were taken from it: what wasn't committed is read again."""
         self.had: list[TopicPartition] = []
-        """What it was assigned when it was told to stop: a moment later others have left already."""
+        """What it was assigned when it was told to stop: soon after that others have left."""
         self.errors: Counter[str] = Counter()
         self.joined = 0
         self._settings = in_group(config, f"readers-{protocol}", protocol)
