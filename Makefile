@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -19,6 +19,9 @@ demo: setup ## flights through a dying cluster: real Kafka, real Spark
 
 test: setup ## all suites (SUITES="unit simulation" for some, SUITES=--side-by-side on four processors)
 	@$(BIN)/python tools/run_tests.py $(SUITES)
+
+test-long: setup ## what is marked `long` and no part of `make test`: larger forms with brokers and Spark
+	@ODRADEK_WHOLE=1 $(BIN)/python tools/run_tests.py --long $(SUITES)
 
 quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
 	@$(BIN)/python tools/run_tests.py quick
@@ -54,7 +57,7 @@ broken-rules: setup ## break each rule on purpose: a test must notice (ARGS="--l
 
 fuzz: fuzz-kernels fuzz-schedules fuzz-properties ## kernels under sanitizers, then schedules, SECONDS (600) each; properties
 
-fuzz-kernels: setup ## both kernels under ASan and UBSan for SECONDS (600); new cases each time, or SEED=...
+fuzz-kernels: setup ## all kernels under ASan and UBSan for SECONDS (600); new cases each time, or SEED=...
 	FUZZ_SECONDS=$(or $(SECONDS),600) FUZZ_SEED=$(or $(SEED),$$(date +%s)) $(BIN)/pytest -q -s tests/fuzz
 
 fuzz-schedules: setup ## random schedules of faults for SECONDS (600)

@@ -12,6 +12,13 @@ import random
 import struct
 from pathlib import Path
 
+from odradek.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
 SEED = 2026
 POOL_BYTES = 12_000_000
 """Of values in a pool: more than caches hold, little beside what a client needs anyway."""
@@ -53,3 +60,22 @@ def write_pool(path: Path, value_size: int) -> int:
             value = _value(10_000_000 + 97 * n, value_size, rng)
             file.write(struct.pack(">II", len(key), len(value)) + key + value)
     return count
+
+
+def metadata_answer(topics: int = 10_000, partitions: int = 50, brokers: int = 12) -> bytes:
+    """A metadata answer of version 13, as the brokers of a healthy cluster give it."""
+    found = []
+    for t in range(topics):
+        rows = []
+        for p in range(partitions):
+            replicas = [(t + p + n) % brokers for n in range(3)]
+            rows.append(MetadataResponsePartition(0, p, replicas[0], 5 + p % 3, replicas, replicas))
+        topic_id = (t + 1).to_bytes(16, "little")
+        found.append(MetadataResponseTopic(0, f"orders-of-region-{t:05d}", topic_id, False, rows))
+    answer = MetadataResponse(
+        brokers=[MetadataResponseBroker(n, f"broker-{n}", 9092) for n in range(brokers)],
+        cluster_id="cluster",
+        controller_id=3,
+        topics=found,
+    )
+    return b"".join(answer.encode(13))

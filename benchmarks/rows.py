@@ -380,6 +380,24 @@ ROWS: dict[str, Row] = {
             quick=True,
         ),
         Row(
+            "metadata",
+            "a metadata answer of 10,000 topics with 50 partitions each",
+            (
+                Lane("odradek", "Odradek", "odradek", "metadata"),
+                Lane("java", "Java", "java", "metadata"),
+                Lane("kafka-python", "kafka-python", "kafka-python", "metadata"),
+            ),
+            (
+                *(
+                    Goal("odradek", against, limit, figure, at_most=True)
+                    for figure in ("first_answer_ms", "answer_ms", "answer_cpu_ms")
+                    for against, limit in (("kafka-python", 0.25), ("java", 1.0))
+                ),
+                Goal("odradek", None, 50.0, "step_cpu_ms", at_most=True),
+                Goal("odradek", None, 100e6, "rss_growth", at_most=True),
+            ),
+        ),
+        Row(
             "import",
             "import of the module",
             tuple(

@@ -74,6 +74,8 @@ class Bench:
         records = int(topics.records_of(shape) * lane.share) // shape.partitions * shape.partitions
         if lane.mode == "import":
             arguments, topic = list(lane.arguments), None
+        elif lane.mode == "metadata":
+            arguments, topic = ["--answer", str(topics.metadata_answer())], None
         else:
             own = lane.mode in _OWN_TOPIC
             topic = topics.empty(shape) if own else topics.loaded(shape)

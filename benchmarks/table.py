@@ -27,6 +27,11 @@ _FIGURES = {
     "first_in_classic_group_ms": ("first read in a classic group, ms", 1.0),
     "first_in_consumer_group_ms": ("first read in a KIP-848 group, ms", 1.0),
     "import_ms": ("import, ms", 1.0),
+    "first_answer_ms": ("first answer, ms", 1.0),
+    "answer_ms": ("later ones, ms", 1.0),
+    "answer_cpu_ms": ("CPU ms of these", 1.0),
+    "same_answer_ms": ("the same again, ms", 1.0),
+    "step_cpu_ms": ("CPU ms of the longest step", 1.0),
     "rss_growth": ("peak RSS above the start, MB", 1e6),
     "rss_drift": ("RSS, last pass over the third, MB", 1e6),
 }
@@ -214,7 +219,9 @@ def _times(results: Results, row: Row, lanes: list[Lane]) -> Iterator[str]:
     yield "|---|" + "--:|" * len(names)
     for lane in lanes:
         if results.runs(row.key, lane.key):
-            cells = (spread(results.values(row.key, lane.key, name)) for name in names)
+            cells = (
+                spread(results.values(row.key, lane.key, name), _FIGURES[name][1]) for name in names
+            )
             yield f"| {lane.title} | {' | '.join(cells)} |"
         else:
             yield f"| {lane.title} | failed: {results.error(row.key, lane.key)} |"

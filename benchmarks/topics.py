@@ -63,6 +63,13 @@ class Topics:
         self._loaded: set[str] = set()
         self._made = 0
 
+    def metadata_answer(self) -> Path:
+        """A file with the answer of a cluster of 10,000 topics with 50 partitions each."""
+        path = self._folder / "metadata"
+        if not path.exists():
+            path.write_bytes(data.metadata_answer())
+        return path
+
     def access(self, *, tls: bool) -> list[str]:
         """A driver's arguments for where the broker is, and by TLS for whom to trust."""
         if not tls:

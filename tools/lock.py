@@ -3,7 +3,8 @@
 `requirements.lock` holds every dependency of pyproject.toml with all extras;
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
-of asyncio code are made with; those live in venvs of their own. Run it with the venv's Python
+of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
+serializers; those live in venvs of their own. Run it with the venv's Python
 (`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for newer ones.
 """
 
@@ -44,6 +45,11 @@ def main() -> None:
         INTEROP / "async_packages.in",
         INTEROP / "async_packages.lock",
         "What tests of asyncio code are made with",
+    )
+    compile_lock(
+        INTEROP / "schema_packages.in",
+        INTEROP / "schema_packages.lock",
+        "confluent-kafka with its serializers",
     )
 
 

@@ -459,7 +459,7 @@ BREAKAGES = (
         "a rebootstrap forgets the leader epochs",
         "R-RB-4",
         "metadata/metadata.py",
-        "        self.snapshot = None\n        self.changed.notify()\n",
+        "        self.snapshot = self._looked = None\n        self.changed.notify()\n",
         "        self.snapshot = None\n        self._epochs.clear()\n"
         "        self.changed.notify()\n",
         case("kip_899", "epochs_outlive_a_rebootstrap"),
@@ -468,8 +468,8 @@ BREAKAGES = (
         "a rebootstrap forgets the cluster id",
         "R-RB-5",
         "metadata/metadata.py",
-        "        self.snapshot = None\n        self.changed.notify()\n",
-        "        self.snapshot = None\n        self.cluster_id = None\n"
+        "        self.snapshot = self._looked = None\n        self.changed.notify()\n",
+        "        self.snapshot = self._looked = None\n        self.cluster_id = None\n"
         "        self.changed.notify()\n",
         case("kip_899", "the_cluster_id_outlives_a_rebootstrap"),
     ),

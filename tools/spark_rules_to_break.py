@@ -216,4 +216,37 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
         "tests/unit/spark/test_reading.py::"
         "test_what_gives_nothing_is_looked_at_before_it_is_given_up",
     ),
+    broken(
+        "a record that can't be decoded is forgotten where its topic refuses it",
+        "R-RT-2",
+        "spark/sink/dead_letters.py",
+        "if error is not None:",
+        "if False:",
+        "tests/unit/spark/test_dead_letters.py::test_a_letter_that_is_not_written_fails_the_task",
+    ),
+    broken(
+        "a record that can't be decoded is a row although it has a topic of its own",
+        "R-RT-2",
+        "spark/tasks/reading.py",
+        "return without_rows(found, bad) if bad and self._options.drop_malformed else found",
+        "return found",
+        "tests/unit/spark/test_dead_letters.py::test_bad_records_go_to_a_topic_of_their_own",
+    ),
+    broken(
+        "a registry that is away makes good records bad ones",
+        "R-RT-2",
+        "spark/values/registry_avro.py",
+        "            DeserializationError,\n            SchemaNotFoundError,",
+        "            Exception,\n            SchemaNotFoundError,",
+        "tests/unit/spark/test_registry_values.py"
+        "::test_a_registry_that_is_away_is_no_record_s_fault",
+    ),
+    broken(
+        "the sink writes numbers that their schema has no room for",
+        "R-RT-2",
+        "spark/sink/avro_encoding.py",
+        "t.is_integer(wanted) and wanted.bit_width >= given.bit_width",
+        "t.is_integer(wanted)",
+        "tests/unit/spark/test_avro_encoding.py::test_types_that_a_schema_does_not_hold",
+    ),
 )

@@ -45,6 +45,8 @@ def command(client: str, mode: str) -> Built:
         more = [str(program), mode]
         if mode == "import":
             more = [str(HERE / "python" / "import_driver.py")]
+        elif mode == "metadata":
+            more = [str(HERE / "python" / "metadata_driver.py"), client]
     if built.command is None:
         return built
     return Built([*built.command, *more])

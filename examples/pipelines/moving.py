@@ -57,15 +57,16 @@ def copied(cluster: LocalCluster) -> list[int]:
     config = {**cluster.client_config(), "isolation.level": "read_committed"}
     found: list[int] = []
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
-        consumer.assign(consumer.partitions_for("large-orders"))
-        while records := consumer.poll(5.0):
+        places = consumer.partitions_for("large-orders")
+        consumer.assign(places, until=consumer.end_offsets(places))
+        while records := consumer.poll(60.0):
             found += [json.loads(record.value or b"")["id"] for record in records]
     return found
 
 
 def main() -> None:
     records = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    with LocalCluster(brokers=2) as cluster, tempfile.TemporaryDirectory() as folder:
+    with LocalCluster(brokers=1) as cluster, tempfile.TemporaryDirectory() as folder:
         for topic in ("orders", "large-orders"):
             cluster.create_topic(topic, partitions=2)
         send(cluster, 0, records // 2)

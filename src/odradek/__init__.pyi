@@ -48,6 +48,7 @@ from odradek.clients.explain.explanation import (
     OutageExplanation, RebootstrapExplanation,
 )
 from odradek.clients.explain.health import BrokerHealth, GroupHealth, Health
+from odradek.clients.metrics.metric import Metric, MetricName, Metrics
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.delivery import OffsetRange
 from odradek.common.errors import (
@@ -115,11 +116,34 @@ from odradek.common.kafka_errors import (
 from odradek.common.record_errors import FetchTooLargeError, RecordLimitError
 from odradek.common.secret import Secret
 from odradek.common.types import Address, PartitionFunction, TopicPartition
+from odradek.monitoring.opentelemetry import OpenTelemetryMetrics
+from odradek.monitoring.prometheus import PrometheusCollector, prometheus_text
 from odradek.record.arrow import ArrowSchemaError
 from odradek.record.sent_columns import InvalidRowError
 from odradek.runtime.hosts.delivery_future import ArrowDeliveryFuture, DeliveryFuture
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.runtime.properties import read_properties
+from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
+from odradek.serialization.avro import AvroDeserializer, AvroSerializer
+from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError, IncompatibleSchemaError, InvalidSchemaError, MissingExtraError,
+    RecordDeserializationError, RegistryAuthenticationError, RegistryUnreachableError,
+    SchemaNotFoundError, SchemaRegistryError, SerializationError,
+)
+from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
+from odradek.serialization.plain import (
+    DoubleDeserializer, DoubleSerializer, IntegerDeserializer, IntegerSerializer, LongDeserializer,
+    LongSerializer, PlainJSONDeserializer, PlainJSONSerializer, StringDeserializer,
+    StringSerializer,
+)
+from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.subjects import (
+    record_subject_name_strategy, topic_record_subject_name_strategy, topic_subject_name_strategy,
+)
 from odradek.spark.problems import (
     DataLossError, MissingTopicError, NoProgressError, OptionError, OutageError,
     TimestampRangeError, UndecodableValueError,
@@ -136,8 +160,9 @@ __all__ = [
     "ActiveProducer", "Address", "AddressExplanation", "AddressReach", "Admin", "AdminOptions",
     "AlterConfigOp", "AnswerTooLargeError", "ApiVersionRange", "ArgumentError",
     "ArrowDeliveryFuture", "ArrowFuture", "ArrowSchemaError", "Assignor", "AssignorError",
-    "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AttemptExplanation", "AuthenticationError",
-    "AuthorizationError", "BrokerApiVersions", "BrokerDescription", "BrokerError", "BrokerHealth",
+    "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AsyncSchemaRegistryClient",
+    "AttemptExplanation", "AuthenticationError", "AuthorizationError", "AvroDeserializer",
+    "AvroSerializer", "BrokerApiVersions", "BrokerDescription", "BrokerError", "BrokerHealth",
     "BrokerIdNotRegisteredError", "BrokerNotAvailableError", "BufferExhaustedError",
     "BufferExplanation", "CertificateExpiredError", "CertificateUntrustedError",
     "ClientBrokenError", "ClientCertificateRequiredError", "ClientClosedError", "ClientForkedError",
@@ -146,13 +171,14 @@ __all__ = [
     "ConcurrentTransactionsError", "ConfigEntry", "ConfigResource", "ConfigSynonym",
     "ConfigurationError", "ConnectionFailedError", "ConnectionRefusedByPeerError",
     "ConnectionSetupTimeoutError", "Consumer", "ConsumerGroupMetadata", "ConsumerOptions",
-    "ConsumerRecord", "ControllerIdNotRegisteredError", "CoordinatorLoadInProgressError",
-    "CoordinatorNotAvailableError", "CorruptMessageError", "CorruptRecordError",
-    "CredentialsRefusedError", "DataLossError", "DelegationToken",
+    "ConsumerRecord", "ControllerIdNotRegisteredError", "ConvertedColumn",
+    "CoordinatorLoadInProgressError", "CoordinatorNotAvailableError", "CorruptMessageError",
+    "CorruptRecordError", "CredentialsRefusedError", "DataLossError", "DelegationToken",
     "DelegationTokenAuthDisabledError", "DelegationTokenAuthorizationError",
     "DelegationTokenExpiredError", "DelegationTokenNotFoundError",
     "DelegationTokenOwnerMismatchError", "DelegationTokenRequestNotAllowedError", "DeliveryFuture",
-    "DisconnectedError", "DnsError", "DuplicateBrokerRegistrationError", "DuplicateResourceError",
+    "DeserializationError", "DisconnectedError", "DnsError", "DoubleDeserializer",
+    "DoubleSerializer", "DuplicateBrokerRegistrationError", "DuplicateResourceError",
     "DuplicateSequenceNumberError", "DuplicateVoterError", "ElectionNotNeededError",
     "EligibleLeadersNotAvailableError", "Event", "Examination", "ExplainedError", "Explanation",
     "FatalTransactionError", "FeatureDescription", "FeatureUpdate", "FeatureUpdateFailedError",
@@ -162,61 +188,70 @@ __all__ = [
     "GroupExplanation", "GroupHealth", "GroupIdNotFoundError", "GroupListing",
     "GroupMaxSizeReachedError", "GroupMember", "GroupStanding", "GroupSubscribedToTopicError",
     "HangingTransaction", "Health", "HostNameMismatchError", "IllegalGenerationError",
-    "IllegalSaslStateError", "IllegalStateError", "InconsistentClusterIdError",
-    "InconsistentGroupProtocolError", "InconsistentTopicIdError", "InconsistentVoterSetError",
-    "IneligibleReplicaError", "InvalidCommitOffsetSizeError", "InvalidConfigError",
+    "IllegalSaslStateError", "IllegalStateError", "IncompatibleSchemaError",
+    "InconsistentClusterIdError", "InconsistentGroupProtocolError", "InconsistentTopicIdError",
+    "InconsistentVoterSetError", "IneligibleReplicaError", "IntegerDeserializer",
+    "IntegerSerializer", "InvalidCommitOffsetSizeError", "InvalidConfigError",
     "InvalidFetchSessionEpochError", "InvalidFetchSizeError", "InvalidGroupIdError",
     "InvalidPartitionsError", "InvalidPrincipalTypeError", "InvalidProducerEpochError",
     "InvalidProducerIdMappingError", "InvalidRecordError", "InvalidRecordStateError",
     "InvalidRegistrationError", "InvalidRegularExpressionError", "InvalidReplicaAssignmentError",
     "InvalidReplicationFactorError", "InvalidRequestError", "InvalidRequiredAcksError",
-    "InvalidRowError", "InvalidSessionTimeoutError", "InvalidShareSessionEpochError",
-    "InvalidTimestampError", "InvalidTopicExceptionError", "InvalidTransactionTimeoutError",
-    "InvalidTxnStateError", "InvalidUpdateVersionError", "InvalidVoterKeyError", "KafkaError",
-    "KafkaStorageError", "KafkaTimeoutError", "LeaderNotAvailableError", "ListenerNotFoundError",
-    "LogDirDescription", "LogDirNotFoundError", "LogTruncationError", "MalformedMessageError",
-    "MechanismUnsupportedError", "MemberIdRequiredError", "MemberSubscription",
-    "MessageTooLargeError", "MismatchedEndpointTypeError", "MissingExplanation",
-    "MissingTopicError", "NetworkExceptionError", "NewLeaderElectedError", "NewPartitions",
-    "NewTopic", "NoBrokerAvailableError", "NoOffsetForPartitionError", "NoProgressError",
+    "InvalidRowError", "InvalidSchemaError", "InvalidSessionTimeoutError",
+    "InvalidShareSessionEpochError", "InvalidTimestampError", "InvalidTopicExceptionError",
+    "InvalidTransactionTimeoutError", "InvalidTxnStateError", "InvalidUpdateVersionError",
+    "InvalidVoterKeyError", "JSONDeserializer", "JSONSerializer", "KafkaError", "KafkaStorageError",
+    "KafkaTimeoutError", "LeaderNotAvailableError", "ListenerNotFoundError", "LogDirDescription",
+    "LogDirNotFoundError", "LogTruncationError", "LongDeserializer", "LongSerializer",
+    "MalformedMessageError", "MechanismUnsupportedError", "MemberIdRequiredError",
+    "MemberSubscription", "MessageField", "MessageTooLargeError", "Metric", "MetricName", "Metrics",
+    "MismatchedEndpointTypeError", "MissingExplanation", "MissingExtraError", "MissingTopicError",
+    "NetworkExceptionError", "NewLeaderElectedError", "NewPartitions", "NewTopic",
+    "NoBrokerAvailableError", "NoOffsetForPartitionError", "NoProgressError",
     "NoReassignmentInProgressError", "NoSuchOffsetError", "NonEmptyGroupError", "NotAProxyError",
     "NotControllerError", "NotCoordinatorError", "NotEnoughReplicasAfterAppendError",
     "NotEnoughReplicasError", "NotKafkaError", "NotLeaderOrFollowerError", "OffsetAndMetadata",
     "OffsetAndTimestamp", "OffsetListing", "OffsetMetadataTooLargeError",
     "OffsetMovedToTieredStorageError", "OffsetNotAvailableError", "OffsetOutOfRangeError",
-    "OffsetRange", "OperationNotAttemptedError", "OptionError", "OutOfOrderSequenceNumberError",
-    "OutageError", "OutageExplanation", "PartitionDescription", "PartitionFunction",
-    "PartitionReassignment", "PartitionerError", "PlaintextPortError", "PolicyViolationError",
-    "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
-    "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerIdAndEpoch",
-    "ProducerOptions", "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError",
-    "QuorumDescription", "QuorumReplica", "RaftVoterEndpoint", "Reachability",
+    "OffsetRange", "OpenTelemetryMetrics", "OperationNotAttemptedError", "OptionError",
+    "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation", "PartitionDescription",
+    "PartitionFunction", "PartitionReassignment", "PartitionerError", "PlainJSONDeserializer",
+    "PlainJSONSerializer", "PlaintextPortError", "PolicyViolationError", "PositionOutOfRangeError",
+    "PreferredLeaderNotAvailableError", "PrincipalDeserializationFailureError", "Producer",
+    "ProducerFencedError", "ProducerIdAndEpoch", "ProducerOptions", "PrometheusCollector",
+    "ProtobufDeserializer", "ProtobufSerializer", "ProxyAuthenticationError", "ProxyError",
+    "ProxyRefusedError", "QuorumDescription", "QuorumReplica", "RaftVoterEndpoint", "Reachability",
     "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",
-    "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError", "RecordFuture",
-    "RecordLimitError", "RecordListTooLargeError", "RecordMetadata", "RecordTooLargeError",
-    "RecordsExplanation", "ReplayError", "ReplicaInfo", "ReplicaLogDir", "ReplicaNotAvailableError",
-    "RequestTimedOutError", "ResourceNotFoundError", "ResponseTimeoutError",
-    "SaslAuthenticationFailedError", "SaslExpectedError", "SaslNotExpectedError",
-    "ScramCredentialInfo", "Secret", "SecurityDisabledError", "ServerNotTrustedError",
+    "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError",
+    "RecordDeserializationError", "RecordFuture", "RecordLimitError", "RecordListTooLargeError",
+    "RecordMetadata", "RecordTooLargeError", "RecordsExplanation", "RegisteredSchema",
+    "RegistryAuthenticationError", "RegistryUnreachableError", "ReplayError", "ReplicaInfo",
+    "ReplicaLogDir", "ReplicaNotAvailableError", "RequestTimedOutError", "ResourceNotFoundError",
+    "ResponseTimeoutError", "SaslAuthenticationFailedError", "SaslExpectedError",
+    "SaslNotExpectedError", "Schema", "SchemaNotFoundError", "SchemaReference",
+    "SchemaRegistryClient", "SchemaRegistryError", "ScramCredentialInfo", "Secret",
+    "SecurityDisabledError", "SerializationContext", "SerializationError", "ServerNotTrustedError",
     "ShareGroupOffset", "ShareSessionLimitReachedError", "ShareSessionNotFoundError",
     "SinkContextError", "SinkRowError", "SinkSchemaError", "SinkWriteError",
     "SnapshotNotFoundError", "StaleBrokerEpochError", "StaleControllerEpochError",
     "StaleMemberEpochError", "StreamsInvalidTopologyEpochError", "StreamsInvalidTopologyError",
     "StreamsTask", "StreamsTopologyDescriptionUpdateFailedError", "StreamsTopologyFencedError",
-    "SystemLimitError", "TelemetryTooLargeError", "ThrottlingQuotaExceededError",
-    "TimestampRangeError", "TlsError", "TlsPortError", "TlsProtocolError", "TokenError",
-    "TokenExpiredError", "TopicAlreadyExistsError", "TopicAuthorizationError",
-    "TopicDeletionDisabledError", "TopicDescription", "TopicPartition", "TopicPartitionReplica",
-    "TopicReach", "TopicStanding", "TransactionAbortableError", "TransactionAbortedError",
-    "TransactionCoordinatorFencedError", "TransactionDescription", "TransactionExplanation",
-    "TransactionListing", "TransactionalIdAuthorizationError", "TransactionalIdNotFoundError",
-    "UnacceptableCredentialError", "UndecodableValueError", "UnknownControllerIdError",
-    "UnknownErrorCodeError", "UnknownLeaderEpochError", "UnknownMemberIdError",
-    "UnknownProducerIdError", "UnknownServerError", "UnknownSubscriptionIdError",
-    "UnknownTopicIdError", "UnknownTopicOrPartitionError", "UnreleasedInstanceIdError",
-    "UnstableOffsetCommitError", "UnsupportedAssignorError", "UnsupportedCompressionTypeError",
-    "UnsupportedEndpointTypeError", "UnsupportedFeatureError", "UnsupportedForMessageFormatError",
-    "UnsupportedSaslMechanismError", "UnsupportedVersionError", "UserScramCredentialDeletion",
-    "UserScramCredentialUpsertion", "ValueDecodeError", "VoterNotFoundError", "WakeupError",
-    "__version__", "read_properties",
+    "StringDeserializer", "StringSerializer", "SystemLimitError", "TelemetryTooLargeError",
+    "ThrottlingQuotaExceededError", "TimestampRangeError", "TlsError", "TlsPortError",
+    "TlsProtocolError", "TokenError", "TokenExpiredError", "TopicAlreadyExistsError",
+    "TopicAuthorizationError", "TopicDeletionDisabledError", "TopicDescription", "TopicPartition",
+    "TopicPartitionReplica", "TopicReach", "TopicStanding", "TransactionAbortableError",
+    "TransactionAbortedError", "TransactionCoordinatorFencedError", "TransactionDescription",
+    "TransactionExplanation", "TransactionListing", "TransactionalIdAuthorizationError",
+    "TransactionalIdNotFoundError", "UnacceptableCredentialError", "UndecodableValueError",
+    "UnknownControllerIdError", "UnknownErrorCodeError", "UnknownLeaderEpochError",
+    "UnknownMemberIdError", "UnknownProducerIdError", "UnknownServerError",
+    "UnknownSubscriptionIdError", "UnknownTopicIdError", "UnknownTopicOrPartitionError",
+    "UnreleasedInstanceIdError", "UnstableOffsetCommitError", "UnsupportedAssignorError",
+    "UnsupportedCompressionTypeError", "UnsupportedEndpointTypeError", "UnsupportedFeatureError",
+    "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
+    "UserScramCredentialDeletion", "UserScramCredentialUpsertion", "ValueDecodeError",
+    "VoterNotFoundError", "WakeupError", "__version__", "arrow_to_avro", "avro_to_arrow",
+    "prometheus_text", "read_properties", "record_subject_name_strategy",
+    "topic_record_subject_name_strategy", "topic_subject_name_strategy",
 ]

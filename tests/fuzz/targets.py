@@ -124,7 +124,27 @@ def encode_chunk(seed: int) -> Callable[[bool], Any]:
     return one
 
 
-TARGETS: dict[str, Chunk] = {"decode": decode_chunk, "encode": encode_chunk}
+def avro_chunk(seed: int) -> Callable[[bool], Any]:
+    """Cases for the reader of Avro; each call does one and gives it."""
+    from tests.fuzz.avro import Avros, differ, drive  # Arrow and fastavro come with it
+
+    kernel, avros = load("kernel_avro"), Avros(seed)
+
+    def one(compare: bool) -> Any:
+        case = avros.case()
+        drive(kernel, case)
+        if compare and (why := differ(case)) is not None:
+            raise DifferentError(why)
+        return case
+
+    return one
+
+
+TARGETS: dict[str, Chunk] = {
+    "decode": decode_chunk,
+    "encode": encode_chunk,
+    "avro": avro_chunk,
+}
 
 
 def resident() -> int:

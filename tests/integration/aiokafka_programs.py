@@ -9,92 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-from odradek.testing import FakeCluster
+from tests.integration.aiokafka_scene import AT, PATIENCE, Scene
 
-PATIENCE = 20.0
-AT = 1_700_000_000_000
-Program = Callable[["Scene"], Awaitable[None]]
-
-
-@dataclass
-class Scene:
-    """A library, a cluster, and what was said."""
-
-    library: str
-    cluster: FakeCluster
-    number: int
-    said: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.kafka: Any = import_module(self.library)
-        self.errors = self.sub("errors")
-
-    def sub(self, name: str) -> Any:
-        """A submodule of the library."""
-        module: ModuleType = import_module(f"{self.library}.{name}")
-        return module
-
-    def topic(self, partitions: int = 1, name: str = "t") -> str:
-        """A topic of this run's own."""
-        topic = f"{name}-{self.number}"
-        self.cluster.create_topic(topic, partitions)
-        return topic
-
-    def group(self) -> str:
-        return f"group-{self.number}"
-
-    def say(self, *what: object) -> None:
-        """Note it, without what differs from run to run."""
-        text = " ".join(map(str, what)).replace(f"-{self.number}", "")
-        # A producer of ours doesn't keep where the log starts.
-        self.said.append(text.replace("log_start_offset=0", "log_start_offset=None"))
-
-    async def tried(self, what: str, call: Callable[[], Any]) -> None:
-        """Say how a call ends: with a value, or which error."""
-        try:
-            found = call()
-            if asyncio.iscoroutine(found) or isinstance(found, asyncio.Future):
-                found = await found
-        except Exception as error:
-            shown = getattr(error, "errno", "")
-            self.say(what, "raised", type(error).__name__, shown)
-        else:
-            self.say(what, "gave", found)
-
-    def producer(self, **settings: Any) -> Any:
-        servers = self.cluster.bootstrap_servers
-        return self.kafka.AIOKafkaProducer(bootstrap_servers=servers, **settings)
-
-    def consumer(self, *topics: str, **settings: Any) -> Any:
-        settings = {"auto_offset_reset": "earliest", **settings}
-        servers = self.cluster.bootstrap_servers
-        return self.kafka.AIOKafkaConsumer(*topics, bootstrap_servers=servers, **settings)
-
-    def tp(self, topic: str, partition: int = 0) -> Any:
-        return self.kafka.TopicPartition(topic, partition)
-
-    async def fill(self, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
-        """Write so many records, with values and times that say their number."""
-        async with self.producer() as producer:
-            for n in range(first, first + count):
-                value = str(n).encode()
-                await producer.send_and_wait(topic, value, partition=partition, timestamp_ms=AT + n)
-
-    async def values(self, consumer: Any, count: int) -> list[bytes]:
-        """So many values, in the order in which they come."""
-        async with asyncio.timeout(PATIENCE):
-            return [(await consumer.getone()).value for _ in range(count)]
-
-    async def until(self, true: Callable[[], Any]) -> None:
-        """Wait until something holds."""
-        async with asyncio.timeout(PATIENCE):
-            while not true():
-                await asyncio.sleep(0.02)
+Program = Callable[[Scene], Awaitable[None]]
 
 
 # Producers
@@ -116,8 +35,7 @@ async def sends_one_by_one(scene: Scene) -> None:
     finally:
         await producer.stop()
         await producer.stop()
-    for partition in range(3):
-        rows = scene.cluster.records(topic, partition)
+    for rows in await scene.written(topic, 5, 3):
         say([(r[0], r[3], r[4], tuple(r[5])) for r in rows])
 
 
@@ -138,7 +56,7 @@ async def gathers_futures(scene: Scene) -> None:
         given_up = await producer.send(topic, b"sent all the same")
         say(given_up.cancel())
         await producer.flush()
-    say(len(scene.cluster.records(topic)))
+    say(sum(map(len, await scene.written(topic, 202))))
 
 
 async def makes_mistakes(scene: Scene) -> None:
@@ -179,7 +97,7 @@ async def serializes(scene: Scene) -> None:
         found = await producer.send_and_wait(topic, {"a": 1}, "k", timestamp_ms=AT)
         say(found)
         await scene.tried("key", lambda: producer.send(topic, 1, 2))
-    say([(r[3], r[4]) for r in scene.cluster.records(topic, 3)])
+    say([(r[3], r[4]) for r in (await scene.written(topic, 1, 4))[3]])
 
     def fails(*_: object) -> int:
         raise ZeroDivisionError
@@ -205,7 +123,8 @@ async def fills_batches(scene: Scene) -> None:
         say(batch.append(key=b"k", value=b"v", timestamp=AT))
         say(await (await producer.send_batch(batch, topic, partition=1)))
         await scene.tried("partition", lambda: producer.send_batch(batch, topic, partition=9))
-    say([(r[0], r[3], r[4], tuple(r[5])) for r in scene.cluster.records(topic, 1)])
+    rows = (await scene.written(topic, count + 1, 2))[1]
+    say([(r[0], r[3], r[4], tuple(r[5])) for r in rows])
 
 
 async def acknowledges(scene: Scene) -> None:
@@ -214,7 +133,7 @@ async def acknowledges(scene: Scene) -> None:
         async with scene.producer(acks=acks) as producer:
             say(acks, await producer.send_and_wait(topic, b"v", timestamp_ms=AT))
             await producer.flush()
-    await scene.until(lambda: len(scene.cluster.records(topic)) == 4)
+    await scene.written(topic, 4)
 
 
 async def is_refused(scene: Scene) -> None:

@@ -31,14 +31,22 @@ _running: list[SharedClusters] = []
 # first, so that no process waits for another one's at the end. (A second cluster that stays whole
 # costs less than a process that goes on alone.) A module that isn't named is a group for itself.
 GROUPS = {
-    "whole": ("group_consumer", "porting", "transactions", "console", "simulated_transactions"),
+    "whole": (
+        "group_consumer",
+        "porting",
+        "transactions",
+        "console",
+        "simulated_transactions",
+    ),
+    "copies": ("copy",),
     "hurt": ("local_cluster", "misled", "written_once"),
-    "hurt too": ("outages", "compat_confluent"),
+    "hurt too": ("outages",),
+    "lone": ("compat_confluent",),
     "other clients": (
         *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
         *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
-        "interop/admin_answers",
+        *("interop/admin_answers", "interop/group_tools"),
     ),
     "secured": ("secure_recovery",),
     "whole too": (
@@ -54,16 +62,21 @@ GROUPS = {
     "alone": ("demo_versus",),
     "changes": ("secure_changes",),
     "releases": ("releases",),
+    "pushes": ("interop/metrics_push",),
+    "schemas": ("interop/schema_interop", "interop/local_registry"),
+    "started": ("cluster_command",),
     "no java": ("no_java",),
     "doctor": ("doctor_secured",),
     "explain": ("explain_command",),
     "trap": ("doctor_command",),
     "read me": ("readme",),
-    "fake": ("fake_cluster",),
+    "fake": ("fake_cluster", "admin_commands"),
     "peers": ("hostile_peers",),
     "errors": ("security_errors",),
     "guarded": ("rights", "admin_security"),
 }
+# A broker that a test pauses for some seconds stays in the cluster: it is the same one as before.
+PATIENT = {"broker.session.timeout.ms": "20000"}
 _PLACES = {
     module: (place, name)
     for place, (name, modules) in enumerate(GROUPS.items())
@@ -145,7 +158,7 @@ def clusters() -> Iterator[SharedClusters]:
 
 @pytest.fixture(scope="module")
 def cluster(clusters: SharedClusters) -> LocalCluster:
-    return clusters.shared({"auto_create_topics": False})
+    return clusters.shared({"config": PATIENT})
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 
 import odradek as o
+from odradek.clients.admin.configs import TYPES
+from odradek.simulation.brokers.topic_options import TOPIC_OPTIONS
 from odradek.testing import LocalCluster
 
 PATIENCE = 30.0
@@ -140,6 +142,9 @@ def test_options(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     assert (entry.synonyms[0].value, entry.synonyms[0].source) == expected["retention.ms"]
     assert entry.synonyms[-1].source == "DEFAULT_CONFIG"
     assert entry.documentation
+    every = admin.describe_configs([of_topic])[of_topic].values()
+    simulated = {name: TYPES[number] for name, (_, number) in TOPIC_OPTIONS.items()}
+    assert {e.name: e.type for e in every} == simulated
     assert set(admin.list_config_resources()) >= {of_topic, metrics, group, broker}
     assert metrics in admin.list_config_resources(["CLIENT_METRICS"])
     with pytest.raises(o.InvalidConfigError, match=f"TOPIC {topic}: .*no.such") as refused:
@@ -301,7 +306,7 @@ def test_replicas(cluster: LocalCluster, admin: o.Admin, topic: str) -> None:
     admin.alter_replica_log_dirs({here: path})
     admin.alter_partition_reassignments({first: [2, 1]})
     until(lambda: not admin.list_partition_reassignments([first]))
-    assert admin.list_partition_reassignments() == {}
+    until(lambda: admin.list_partition_reassignments() == {})  # brokers hear of it one by one
     until(lambda: admin.describe_topics(topic)[topic].partitions[0].replicas == (2, 1))
     with pytest.raises(o.NoReassignmentInProgressError, match=f"partition {topic}-0") as ended:
         admin.alter_partition_reassignments({first: None, second: [0, 2]})

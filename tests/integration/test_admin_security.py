@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from tests.integration.admin_commands import as_json, every_verb, run
 from tests.integration.test_rights import OPTIONS
 
 import odradek as o
+from odradek.common.secret import Secret
 from odradek.testing import LocalCluster
 from odradek.testing.shared_clusters import SharedClusters
 
@@ -142,3 +146,40 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
     until(lambda: for_carol in admin.describe_delegation_tokens("User:carol"))
     with pytest.raises(o.DelegationTokenOwnerMismatchError):  # only she and renewers may
         admin.expire_delegation_token(for_carol.hmac)
+
+
+def test_every_verb_on_a_secured_cluster(
+    guarded: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a profile with TLS, as somebody who may do everything; and bob, who may not."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ODRADEK_PROFILE", "guarded")
+    profiles = {"guarded": guarded.inner_config(), "bob": guarded.client_config("bob")}
+    place = tmp_path / "odradek" / "config.toml"
+    place.parent.mkdir()
+    place.touch(0o600)
+    place.write_text(
+        "".join(
+            f"[profile.{name}]\n"
+            + "".join(f'"{key}" = {json.dumps(revealed(value))}\n' for key, value in given.items())
+            for name, given in profiles.items()
+        )
+    )
+    (directory, *_) = as_json("logdirs", "describe")["log_dirs"]
+    for line, status in every_verb(topic, directory["broker"], directory["path"]):
+        code, out, err = run(*line.split())
+        assert code == status, f"{line}: {err}"
+        assert (out if status == 0 else err).strip(), line
+    for line, right in (
+        (f"topics create {topic}", f"CREATE on topic '{topic}'"),
+        ("cluster quorum", "DESCRIBE on the cluster"),
+        ("logdirs describe", "DESCRIBE on the cluster"),
+        ("configs alter broker --default --set log.cleaner.threads=2", "ALTER_CONFIGS on"),
+    ):
+        code, _, err = run(*line.split(), "--profile", "bob")
+        assert code == 1
+        assert f"User 'bob' needs {right}" in err
+
+
+def revealed(value: object) -> str:
+    return value.reveal() if isinstance(value, Secret) else str(value)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek import RegistryUnreachableError, Schema, SchemaRegistryClient
 from odradek.api.admin import Admin
 from odradek.common.types import Address
 from odradek.runtime.properties import read_properties
@@ -51,6 +52,22 @@ def test_start_status_stop(odradek) -> None:  # type: ignore[no-untyped-def]
     assert odradek("cluster", "status").stdout == (
         "no cluster runs; odradek cluster start starts one (three brokers behind localhost:9092)\n"
     )
+
+
+def test_a_schema_registry_beside_it(odradek) -> None:  # type: ignore[no-untyped-def]
+    started = odradek("cluster", "start", "--brokers", "1", "--port", "0", "--registry", "--json")
+    try:
+        assert started.returncode == 0, started.stderr
+        url = json.loads(started.stdout)["schema_registry_url"]
+        registry = SchemaRegistryClient({"schema.registry.url": url})
+        assert registry.register_schema("t-value", Schema('{"type": "string"}')) == 1
+        assert f"schema registry    {url}" in odradek("cluster", "status").stdout
+    finally:
+        stopped = odradek("cluster", "stop")
+    assert stopped.returncode == 0
+    quick = {"schema.registry.url": url, "default.api.timeout.ms": 100}
+    with pytest.raises(RegistryUnreachableError):
+        SchemaRegistryClient(quick).get_subjects()
 
 
 def test_a_secured_cluster_leaves_settings_for_its_users(odradek) -> None:  # type: ignore[no-untyped-def]

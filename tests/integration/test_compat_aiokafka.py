@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from tests.integration.aiokafka_programs import PROGRAMS, Program, Scene
+from tests.integration.aiokafka_programs import PROGRAMS, Program
+from tests.integration.aiokafka_scene import Scene
 
 from odradek.testing import FakeCluster
 

@@ -1,4 +1,8 @@
-"""Programs of confluent-kafka on real brokers, through our module: its cluster moves meanwhile."""
+"""Programs of confluent-kafka on a real broker, through our module: it moves meanwhile.
+
+One broker, since a cluster of one is away as a whole as well, and a move of three takes three times
+as much of a machine; clusters of three move in `test_outages`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka.admin
 import pytest
 
+import odradek.compat.confluent_kafka.admin
 from odradek.compat.confluent_kafka import (
     Consumer,
     KafkaError,
@@ -22,11 +28,19 @@ from odradek.compat.confluent_kafka import (
 from odradek.compat.confluent_kafka.admin import AdminClient, NewTopic
 from odradek.compat.confluent_kafka.aio import AIOConsumer, AIOProducer
 from odradek.testing import LocalCluster
+from odradek.testing.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
 """Seconds for one call; a move takes some of them."""
 COUNT = 600
 MOVES_AT = (200, 400)
+
+
+@pytest.fixture
+def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
+    running = clusters.shared({"brokers": 1})
+    yield running
+    clusters.put_right(running)
 
 
 @pytest.fixture
@@ -39,7 +53,7 @@ def admin(mortal_cluster: LocalCluster) -> Iterator[AdminClient]:
 def topics(admin: AdminClient, topic: str) -> tuple[str, str]:
     """Two topics of the test's own: what is read, and what is written."""
     names = f"{topic}-source", f"{topic}-target"
-    made = admin.create_topics([NewTopic(name, 2, 3) for name in names])
+    made = admin.create_topics([NewTopic(name, 2, 1) for name in names])
     for name in names:
         made[name].result(PATIENCE)
     return names
@@ -144,6 +158,7 @@ def test_a_copy_lives_through_two_moves(
     assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
 
 
+@pytest.mark.long
 def test_transactions_live_through_two_moves(
     mortal_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
@@ -240,10 +255,41 @@ def test_administration_on_real_brokers(mortal_cluster: LocalCluster, topic: str
         described = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE)
         assert [len(described.partitions), described.name] == [3, topic]
         cluster = admin.describe_cluster().result(PATIENCE)
-        assert [cluster.cluster_id, len(cluster.nodes)] == [mortal_cluster.cluster_id, 3]
+        assert [cluster.cluster_id, len(cluster.nodes)] == [mortal_cluster.cluster_id, 1]
         admin.delete_topics([topic])[topic].result(PATIENCE)
         with pytest.raises(KafkaException) as gone:
             admin.delete_topics([topic])[topic].result(PATIENCE)
         assert gone.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         admin.poll(0)
         assert heard  # of the connections that the move cut
+
+
+def test_options_are_replaced_as_by_the_library_itself(
+    mortal_cluster: LocalCluster, topic: str
+) -> None:
+    """`AlterConfigs` sets what is named and takes back the rest; ours asks for the rest first."""
+    config = {"bootstrap.servers": mortal_cluster.bootstrap_servers}
+    steps = [{"retention.ms": "5000", "max.message.bytes": "900"}, {"retention.ms": "6000"}, {}]
+    for module in (odradek.compat.confluent_kafka.admin, confluent_kafka.admin):
+        client: Any = module.AdminClient(config)
+        with client as admin:
+            name = f"{topic}-{module.__name__.partition('.')[0]}"
+            admin.create_topics([module.NewTopic(name, 1, 1)])[name].result(PATIENCE)
+            for values, code in (
+                ({"retention.ms": "x"}, "INVALID_CONFIG"),
+                *((s, None) for s in steps),
+            ):
+                resource: Any = module.ConfigResource("topic", name, set_config=values)
+                with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
+                    done = admin.alter_configs([resource])[resource]
+                error = done.exception(PATIENCE)
+                assert (error and error.args[0].name()) == code
+                until = time.monotonic() + PATIENCE
+                while own(admin, resource) != ([] if code else sorted(values.items())):
+                    assert time.monotonic() < until  # brokers learn of it a little later
+
+
+def own(admin: Any, resource: Any) -> list[tuple[str, str]]:
+    """The options that were set for a topic itself."""
+    entries = admin.describe_configs([resource])[resource].result(PATIENCE)
+    return sorted((n, e.value) for n, e in entries.items() if e.source == 1)

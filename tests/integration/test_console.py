@@ -10,11 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
-
-import pytest
 
 from odradek.testing import LocalCluster
 
@@ -117,20 +114,11 @@ def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     assert "1 of 1 lines were not acknowledged" in lost[2]
 
 
-@pytest.fixture
-def patient_cluster() -> Iterator[LocalCluster]:
-    """A cluster whose controller gives a paused broker up after twenty seconds.
-
-    Sooner, `broker-api-versions` might not hear of it any more: it is started meanwhile, and the
-    front door leads to the paused broker at first now and then, which takes two seconds.
+def test_with_a_paused_broker(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """The controller gives it up after twenty seconds (`PATIENT` in conftest). Sooner,
+    `broker-api-versions` might not hear of it any more: it is started meanwhile, and the front door
+    leads to the paused broker at first now and then, which takes two seconds.
     """
-    config = {"broker.session.timeout.ms": "20000", "broker.heartbeat.interval.ms": "500"}
-    with LocalCluster(brokers=3, config=config) as running:
-        yield running
-
-
-def test_with_a_paused_broker(patient_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    cluster = patient_cluster
     cluster.create_topic(topic, 6)
     quick = tmp_path / "client.properties"
     quick.write_text("default.api.timeout.ms=3000\n")

@@ -16,6 +16,7 @@ from odradek.cli.demo.versus.child import ReaderProcess
 from odradek.cli.demo.versus.peers import OURS
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_readers_live_through_a_move(tmp_path: Path) -> None:
     output = tmp_path / "versus"

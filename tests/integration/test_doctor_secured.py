@@ -17,7 +17,7 @@ from tests.integration.doctor_page import shows
 from tests.integration.test_doctor_command import doctor, first, wrong
 from tests.integration.test_explain_command import listening
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import AclBinding, Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.cli.console.properties import read_client_file
 from odradek.cli.doctor import surroundings
 from odradek.cli.doctor.findings import STATUSES, Trouble
@@ -40,6 +40,7 @@ OPTIONS = {
 }
 WRONG = "not-her-password"
 MINE, SEEN, THEIRS = "mine", "seen", "theirs"
+ALICE = "User:alice"
 
 
 @pytest.fixture(autouse=True)
@@ -62,15 +63,25 @@ def copied_everywhere(admin: Admin) -> None:
 def strict(clusters: SharedClusters) -> LocalCluster:
     """Alice may use `mine` and her group; she sees `seen`, and nothing about `theirs`."""
     running = clusters.start(OPTIONS)
+    rights = [
+        *(
+            AclBinding(kind, name, ALICE, "ALL")
+            for kind, name in (("TOPIC", MINE), ("GROUP", "board"))
+        ),
+        *(
+            AclBinding(kind, name, ALICE, "DESCRIBE")
+            for kind, name in (("TOPIC", SEEN), ("GROUP", "known"))
+        ),
+        AclBinding("TOPIC", "single", ALICE, "READ"),
+        AclBinding("CLUSTER", "kafka-cluster", ALICE, "DESCRIBE"),
+        AclBinding("CLUSTER", "kafka-cluster", ALICE, "DESCRIBE_CONFIGS"),
+    ]
     with Admin(running.inner_config()) as admin:
+        admin.create_acls(rights, timeout=30)
         admin.create_topics([NewTopic(t, 3, 3) for t in (MINE, SEEN, THEIRS)], timeout=30)
         admin.create_topics([NewTopic("single", 3, 1)], timeout=30)
         copied_everywhere(admin)
-    running.allow("alice", "--operation", "All", "--topic", MINE, "--group", "board")
-    running.allow("alice", "--operation", "Describe", "--topic", SEEN, "--group", "known")
-    running.allow("alice", "--operation", "Read", "--topic", "single")
-    running.allow("alice", "--operation", "Describe", "--cluster")
-    running.allow("alice", "--operation", "DescribeConfigs", "--cluster")
+    # Meanwhile every broker hears of the topics that have a single copy.
     running.allow("alice", "--operation", "Describe", "--topic", "__consumer_offsets")
     return running
 

@@ -81,6 +81,7 @@ def ended(listener: socket.socket, words: str, number: signal.Signals) -> int:
         "broker-api-versions --bootstrap-server {}",
         "consume --topic t --bootstrap-server {}",
         "produce --topic t --bootstrap-server {}",
+        "copy t u --bootstrap-server {}",
     ],
 )
 def test_ctrl_c_is_130(mute: socket.socket, words: str) -> None:

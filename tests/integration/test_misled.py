@@ -15,6 +15,7 @@ from odradek.common.config import parse_address
 from odradek.common.events import Event
 from odradek.common.types import TopicPartition
 from odradek.testing import FrontDoor, LocalCluster
+from odradek.testing.shared_clusters import SharedClusters
 
 PATIENCE = 60.0
 ASTRAY = 1
@@ -22,9 +23,8 @@ ASTRAY = 1
 
 
 @pytest.fixture(scope="module")
-def foreign() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1) as running:
-        yield running
+def foreign(clusters: SharedClusters) -> LocalCluster:
+    return clusters.shared({"brokers": 1})
 
 
 @contextmanager

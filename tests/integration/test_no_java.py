@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from odradek.testing.java import cache_directory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +40,7 @@ def path_without_java(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.long
 def test_setup_spark_and_a_broker_need_no_java(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     environment = {

@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 class Stream:
-    """A thread that sends numbered records, some hundred a second, until it is told to stop."""
+    """A thread that sends numbered records, a hundred a second, until it is told to stop."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self.futures: list[RecordFuture] = []
@@ -42,7 +42,7 @@ class Stream:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.wait_for_more(100)
+        self.wait_for_more(30)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +51,7 @@ class Stream:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(0.005):
+            while not self._stop.wait(0.03):
                 for _ in range(3):
                     n = len(self.futures)
                     self.futures.append(
@@ -150,13 +150,13 @@ def test_the_whole_cluster_moves_away(made: LocalCluster, topic: str) -> None:
         old = made.broker_addresses
         reader = Reader(client)
         with Stream(producer, topic) as stream:
-            stream.wait_for_more(300)
-            Reader(left).read(300, 20)
-            reader.read(150, 20, most=50)
+            stream.wait_for_more(150)
+            Reader(left).read(150, 20)
+            reader.read(60, 20, most=20)
             mover = threading.Thread(target=made.move)
             mover.start()
             try:
-                reader.read(300, 60, most=50)
+                reader.read(150, 60, most=20)
             finally:
                 mover.join()
             stream.wait_for_more()

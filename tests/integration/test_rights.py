@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek import AclBinding, Admin, Consumer, NewTopic, Producer, TopicPartition
 from odradek.common.errors import AuthorizationError, KafkaError
 from odradek.common.kafka_errors import (
     ClusterAuthorizationError,
@@ -36,10 +36,18 @@ def guarded(clusters: SharedClusters) -> LocalCluster:
     running = clusters.shared(OPTIONS)
     with Admin(running.inner_config()) as admin:
         admin.create_topics([NewTopic(t, 1, 1) for t in (MINE, SEEN, THEIRS)], timeout=30)
+        admin.create_acls(
+            [
+                AclBinding("TOPIC", MINE, "User:bob", "WRITE"),
+                *(
+                    AclBinding(kind, name, who, "DESCRIBE")
+                    for kind, name in (("TOPIC", SEEN), ("GROUP", "known"))
+                    for who in ("User:bob", "User:carol")
+                ),
+            ],
+            timeout=30,
+        )
     running.allow("bob", "--operation", "Read", "--topic", MINE, "--group", "bobs")
-    running.allow("bob", "--operation", "Write", "--topic", MINE)
-    both = ("--allow-principal", "User:carol")
-    running.allow("bob", *both, "--operation", "Describe", "--topic", SEEN, "--group", "known")
     return running
 
 
@@ -136,6 +144,7 @@ def test_an_admin(guarded: LocalCluster) -> None:
         with pytest.raises(TopicAuthorizationError) as caught:
             admin.create_topics([NewTopic("new", 1, 1)], timeout=20)
         refused(caught.value, TopicAuthorizationError, "CREATE", "topic 'new'")
+        refused(caught.value.errors["new"], TopicAuthorizationError, "CREATE", "topic 'new'")
         with pytest.raises(TopicAuthorizationError) as caught:
             admin.delete_topics([SEEN], timeout=20)
         refused(caught.value, TopicAuthorizationError, "DELETE", f"topic {SEEN!r}")

@@ -34,10 +34,11 @@ def mortal_cluster(clusters: SharedClusters) -> Iterator[LocalCluster]:
     clusters.put_right(running)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -> None:
     """An idempotent producer, a transactional read-process-write chain in each group protocol whose
-    members come and go, and a group of four in each; one of each of these is in an event loop.
+    members come and go, and a group of two in each; one of each of these is in an event loop.
     Killed is a broker that they need just then, then all move; sessions end every 10 s meanwhile.
     (A frozen one: the test beside this one.)
     """
@@ -45,9 +46,9 @@ def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -
         seconds=540.0,  # a bound: it ends after the round, which takes longer on slow machines
         seed=7,
         rate=80.0,
-        partitions=8,
+        partitions=4,
         members=1,
-        readers=3,
+        readers=1,
         asyncio=1,
         quiet=(0.5, 1.0),
         disorder=10.0,
@@ -69,8 +70,8 @@ def test_nothing_is_lost_doubled_or_out_of_order(mortal_cluster: LocalCluster) -
         # Whoever stays loses nothing by any of it, so that no record comes to a group twice.
         # (On a machine that is too busy for heartbeats a coordinator may take partitions away.)
         assert report.repeats[protocol] == 0 or any(member.lost for member in group), report
-        assert [member.joined for member in group] == [1] * 4
-        assert [len(member.had) for member in group] == [2] * 4, [m.had for m in group]
+        assert [member.joined for member in group] == [1] * 2
+        assert [len(member.had) for member in group] == [2] * 2, [m.had for m in group]
         with Consumer(mortal_cluster.client_config(), group_id=f"readers-{protocol}") as observer:
             committed = observer.committed([place for member in group for place in member.seen])
         for member in group:

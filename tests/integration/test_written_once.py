@@ -88,8 +88,8 @@ def test_a_leader_that_was_started_anew_knows_only_the_last(
         "bootstrap.servers": cluster.bootstrap_servers,
         "batch.size": 100,
         "linger.ms": 0,
-        "retry.backoff.ms": 8000,  # longer than the leader takes to end, also on a busy machine
-        "retry.backoff.max.ms": 8000,
+        "retry.backoff.ms": 15000,  # longer than the leader takes to end, also on a busy machine
+        "retry.backoff.max.ms": 15000,
     }
     with Producer(config) as producer:
         producer.send(topic, b"000", partition=0).result(timeout=20)

@@ -17,6 +17,11 @@ QUICK_GROUPS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "400",
 }
+# There are ACLs, and they concern nobody here.
+RIGHTS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(brokers=1, config=QUICK_GROUPS) as running:
+    with LocalCluster(brokers=1, config={**QUICK_GROUPS, **RIGHTS}) as running:
         yield running
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from pathlib import Path
+from uuid import UUID
 
 from odradek.protocol.api_keys import GENERATED
 from odradek.testing import LocalCluster
@@ -39,7 +42,7 @@ READING = ["--from-beginning", "--max-messages", "306", *FORMATTER]
 def odradek(command: str, cluster: LocalCluster, *words: str, given: bytes = b"") -> str:
     servers = ["--bootstrap-server", cluster.bootstrap_servers]
     done = subprocess.run(
-        [ODRADEK, command, *servers, *words], input=given, capture_output=True, timeout=60,
+        [ODRADEK, *command.split(), *servers, *words], input=given, capture_output=True, timeout=60,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -68,6 +71,61 @@ def test_the_same_lines_in_and_out(cluster: LocalCluster, topic: str) -> None:
     assert "NO_HEADERS|tombstone|NIL" in untimed[0]
 
 
+def test_the_same_facts_of_topics_configs_and_directories(
+    cluster: LocalCluster, topic: str
+) -> None:
+    """What kafka-topics, kafka-configs and kafka-log-dirs tell, told by ours."""
+    made = ("--partitions", "2", "--config", "retention.ms=5000000", "--config=segment.ms=60000")
+    odradek("topics create", cluster, topic, *made)
+    (ours,) = json.loads(odradek("topics describe", cluster, topic, "--json"))["topics"]
+    topic_id = urlsafe_b64encode(UUID(ours["topic_id"]).bytes).decode().rstrip("=")
+    head, *lines = kafka("TopicCommand", cluster, "--describe", "--topic", topic).splitlines()
+    theirs = facts(head)
+    assert theirs["TopicId"] == topic_id
+    assert theirs["PartitionCount"] == str(ours["partition_count"])
+    assert theirs["ReplicationFactor"] == str(ours["replication_factor"])
+    assert dict(one.split("=", 1) for one in theirs["Configs"].split(",")) == ours["configs"]
+    assert [
+        [facts(line)[k] for k in ("Partition", "Leader", "Replicas", "Isr")] for line in lines
+    ] == [
+        [
+            str(p["partition"]),
+            str(p["leader"]),
+            *(",".join(map(str, p[k])) for k in ("replicas", "isr")),
+        ]
+        for p in ours["partitions"]
+    ]
+    entity = ("--describe", "--entity-type", "topics", "--entity-name", topic)
+    told = cluster.run_tool(
+        "kafka.admin.ConfigCommand", ["--bootstrap-server", cluster.bootstrap_servers, *entity]
+    )
+    (one,) = json.loads(odradek("configs describe", cluster, "topic", topic, "--json"))["configs"]
+    reference = re.findall(r"^  (\S+)=(\S+) sensitive=(\w+) synonyms", told, re.MULTILINE)
+    assert {(e["name"], e["value"], str(e["sensitive"]).lower()) for e in one["configs"]} == set(
+        reference
+    )
+    told = kafka("LogDirsCommand", cluster, "--describe", "--topic-list", topic)
+    mine = json.loads(odradek("logdirs describe", cluster, "--topic", topic, "--json"))["log_dirs"]
+    (broker,) = json.loads(told.splitlines()[-1])["brokers"]
+    assert [(broker["broker"], d["logDir"], d["error"]) for d in broker["logDirs"]] == [
+        (d["broker"], d["path"], d["error"]) for d in mine
+    ]
+    assert {
+        (p["partition"], p["size"], p["offsetLag"], p["isFuture"])
+        for d in broker["logDirs"]
+        for p in d["partitions"]
+    } == {
+        (f"{r['topic']}-{r['partition']}", r["size"], r["offset_lag"], r["future"])
+        for d in mine
+        for r in d["replicas"]
+    }
+
+
+def facts(line: str) -> dict[str, str]:
+    """`Topic: x\tPartition: 0` as names and values."""
+    return {name: value.strip() for name, _, value in (p.partition(":") for p in line.split("\t"))}
+
+
 NEWER = (
     *("ApiVersions(18): ", "TxnOffsetCommit(28): ", "DeleteGroups(42): "),
     "StreamsGroupDescribe(89): ",
@@ -90,4 +148,6 @@ def test_the_same_versions(cluster: LocalCluster) -> None:
             assert mine.partition(" [")[0] == reference.partition(" [")[0]
         else:
             assert mine == reference
-    assert sum("[usable: " in line for line in (*ours, *newer)) == len(GENERATED)
+    # A broker that receives no metrics doesn't offer to.
+    offered = GENERATED - {"GetTelemetrySubscriptions", "PushTelemetry"}
+    assert sum("[usable: " in line for line in (*ours, *newer)) == len(offered)

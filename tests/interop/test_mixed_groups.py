@@ -44,7 +44,9 @@ def story_of(
     return Story(cluster, jvm, topic, config, careless)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.long), "cooperative-sticky"]
+)
 def test_with_librdkafka_and_java(
     cluster: LocalCluster, jvm: Jvm, topic: str, strategy: str
 ) -> None:

@@ -44,10 +44,13 @@ WAYS: list[tuple[str, str | None, Kind]] = [
     ("SSL", None, "JKS"),
 ]
 JAVA_WRITES = frozenset(
-    {("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL", "OAUTHBEARER"), ("SSL", None),
-     ("SASL_PLAINTEXT", "PLAIN")}
+    {("SASL_SSL", "SCRAM-SHA-512", "JKS"), ("SASL_SSL", "OAUTHBEARER", "PEM"),
+     ("SSL", None, "PKCS12"), ("SASL_PLAINTEXT", "PLAIN", "PEM")}
 )  # fmt: skip
-"""A JVM for each of all ways would take a second each, for what the brokers' own tests say."""
+"""Each kind of store once. A JVM for each way would take seconds each, for what Kafka's own tests
+say."""
+OFTEN = {*JAVA_WRITES, *WAYS[:4]}
+"""Each mechanism over TLS, the plainest way without, and mutual TLS."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +70,10 @@ def values(config: Mapping[str, str], topic: str, count: int, **more: str) -> li
         return [(r.value or b"").decode() for r in read(consumer, count)]
 
 
-@pytest.mark.parametrize(("protocol", "mechanism", "stores"), WAYS)
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "stores"),
+    [way if way in OFTEN else pytest.param(*way, marks=pytest.mark.long) for way in WAYS],
+)
 def test_settings_of_others_are_ours_as_they_are(
     secured: Callable[[str], LocalCluster],
     topic: str,
@@ -90,7 +96,8 @@ def test_settings_of_others_are_ours_as_they_are(
         producer.init_transactions(timeout=30)
         with producer.transaction():
             producer.send(topic, expected[2].encode(), timestamp_ms=1)
-    if (protocol, mechanism) in JAVA_WRITES:
+    by_java = (protocol, mechanism, stores) in JAVA_WRITES
+    if by_java:
         cluster.run_tool(
             "org.apache.kafka.tools.ConsoleProducer",
             ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
@@ -99,7 +106,7 @@ def test_settings_of_others_are_ours_as_they_are(
         )  # fmt: skip
         expected.append("by java")
     assert values(of_java, topic, len(expected)) == expected
-    for group in ("classic", "consumer") if (protocol, mechanism) in JAVA_WRITES else ("consumer",):
+    for group in ("classic", "consumer") if by_java else ("consumer",):
         member = {"group.id": f"{topic}-{group}", "group.protocol": group}
         assert values(of_librdkafka, topic, len(expected), **member) == expected
     found = read_all(of_librdkafka, topic, 1)[0]

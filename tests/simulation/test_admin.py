@@ -17,6 +17,7 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
 )
 from odradek.common.kafka_errors import (
+    ClusterAuthorizationError,
     InvalidPartitionsError,
     InvalidReplicationFactorError,
     TopicAlreadyExistsError,
@@ -179,6 +180,32 @@ def test_a_bootstrap_address_that_fell_silent_is_dialled_again() -> None:
     begin = world.now
     assert broken.id not in {b.id for b in admin.describe_cluster(timeout=20).brokers}
     assert world.now - begin < 4.0
+
+
+def test_the_error_of_one_thing_has_no_items() -> None:
+    _, cluster, admin = make(12)
+    for broker in cluster.brokers.values():
+        broker.injections.append(Injection("DescribeCluster", 31, 9))
+    with pytest.raises(ClusterAuthorizationError) as refused:
+        admin.describe_cluster()
+    assert (dict(refused.value.errors), dict(refused.value.results)) == ({}, {})
+    with pytest.raises(UnknownTopicOrPartitionError) as absent:
+        admin.describe_topics(["none"])
+    assert list(absent.value.errors) == ["none"]
+
+
+def test_an_answer_without_brokers_is_no_list_of_topics() -> None:
+    """Brokers that refuse a request for all topics as a whole answer with nothing at all."""
+    _, cluster, admin = make(11)
+    cluster.create_topic("t", 1)
+    assert admin.list_topics() == ["t"]
+    cluster.answer_empty_brokers()
+    with pytest.raises(KafkaTimeoutError, match="an answer without brokers"):
+        admin.list_topics(2.0)
+    with pytest.raises(KafkaTimeoutError, match="an answer without brokers"):
+        admin.describe_topics(["t"], 2.0)
+    cluster.answer_empty_brokers(False)
+    assert admin.list_topics() == ["t"]
 
 
 def test_a_front_door_that_leads_to_a_paused_broker_is_dialled_beside_it() -> None:

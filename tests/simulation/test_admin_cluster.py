@@ -27,6 +27,7 @@ from odradek import (
     UnknownTopicOrPartitionError,
     VoterNotFoundError,
 )
+from odradek.common.errors import KafkaTimeoutError
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
 DIRECTORY = UUID(int=9)
@@ -120,6 +121,14 @@ def test_a_replica_that_isnt_there(admin: Admin, stage: Stage) -> None:
     assert admin.describe_replica_log_dirs([other])[other].current is None
     with pytest.raises(ReplicaNotAvailableError, match=f"one-0 on broker {other.broker}"):
         admin.alter_replica_log_dirs({other: next(iter(admin.describe_log_dirs([1])[1]))})
+
+
+def test_places_of_replicas_are_known_where_one_brokers_are_not(admin: Admin) -> None:
+    here, nowhere = TopicPartitionReplica("t", 0, 2), TopicPartitionReplica("t", 0, 99)
+    with pytest.raises(KafkaTimeoutError) as caught:
+        admin.describe_replica_log_dirs([here, nowhere], timeout=3)
+    assert list(caught.value.errors) == [nowhere]
+    assert caught.value.results[here].current is not None
 
 
 def test_replicas_move_between_brokers(stage: Stage, admin: Admin) -> None:

@@ -40,6 +40,7 @@ def test_a_group_is_described_with_its_members(protocol: str) -> None:
     found = admin.describe_consumer_groups("g")["g"]
     assert (found.type, found.state) == (protocol.capitalize(), "Stable")
     assert found.protocol_type == "consumer"
+    assert found.coordinator in scene.cluster.brokers
     assigned = {m.instance_id: set(m.assignment) for m in found.members}
     assert assigned == {None: set(first.assignment()), "static": set(second.assignment())}
     assert all(m.subscribed_topics == ("t",) for m in found.members)
@@ -158,6 +159,35 @@ def test_where_share_groups_begin() -> None:
         admin.describe_share_groups("s")
     with pytest.raises(GroupIdNotFoundError, match="Streams group s"):
         admin.describe_streams_groups("s")
+
+
+def test_a_share_group_is_no_group_of_consumers() -> None:
+    """As Kafka's coordinator has it: what consumers commit or delete is refused, and nothing of it
+    is there to be fetched.
+    """
+    scene = Scene()
+    admin = admin_of(scene)
+    admin.alter_share_group_offsets("s", {P0: 3})
+    with pytest.raises(GroupIdNotFoundError, match="group s"):
+        admin.alter_group_offsets("s", {P0: 1})
+    with pytest.raises(GroupIdNotFoundError):
+        admin.delete_group_offsets("s", [P0])
+    with pytest.raises(GroupIdNotFoundError), scene.member("a", group_id="s") as alone:
+        alone.assign([P0])
+        alone.commit({P0: 2})
+    producer = scene.transactional()
+    producer.begin_transaction()
+    with pytest.raises(GroupIdNotFoundError):
+        producer.send_offsets_to_transaction({P0: OffsetAndMetadata(2)}, "s")
+    producer.close(0.0)
+    assert admin.list_group_offsets("s") == {"s": {}}
+    assert {p: o.start_offset for p, o in admin.list_share_group_offsets("s")["s"].items()} == {
+        P0: 3
+    }
+    admin.alter_group_offsets("c", {P0: 1})
+    with pytest.raises(GroupIdNotFoundError):
+        admin.alter_share_group_offsets("c", {P0: 3})
+    assert [g.type for g in admin.list_groups()] == ["Classic", "Share"]
 
 
 def test_brokers_that_have_no_such_api_say_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 from tests.simulation.scene import Stage
@@ -11,11 +12,13 @@ from odradek import (
     AclBinding,
     AclBindingFilter,
     Admin,
+    AlterConfigOp,
     ArgumentError,
     ClientQuotaEntity,
     ConfigurationError,
     DelegationTokenNotFoundError,
     InvalidRequestError,
+    KafkaTimeoutError,
     ResourceNotFoundError,
     ScramCredentialInfo,
     UserScramCredentialDeletion,
@@ -112,6 +115,35 @@ def test_no_password_is_shown(admin: Admin) -> None:
         assert "hush" not in str(refused.value)
     with pytest.raises(ConfigurationError, match="is empty"):
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("u", "SCRAM-SHA-256", "")])
+
+
+def test_passwords_are_salted_in_a_thread_within_the_timeout(
+    stage: Stage, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 12 ms a password; an event loop, and all other calls, would stand still for it."""
+    at = []
+
+    def slow(*work: Any) -> bytes:
+        at.append(stage.world.now)
+        return b"salted"
+
+    monkeypatch.setattr("odradek.clients.admin.users.salted_password", slow)
+    users = [UserScramCredentialUpsertion(f"u{n}", "SCRAM-SHA-256", "secret") for n in range(3)]
+    stage.world.hosts["admin"].worker_delay = 0.25
+    begin = stage.world.now
+    admin.alter_user_scram_credentials(users)
+    assert len(at) == 3
+    assert stage.world.now - begin > 0.7
+    assert sorted(stage.cluster.admin.scram) == ["u0", "u1", "u2"]
+    with pytest.raises(KafkaTimeoutError, match="no change of SCRAM credentials"):
+        admin.alter_user_scram_credentials(users, timeout=0.4)
+    assert admin.describe_user_scram_credentials()
+
+
+def test_what_an_option_is_set_to_is_not_shown() -> None:
+    op = AlterConfigOp("listener.name.x.ssl.keystore.password", "hush")
+    assert "hush" not in repr(op)
+    assert "keystore.password" in repr(op)
 
 
 def test_quotas_of_users_and_clients(admin: Admin) -> None:

@@ -129,6 +129,26 @@ def test_options_are_changed_one_by_one(stage: Stage, admin: Admin) -> None:
     assert admin.describe_configs([TOPIC])[TOPIC]["retention.ms"] == before["retention.ms"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("nosuch", "1", "Unknown topic config name: nosuch"),
+        ("retention.ms", "soon", "Invalid value soon .* Not a number of type LONG"),
+        ("min.cleanable.dirty.ratio", "half", "Not a number of type DOUBLE"),
+        ("preallocate", "maybe", "either true or false"),
+    ],
+)
+def test_an_option_that_is_none_is_refused_at_creation_too(
+    stage: Stage, admin: Admin, name: str, value: str, says: str
+) -> None:
+    with pytest.raises(InvalidConfigError, match=says):
+        admin.incremental_alter_configs({TOPIC: [AlterConfigOp(name, value)]})
+    with pytest.raises(InvalidConfigError, match=says):
+        admin.create_topics([NewTopic("new", configs={name: value})])
+    assert "new" not in stage.cluster.topics
+    admin.create_topics([NewTopic("new", configs={"min.cleanable.dirty.ratio": "0.5"})])
+
+
 def test_a_brokers_options_are_asked_of_that_broker(stage: Stage, admin: Admin) -> None:
     third, default = ConfigResource("BROKER", "3"), ConfigResource("BROKER", "")
     logger = ConfigResource("BROKER_LOGGER", "2")

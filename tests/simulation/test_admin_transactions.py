@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.spoilt_answers import spoil_answers
 from tests.simulation.transactional import Scene
 
 from odradek import (
@@ -14,6 +15,7 @@ from odradek import (
     TransactionalIdNotFoundError,
     TransactionListing,
 )
+from odradek.protocol.messages import list_transactions as lt
 
 T0, T1 = (TopicPartition("t", p) for p in range(2))
 
@@ -52,6 +54,18 @@ def test_producers_and_their_transactions() -> None:
     with pytest.raises(NotLeaderOrFollowerError, match="partition t-0"):
         admin.describe_producers([T0], broker=leader.id % 3 + 1)
     assert scene.world.now - begin < 1
+
+
+def test_an_id_that_two_brokers_list_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its coordinator moves, the one before may not know it yet."""
+    scene = Scene()
+    scene.producer()
+
+    def both(answer: lt.ListTransactionsResponse) -> None:
+        answer.transaction_states[:] = [lt.TransactionState("x", 1000, "Empty")]
+
+    spoil_answers(monkeypatch, lt.ListTransactionsRequest.API_KEY, both)
+    assert [t.transactional_id for t in admin_of(scene).list_transactions()] == ["x"]
 
 
 def test_transactional_ids_are_listed_from_all_brokers() -> None:

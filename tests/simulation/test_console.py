@@ -15,9 +15,18 @@ from tests.simulation.scene import Stage
 from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.cli.broker_api_versions import as_dict, as_text
-from odradek.cli.console.consuming import AT_ONCE, CutOffError, Records, assign, subscribe
+from odradek.cli.console.consuming import (
+    AT_ONCE,
+    CutOffError,
+    Records,
+    assign,
+    fitting,
+    subscribe,
+    there,
+)
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.lines import LineParser
+from odradek.cli.console.places import log_place
 from odradek.cli.console.producing import (
     INTERRUPTED_FLUSH,
     LOST_KEPT,
@@ -71,6 +80,13 @@ class Scene(Stage):
         clock = lambda: self.world.now  # noqa: E731  # short
         tell = self.said.append
         return Records(consumer, shape, self.output, clock, skip_on_error=skip, tell=tell)
+
+    def assign(
+        self, consumer: Consumer, place: str | None = None, until: str | None = None
+    ) -> dict[TopicPartition, int] | None:
+        start, end = (None if t is None else log_place(t, "--offset") for t in (place, until))
+        partitions = there(consumer, "t", None, patience=10, tell=self.said.append)
+        return assign(consumer, partitions, start, end, patience=10, tell=self.said.append)
 
 
 def numbers(count: int) -> list[bytes]:
@@ -230,7 +246,7 @@ def test_records_become_lines_until_there_were_enough() -> None:
     scene = Scene(20)
     scene.produce(numbers(30))
     with scene.consumer() as consumer:
-        assign(consumer, "t", None, None, patience=10)
+        scene.assign(consumer)
         records = scene.records(consumer, print_offset="true")
         records.run(most=20, idle=None)
     assert records.count == 20
@@ -241,7 +257,7 @@ def test_it_ends_when_none_came_for_so_long() -> None:
     scene = Scene(21)
     scene.produce(numbers(3))
     with scene.consumer() as consumer:
-        assign(consumer, "t", 0, "earliest", patience=10)
+        scene.assign(consumer, "earliest")
         began = scene.world.now
         records = scene.records(consumer)
         records.run(most=None, idle=3.0)
@@ -253,21 +269,74 @@ def test_it_ends_when_none_came_for_so_long() -> None:
 def test_places_to_start_from() -> None:
     scene = Scene(22)
     scene.produce(numbers(10))
-    for place, first in ((7, 7), ("earliest", 0), ("latest", None)):
+    for place, first in (("7", 7), ("earliest", 0), ("latest", None), ("-4", 6), ("-40", 0)):
         scene.output.written = b""
         with scene.consumer(client_id=f"at-{place}") as consumer:
-            assign(consumer, "t", 0, place, patience=10)
+            scene.assign(consumer, place)
             scene.records(consumer).run(most=1, idle=1.0)
         assert scene.output.written == (b"" if first is None else b"%d\n" % first)
+
+
+@pytest.mark.parametrize(
+    ("place", "until", "found"),
+    [
+        (None, "end", range(20)),
+        ("-5", "end", range(15, 20)),
+        ("3", "7", range(3, 7)),
+        ("@1000003", "@1000007", range(3, 7)),
+        ("1970-01-01T00:16:40.018Z", "end", range(18, 20)),
+        ("@2000000", "end", ()),
+        ("beginning", "@2000000", range(20)),
+        ("7", "3", ()),
+    ],
+)
+def test_it_ends_where_it_was_told_to(place: str | None, until: str, found: Any) -> None:
+    scene = Scene(33)
+    with scene.producer() as producer:
+        for n in range(20):
+            producer.send("t", b"%d" % n, timestamp_ms=1_000_000 + n)
+    with scene.consumer() as consumer:
+        ends = scene.assign(consumer, place, until)
+        began = scene.world.now
+        scene.records(consumer).run(most=None, idle=None, ends=ends)
+        assert scene.world.now - began < 1.0
+    assert scene.output.written.split() == [b"%d" % n for n in found]
+
+
+def test_it_begins_where_a_group_is_and_commits_nothing() -> None:
+    scene = Scene(34)
+    scene.produce(numbers(10))
+    place = TopicPartition("t", 0)
+    with scene.consumer(group_id="g", enable_auto_commit=False) as member:
+        member.assign([place])
+        member.commit({place: 6})
+        ends = scene.assign(member, "stored", "end")
+        scene.records(member).run(most=None, idle=None, ends=ends)
+    assert scene.output.written.split() == [b"6", b"7", b"8", b"9"]
+    with scene.consumer(group_id="g") as member:
+        committed = member.committed([place])[place]
+        assert committed is not None
+        assert committed.offset == 6
+
+
+def test_all_topics_that_fit() -> None:
+    scene = Scene(35, partitions=2)
+    scene.cluster.create_topic("t2", 1)
+    scene.cluster.create_topic("u", 1)
+    with scene.consumer() as consumer:
+        found = fitting(consumer, "t.?", patience=10, tell=scene.said.append)
+        assert found == [("t", 0), ("t", 1), ("t2", 0)]
+        with pytest.raises(ConfigurationError, match="none of 3 topics fits x"):
+            fitting(consumer, "x", patience=10, tell=scene.said.append)
 
 
 def test_a_partition_that_is_not_there() -> None:
     scene = Scene(23, partitions=3)
     with scene.consumer() as consumer:
         with pytest.raises(ConfigurationError, match="partitions 0 to 2, not 3"):
-            assign(consumer, "t", 3, None, patience=10)
+            there(consumer, "t", 3, patience=10)
         with pytest.raises(UnknownTopicOrPartitionError, match="nix.*odradek topics create nix"):
-            assign(consumer, "nix", None, None, patience=10)
+            there(consumer, "nix", None, patience=10)
 
 
 def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
@@ -277,7 +346,7 @@ def test_with_every_broker_dead_the_start_ends_in_time_with_a_word() -> None:
     with scene.consumer() as consumer:
         began = scene.world.now
         with pytest.raises(KafkaTimeoutError, match="no broker can be reached"):
-            assign(consumer, "t", None, None, patience=12, tell=scene.said.append)
+            there(consumer, "t", None, patience=12, tell=scene.said.append)
         assert 12.0 <= scene.world.now - began <= 12.2
     assert len(scene.said) == 2
 
@@ -287,7 +356,7 @@ def test_nobody_reads_on() -> None:
     scene.produce(numbers(30))
     scene.output.closed_after = 0
     with scene.consumer() as consumer:
-        assign(consumer, "t", None, None, patience=10)
+        scene.assign(consumer)
         records = scene.records(consumer)
         with pytest.raises(CutOffError):
             records.run(most=None, idle=None)
@@ -300,7 +369,7 @@ def test_nobody_reads_on_while_no_record_comes() -> None:
     scene.produce(numbers(3))
     scene.output.closed_after = 3
     with scene.consumer() as consumer:
-        assign(consumer, "t", None, None, patience=10)
+        scene.assign(consumer)
         began = scene.world.now
         records = scene.records(consumer)
         records.run(most=None, idle=None)
@@ -313,14 +382,14 @@ def test_records_that_cannot_be_written_as_wished() -> None:
     scene = Scene(27)
     scene.produce([b"12345678\n", b"odd\n", b"12345678\n"])
     with scene.consumer() as consumer:
-        assign(consumer, "t", None, None, patience=10)
+        scene.assign(consumer)
         records = scene.records(consumer, value_deserializer="Long")
         with pytest.raises(KafkaError, match="t-0 offset 1 can't be written: Long wants 8 bytes"):
             records.run(most=3, idle=2.0)
     assert len(scene.output.written.splitlines()) == 1
     scene.output.written = b""
     with scene.consumer(client_id="again") as consumer:
-        assign(consumer, "t", None, None, patience=10)
+        scene.assign(consumer)
         scene.records(consumer, skip=True, value_deserializer="Long").run(most=3, idle=2.0)
     assert len(scene.output.written.splitlines()) == 2
     assert scene.said == ["left out t-0 offset 1: Long wants 8 bytes, not 3"]

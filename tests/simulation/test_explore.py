@@ -95,7 +95,7 @@ def test_random_schedules_have_all_kinds_of_clients_and_all_verbs() -> None:
 @pytest.mark.parametrize("short", [True, False])
 def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: bool) -> None:
     compared = 0
-    for seed in range(0, 2_000, 40) if short else range(0, 60, 10):
+    for seed in range(0, part(6_400), 40) if short else range(0, part(320), 10):
         schedule = random_schedule(seed, short=short)
         if any(f.arguments.get("bandwidth") for f in schedule.faults):
             continue  # only bytes have a size
@@ -106,7 +106,7 @@ def test_a_schedule_leaves_the_same_trace_each_time_and_in_both_modes(short: boo
         assert_same(runs[0], runs[1], ("first run", f"second run of seed {seed}"))
         assert_same(runs[0], runs[2], ("messages", f"bytes of seed {seed}"))
         compared += 1
-    assert compared > 3
+    assert compared > 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -272,3 +272,26 @@ async def test_asyncio_clients_say_the_same(kafka_simulation: KafkaSimulation) -
             kafka_simulation.restart(broker)
         await producer.flush(60.0)
         assert producer.health().ok
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(5.0, 5.0), (2_000_000.0, 60.0)])
+def test_a_broker_that_wants_quiet_is_named_and_gets_a_minute_at_most(
+    asked: float, kept: float
+) -> None:
+    """KIP-219. The field holds 24 days, and brokers ask for their quota's window, some seconds."""
+    stage = Stage(brokers=1)
+    admin = stage.client(Admin)
+    stage.cluster.throttle(1, asked)
+    admin.list_topics()
+    found, picture = admin.health(), admin.explain()
+    assert found.ok
+    assert f"wants this client to keep quiet for {kept:.0f} s" in (found.reason or "")
+    assert "quota" in (found.cure or "")
+    assert "It works slowly" in picture.diagnosis
+    assert "because of a quota" in picture.diagnosis
+    stage.cluster.throttle(1, 0.0)
+    begin = stage.world.now
+    admin.list_topics(timeout=kept + 1.0)
+    assert kept - 1.0 < stage.world.now - begin < kept + 0.5
+    assert admin.health().reason is None
+    admin.close()

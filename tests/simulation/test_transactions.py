@@ -41,7 +41,7 @@ from odradek.testing import VirtualLoop
 PARTITIONS = 3
 SEEDS = int(os.environ.get("ODRADEK_CHAIN_SEEDS", part(480)))
 FIRST = int(os.environ.get("ODRADEK_CHAIN_FIRST", "0"))
-GROUPS = 8
+GROUPS = 4
 """Tests that the seeds are spread over."""
 TROUBLED = 12.0
 """Virtual seconds with faults."""

@@ -24,6 +24,7 @@ from typing import Any, Literal
 import pyspark
 
 JOB = Path(__file__).parent / "spark_job.py"
+INSTALLED = Path(pyspark.__file__).parent
 Part = Literal["jvm", "executor", "worker", "planner"]
 
 
@@ -69,8 +70,8 @@ def part_of(process: Process, others: dict[int, Process]) -> Part | None:
     return None
 
 
-def spark_home(folder: Path, *, python: bool = True) -> Path:
-    """A home of Spark whose `work`, where executors' files go, is in a folder of ours.
+def spark_home(folder: Path, *, python: bool = True, installed: Path = INSTALLED) -> Path:
+    """A home of an installed Spark whose `work`, where executors' files go, is in a folder of ours.
 
     Without `python` every Python process takes pyspark from where it is installed, compiled,
     instead of compiling what is in the archive there: a second of CPU less for each of them.
@@ -78,7 +79,6 @@ def spark_home(folder: Path, *, python: bool = True) -> Path:
     home = folder / "spark-home"
     if not home.exists():
         home.mkdir(parents=True)
-        installed = Path(pyspark.__file__).parent
         for name in ("bin", "jars", "sbin", *(["python"] if python else [])):
             (home / name).symlink_to(installed / name)
     return home

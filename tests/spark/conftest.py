@@ -8,11 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -21,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
 )
 from pyspark.sql import DataFrame, SparkSession
+from tests.soak.spark_driver import spark_home
 from tests.spark.class_archives import java_options
 
 from odradek.testing import LocalCluster, ensure_java_environment
@@ -29,11 +29,31 @@ Row = tuple[bytes | None, bytes | None]
 _numbers = itertools.count(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.spark)
+HERE = Path(__file__).parent
+LONG = ("parity", "more_machines", "pipelines", "faults", "misconfigured", "demo", "outages")
+"""Modules that take the longest, which begin first: else one process waits for another's last."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> None:
+    """Modules go to processes in this order; by default those with many tests would go first."""
+    if config.getvalue("dist") == "loadfile":
+        config.option.loadscopereorder = False
+
+
+def rank(item: pytest.Item) -> int:
+    name = item.path.stem.removeprefix("test_")
+    return LONG.index(name) if name in LONG else len(LONG)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    ours = [item for item in items if item.path.parent == HERE]
+    for item in ours:
+        item.add_marker(pytest.mark.spark)
+    yield
+    ours = sorted((item for item in items if item.path.parent == HERE), key=rank)
+    items[:] = [item for item in items if item.path.parent != HERE] + ours
 
 
 class Topics:
@@ -111,15 +131,9 @@ def topics(cluster: LocalCluster) -> Topics:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every Spark that a test starts, here or as a program, starts quicker than it would.
-
-    The home of Spark lacks its folder `python`: so Python processes take pyspark from where it is
-    installed, compiled, instead of compiling an archive of it, a second of CPU each.
-    """
+    """Every Spark that a test starts, here or as a program, starts quicker than it would."""
     ensure_java_environment()
-    home = tmp_path_factory.mktemp("spark-home")
-    for name in ("bin", "jars", "sbin"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    home = spark_home(tmp_path_factory.mktemp("quick"), python=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", java_options())
         patch.setenv("SPARK_HOME", str(home))

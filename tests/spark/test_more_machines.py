@@ -209,6 +209,7 @@ def work(
     return run
 
 
+@pytest.mark.long
 def test_a_guides_program_on_executors_that_were_shipped_the_wheel(
     work: Work, shipped: Path, tmp_path: Path
 ) -> None:

@@ -91,7 +91,7 @@ def test_avro_is_what_spark_makes_of_it(
     }
 
     wanted = theirs.load(str(tmp_path / "rows.avro"))
-    assert avro_schema(asked["valueSchema"], "valueSchema").spark == wanted.schema
+    assert avro_schema(asked["valueSchema"], "option valueSchema").spark == wanted.schema
     found = read(topic, **asked).sort("offset")
     assert found.select("value.*").schema == wanted.schema
     decoded = [row.value for row in found.select("value").collect()]

@@ -17,7 +17,7 @@ TOOLS: dict[str, tuple[Any, Any, str]] = {
     "consume": (consume.consume, consume.config_of, CONSUMER),
     "broker-api-versions": (
         broker_api_versions.broker_api_versions,
-        broker_api_versions.config_of,
+        lambda params: broker_api_versions.settings_of(params).given,
         ADMIN,
     ),
 }

@@ -25,7 +25,7 @@ ROWS = [
 ]
 NAMES = sorted({name for row in ROWS for name in re.findall(r"`([^`]+)`", row[-1])})
 LETS_OFF = {"skip", "skipif", "xfail", "importorskip"}
-CHECKS = {"raises", "assert_outcomes", "fail"}
+CHECKS = {"raises", "warns", "assert_outcomes", "fail"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

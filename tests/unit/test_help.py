@@ -17,13 +17,14 @@ from typing import Any
 
 import polars
 import pytest
+from tests.registry_server import registry_server
 
 import odradek
 from odradek.testing import KafkaSimulation
 
 CLASSES = [c for n in odradek.__all__ if isinstance(c := getattr(odradek, n), type)]
 RULE = re.compile(r"\bR-[A-Z]{2}-\d+")
-OF_ALL = "cluster_id close ended explain health listen set_sasl_credentials"
+OF_ALL = "cluster_id close ended explain health listen metrics set_sasl_credentials"
 FUTURE = """
     add_done_callback cancel cancelled done exception result running set_exception set_result
     set_running_or_notify_cancel
@@ -137,12 +138,15 @@ def test_there_are_examples_and_none_is_skipped() -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.name)
 def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
     handler = signal.getsignal(signal.SIGTERM)
-    with KafkaSimulation() as kafka:
+    with KafkaSimulation() as kafka, registry_server() as server:
+        for part in example.examples:
+            part.source = part.source.replace("http://localhost:8081", server.url)
         kafka.answer_for("localhost:9092")
         kafka.create_topic("flights", partitions=1)
         kafka.create_topic("arrivals", partitions=1)
         kafka.produce("arrivals", [b"JFK", b"LGA"])
         names: dict[str, Any] = {n: getattr(odradek, n) for n in odradek.__all__}
+        names["registry"] = odradek.SchemaRegistryClient({"url": server.url})
         options = {"transactional.id": "t"} if example.name in TRANSACTIONAL else {}
         producer = names["producer"] = kafka.producer(options)
         if options:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.unit.tools.test_break_rules import NAMES
-from tools import rules_page, state_diagrams
+from tools import metrics_page, rules_page, state_diagrams
 
 import odradek
+from odradek.clients.metrics.catalogue import MEANINGS
 from odradek.network import handshake
 
 ROOT = rules_page.ROOT
@@ -55,6 +56,15 @@ def test_every_rule_has_a_home() -> None:
 
 def test_the_page_of_rules_is_up_to_date() -> None:
     assert rules_page.PAGE.read_text() == rules_page.page(), "run tools/rules_page.py"
+
+
+def test_the_table_of_metrics_is_up_to_date() -> None:
+    assert metrics_page.PAGE.read_text() == metrics_page.page(), "run tools/metrics_page.py"
+
+
+def test_every_metric_is_in_the_table() -> None:
+    text = metrics_page.PAGE.read_text()
+    assert [name for name in MEANINGS if f"| `{name}` |" not in text] == []
 
 
 def anchors(page: Path) -> set[str]:

@@ -18,6 +18,8 @@ INSIDE = {
     "LeftOutError": "an attempt that failed; it stands in another error's list of attempts",
     "EmptyAnswerError": "an attempt that failed; it stands in another error's list of attempts",
     "ForeignAnswerError": "an answer that is dropped",
+    "NoAnswerError": "what a registry's client makes its own errors of",
+    "SchemaNotAtHandError": "a schema that a thread fetches while an event loop goes on",
     "PollOverdueError": "the reason that a member is told to leave for",
 }
 """Errors that no call of a user's raises, each with what it is for."""

@@ -4,7 +4,6 @@ In: their tests below `tests/`. Out: the fixtures and the environment that they 
 clusters of containers and their Schema Registry aren't here; tests that ask for one say so.
 """
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,11 @@ REGISTRY = "asks for a Schema Registry"
 NOWHERE = "127.0.0.1:9"
 """Where tests without a broker look for one; ours refuses a client that was told of none."""
 CONTAINERS = "asks for a cluster in containers"
+WITH_ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""ACLs can be made, and forbid nothing to those who don't log in."""
 
 sys.meta_path.insert(
     0,
@@ -37,18 +41,6 @@ SHARE = "asks for share groups (KIP-932), which aren't in this release"
 for name in ("ShareConsumer", "DeserializingShareConsumer", "AcknowledgeType", "Messages"):
     if not hasattr(package, name):
         setattr(package, name, absent(name, SHARE))  # their helpers import them
-importlib.import_module("confluent_kafka.admin")
-ADMIN = sys.modules["confluent_kafka.admin"]
-NO_CALL = "asks for what our admin client has no call for"
-for name in (
-    *("AclBinding", "AclBindingFilter", "AclOperation", "AclPermissionType", "AlterConfigOpType"),
-    *("ConfigEntry", "ConfigResource", "ResourcePatternType", "ResourceType", "NewPartitions"),
-    *("DeletedRecords", "ListOffsetsResultInfo", "OffsetSpec", "ScramCredentialInfo"),
-    *("ScramMechanism", "UserScramCredentialAlteration", "UserScramCredentialDeletion"),
-    *("UserScramCredentialUpsertion", "UserScramCredentialsDescription", "_ElectionType"),
-):
-    if not hasattr(ADMIN, name):
-        setattr(ADMIN, name, absent(name, NO_CALL))
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +49,7 @@ def peer_cluster() -> Iterator[str]:
     if servers := os.environ["PEER_SERVERS"]:
         yield servers
         return
-    with LocalCluster(1, auto_create_topics=True) as cluster:
+    with LocalCluster(1, auto_create_topics=True, config=WITH_ACLS) as cluster:
         yield cluster.bootstrap_servers
 
 

@@ -58,6 +58,7 @@ public final class BenchDriver {
             case "produce" -> driver.produce();
             case "round-trip" -> driver.roundTrip();
             case "start" -> driver.start();
+            case "metadata" -> driver.metadata();
             default -> throw new IllegalArgumentException("unknown mode " + arguments[0]);
         }
         driver.found.put("library", "java");
@@ -242,6 +243,37 @@ public final class BenchDriver {
         found.put("delivers", delivers);
         found.put("records", records);
         found.put("bytes", bytes);
+    }
+
+    /** Decodes an answer into a client that knows nothing yet, six times, and once more. */
+    private void metadata() throws IOException {
+        byte[] answer = Files.readAllBytes(Path.of(options.get("answer")));
+        long before = status("VmRSS");
+        List<Double> wall = new ArrayList<>();
+        List<Double> used = new ArrayList<>();
+        org.apache.kafka.clients.Metadata known = null;
+        for (int n = 0; n < 7; n++) {
+            if (n < 6) {
+                known = new org.apache.kafka.clients.Metadata(100, 1000, 300_000,
+                    new org.apache.kafka.common.utils.internals.LogContext(),
+                    new org.apache.kafka.common.internals.ClusterResourceListeners());
+                known.bootstrap(List.of(new java.net.InetSocketAddress("127.0.0.1", 9092)));
+            }
+            double cpuBefore = cpuSeconds();
+            long begun = System.nanoTime();
+            known.update(0, org.apache.kafka.common.requests.MetadataResponse.parse(
+                new org.apache.kafka.common.protocol.ByteBufferAccessor(ByteBuffer.wrap(answer)), (short) 13),
+                false, 1000L * n);
+            wall.add((System.nanoTime() - begun) / 1e6);
+            used.add((cpuSeconds() - cpuBefore) * 1e3);
+            if (n == 0) {
+                found.put("rss_growth", status("VmHWM") - before);
+            }
+        }
+        found.put("first_answer_ms", wall.get(0));
+        found.put("same_answer_ms", wall.get(6));
+        found.put("answer_ms", wall.subList(1, 6).stream().sorted().toList().get(2));
+        found.put("answer_cpu_ms", used.subList(1, 6).stream().sorted().toList().get(2));
     }
 
     private static double cpuSeconds() {

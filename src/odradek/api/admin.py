@@ -81,7 +81,8 @@ class Admin(GroupAdmin):
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         With `background=True` a thread of its own does the work, so that connections and metadata
-        are kept up between calls, and `explain()` tells what is going on.
+        are kept up between calls, `explain()` tells what is going on, and several threads may call
+        it at the same time; without it that raises `IllegalStateError`.
 
         Raises `ConfigurationError`.
         """

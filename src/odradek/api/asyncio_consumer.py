@@ -16,6 +16,7 @@ from weakref import ref
 from odradek.api.asyncio_base import AsyncClient
 from odradek.api.consumer import consumer_engine
 from odradek.api.consumer_state import ConsumerState
+from odradek.api.converters import reading
 from odradek.api.group_consumer import RebalanceListener
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import CLOSE_TIMEOUT
@@ -41,6 +42,7 @@ from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import checked_hint
 from odradek.runtime.hosts.host_sources import loop_host
+from odradek.runtime.hosts.in_thread import at_hand
 from odradek.runtime.hosts.one_task import OneTask
 from odradek.runtime.properties import Settings, with_settings
 
@@ -83,11 +85,16 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
         config: Settings = None,
         *,
         bootstrap_hint: Mapping[str, Any] | None = None,
+        key_deserializer: Callable[..., Any] | None = None,
+        value_deserializer: Callable[..., Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         `bootstrap_hint` is what `bootstrap_hint()` of another consumer gave.
+
+        `key_deserializer` and `value_deserializer` as `Consumer` has them; a registry that has
+        to be asked doesn't hold up the loop.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -98,6 +105,9 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
             loop_host,
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
             partial(ConsumerCalls, reader=self._reader, arrow_rows=ROWS),
+        )
+        self._calls.engine.delivery.convert_with(
+            reading(key_deserializer, value_deserializer, in_loop=True)
         )
 
     # Reading
@@ -113,7 +123,9 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
 
         As `Consumer.poll`.
         """
-        found = await self._read(self._calls.poll(timeout, max_records, timeout_ms))
+        found = await at_hand(
+            lambda: self._read(self._calls.poll(timeout, max_records, timeout_ms))
+        )
         self._calls.engine.delivery.handed_over()
         return found or []
 
@@ -124,7 +136,7 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
 
         As `Consumer.records`.
         """
-        more = lambda: self._read(self._calls.iterated(timeout))  # noqa: E731
+        more = lambda: at_hand(lambda: self._read(self._calls.iterated(timeout)))  # noqa: E731
         return self._reader.records(more, self._calls, self._loop_host)
 
     __aiter__ = records

@@ -6,13 +6,14 @@ wire. Must not: decide anything; the engine and `clients/calls` do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Generator
+from collections.abc import Callable, Collection, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from odradek.api.asyncio_base import AsyncClient
+from odradek.api.converters import sending
 from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
@@ -53,8 +54,17 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
     _put = RecordSending.send
 
     @with_settings(PRODUCER)
-    def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self,
+        config: Settings = None,
+        *,
+        key_serializer: Callable[..., Any] | None = None,
+        value_serializer: Callable[..., Any] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+
+        `key_serializer` and `value_serializer` as `Producer` has them.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -63,7 +73,12 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_task)
         super().__init__(config, loop_host, producer_engine, calls)
-        self._keep_at_hand(self._calls, DeliveryFuture, tell_delivery)
+        self._keep_at_hand(
+            self._calls,
+            DeliveryFuture,
+            tell_delivery,
+            _put=sending(self, key_serializer, value_serializer, in_loop=True),
+        )
 
     async def send(
         self,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.api.producer import Producer
     from odradek.clients.explain.explanation import Explanation
     from odradek.clients.explain.health import Health
+    from odradek.clients.metrics.metric import Metrics
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
@@ -132,6 +133,22 @@ class Facade(Generic[E]):
 
         self._calls.check_here()
         return health(self._calls)
+
+    def metrics(self) -> Metrics:
+        """What this client has counted and measured, under the names of Kafka's Java clients.
+
+        Does no I/O, takes no lock and never waits; any thread may ask. Totals count from the
+        client's beginning; averages and maxima are of the last 30 to 60 s, and not a number where
+        nothing was measured. Times are milliseconds where `unit` doesn't say `s`. There are no
+        rates: whoever asks twice has them from the totals.
+
+        >>> producer.metrics().value("record-error-total")
+        0
+        """
+        from odradek.clients.metrics.snapshot import metrics
+
+        self._calls.check_here()
+        return metrics(self._calls)
 
     def __repr__(self) -> str:
         # Without calls its construction failed, and somebody looks at why.

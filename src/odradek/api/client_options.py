@@ -33,6 +33,7 @@ class ClientOptions(TypedDict, total=False):
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
+    enable_metrics_push: bool
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     reconnect_first_jitter_ms: int

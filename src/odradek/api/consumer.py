@@ -6,10 +6,11 @@ wire → fetcher → (caller's thread) decode → here. Must not: decide anythin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from odradek.api.converters import reading
 from odradek.api.group_consumer import GroupConsumer
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.consumer_calls import ConsumerCalls
@@ -37,8 +38,8 @@ T = TypeVar("T")
 
 def consumer_engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
     """A consumer's engine."""
-    wall_clock = host.wall_clock
-    return ConsumerEngine(config, host.rng(), host.lock, wall_clock=wall_clock, hint=hint)
+    clocks = {"wall_clock": host.wall_clock, "clock": host.now}
+    return ConsumerEngine(config, host.rng(), host.lock, **clocks, hint=hint)
 
 
 class Consumer(GroupConsumer):
@@ -77,12 +78,19 @@ class Consumer(GroupConsumer):
         *,
         background: bool = False,
         bootstrap_hint: Mapping[str, Any] | None = None,
+        key_deserializer: Callable[..., Any] | None = None,
+        value_deserializer: Callable[..., Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
 
         `bootstrap_hint` is what `bootstrap_hint()` of another consumer gave, perhaps in another
         process: this one then knows topics and leaders before it has asked a broker.
+
+        `key_deserializer` and `value_deserializer` make objects of the bytes of records: functions
+        of them, or of them and a `SerializationContext`. None stays None, and Arrow batches stay
+        bytes. Reading raises `RecordDeserializationError` for a record that they can't read, once
+        those before it were handed out; `seek(error.partition, error.next_offset)` goes on after.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -97,6 +105,7 @@ class Consumer(GroupConsumer):
             partial(consumer_engine, hint=checked_hint("bootstrap_hint", bootstrap_hint)),
             partial(ConsumerCalls, reader=self._reader),
         )
+        self._calls.engine.delivery.convert_with(reading(key_deserializer, value_deserializer))
 
     # Reading
 
@@ -151,7 +160,7 @@ class Consumer(GroupConsumer):
         topic string, partition int32, offset int64, timestamp timestamp[us, UTC], timestampType
         int32` (0: create time, 1: log append time), and with `include_headers` `headers
         list<struct<key: string, value: binary>>`, null where a record has none. `columns` chooses
-        some of them, in that order; what isn't chosen isn't decoded either.
+        some of them, `headers` too, in that order; what isn't chosen isn't decoded either.
 
         The batch owns its buffers: they stay as they are for as long as the batch or a slice of it
         is used, also after `close()`, and are used again afterwards. `topic` and `partition` share

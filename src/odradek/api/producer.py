@@ -11,6 +11,7 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Unpack
 
+from odradek.api.converters import sending
 from odradek.api.transactions import Transactional
 from odradek.clients.calls.producer_calls import Found, ProducerCalls
 from odradek.clients.calls.record_sending import RecordSending
@@ -66,8 +67,19 @@ class Producer(RecordSending[RecordFuture], Transactional):
     """
 
     @with_settings(PRODUCER)
-    def __init__(self, config: Settings = None, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self,
+        config: Settings = None,
+        *,
+        key_serializer: Callable[..., Any] | None = None,
+        value_serializer: Callable[..., Any] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
         """Check the configuration; nothing is opened yet. `config`: a dict, or a file's path.
+
+        `key_serializer` and `value_serializer` make bytes of what is sent: functions of the object,
+        or of it and a `SerializationContext`, as Odradek's serializers and confluent-kafka's are.
+        None stays None. `send` raises `SerializationError` where they can't, and nothing is sent.
 
         Raises `ConfigurationError` for a name or value that can't be used and
         `UnsupportedFeatureError` for what this release doesn't have.
@@ -77,7 +89,12 @@ class Producer(RecordSending[RecordFuture], Transactional):
 
         calls = partial(ProducerCalls, process=ForkSwitch(), who=this_thread)
         super().__init__(config, partial(usual_host, in_thread=True), producer_engine, calls)
-        self._keep_at_hand(self._calls, RecordFuture, report_to)
+        self._keep_at_hand(
+            self._calls,
+            RecordFuture,
+            report_to,
+            send=sending(self, key_serializer, value_serializer),
+        )
 
     def send_arrow(
         self,

@@ -20,6 +20,7 @@ MODULES: dict[str, str] = {
     """,
     "odradek.clients.explain.explain_group": "GroupExplanation",
     "odradek.clients.explain.health": "BrokerHealth GroupHealth Health",
+    "odradek.clients.metrics.metric": "Metric MetricName Metrics",
     "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
@@ -135,8 +136,32 @@ MODULES: dict[str, str] = {
     "odradek.common.record_errors": "FetchTooLargeError RecordLimitError",
     "odradek.common.secret": "Secret",
     "odradek.common.types": "Address PartitionFunction TopicPartition",
+    "odradek.monitoring.opentelemetry": "OpenTelemetryMetrics",
+    "odradek.monitoring.prometheus": "PrometheusCollector prometheus_text",
     "odradek.record.arrow": "ArrowSchemaError",
     "odradek.record.sent_columns": "InvalidRowError",
+    "odradek.serialization.async_registry_client": "AsyncSchemaRegistryClient",
+    "odradek.serialization.avro": "AvroDeserializer AvroSerializer",
+    "odradek.serialization.columns": "ConvertedColumn arrow_to_avro avro_to_arrow",
+    "odradek.serialization.context": "MessageField SerializationContext",
+    "odradek.serialization.errors": """
+        DeserializationError IncompatibleSchemaError InvalidSchemaError MissingExtraError
+        RecordDeserializationError RegistryAuthenticationError RegistryUnreachableError
+        SchemaNotFoundError SchemaRegistryError SerializationError
+    """,
+    "odradek.serialization.json_schema": "JSONDeserializer JSONSerializer",
+    "odradek.serialization.plain": """
+        DoubleDeserializer DoubleSerializer IntegerDeserializer IntegerSerializer
+        LongDeserializer LongSerializer PlainJSONDeserializer PlainJSONSerializer
+        StringDeserializer StringSerializer
+    """,
+    "odradek.serialization.protobuf": "ProtobufDeserializer ProtobufSerializer",
+    "odradek.serialization.registry_client": "SchemaRegistryClient",
+    "odradek.serialization.schemas": "RegisteredSchema Schema SchemaReference",
+    "odradek.serialization.subjects": """
+        record_subject_name_strategy topic_record_subject_name_strategy
+        topic_subject_name_strategy
+    """,
     "odradek.spark.problems": """
         DataLossError MissingTopicError NoProgressError OptionError OutageError
         TimestampRangeError UndecodableValueError

@@ -14,6 +14,7 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,7 +37,9 @@ COMMANDS = {
         "odradek.cli.demo", "demo", "A year of flights through a cluster that moves away."
     ),
     "cluster": Command(
-        "odradek.cli.cluster", "app", "Real Kafka brokers on this machine: start, status, stop."
+        "odradek.cli.cluster_verbs",
+        "app",
+        "A cluster as a whole; and brokers on this machine: start, status, stop.",
     ),
     "simulate": Command(
         "odradek.cli.simulate", "app", "Clusters that die, move and come back, in virtual time."
@@ -47,12 +50,36 @@ COMMANDS = {
     "events": Command(
         "odradek.cli.events", "app", "Clients' own events as tables of storms and outages."
     ),
-    "topics": Command("odradek.cli.topics", "app", "Make, list and delete topics."),
+    "topics": Command(
+        "odradek.cli.topics", "app", "Topics: list, describe, create, alter, delete."
+    ),
+    "partitions": Command(
+        "odradek.cli.partition_verbs", "app", "Partitions: list, reassign, elect leaders."
+    ),
+    "configs": Command("odradek.cli.configs", "app", "What is set for topics, brokers and others."),
+    "logdirs": Command("odradek.cli.logdirs", "app", "Directories of brokers' logs."),
+    "groups": Command(
+        "odradek.cli.groups", "app", "Groups: list, describe, lag, members, reset-offsets, delete."
+    ),
+    "offsets": Command("odradek.cli.offsets", "app", "Offsets of partitions: list."),
+    "acls": Command("odradek.cli.acls", "app", "ACLs: list, create, delete."),
+    "users": Command(
+        "odradek.cli.users", "app", "Users with passwords: list, describe, create, alter, delete."
+    ),
+    "quotas": Command("odradek.cli.quotas", "app", "Clients' quotas: list, describe, alter."),
+    "transactions": Command(
+        "odradek.cli.transactions",
+        "app",
+        "Transactions: list, describe, abort, hanging, producers.",
+    ),
     "produce": Command(
         "odradek.cli.console.produce", "produce", "Send lines of standard input as records."
     ),
     "consume": Command(
         "odradek.cli.console.consume", "consume", "Write the records of a topic to standard output."
+    ),
+    "copy": Command(
+        "odradek.cli.copy", "copy", "Copy a topic to another one, or to another cluster."
     ),
     "broker-api-versions": Command(
         "odradek.cli.broker_api_versions",
@@ -107,6 +134,15 @@ INTERRUPTED = 130
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)
 """What a full disk or a reader that has gone answers to what a command prints."""
 
+COMPLETION = "_ODRADEK_COMPLETE"
+"""Set by a shell that asks this program how a line goes on (typer's own protocol)."""
+
+
+def completed_words(environment: Mapping[str, str]) -> list[str]:
+    """The words of the line that a shell completes, without the program's name."""
+    line = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
+    return line.split()[1:]
+
 
 def main() -> None:
     """Run the command line of this process.
@@ -118,7 +154,8 @@ def main() -> None:
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     if sys.argv[1:2] == ["--version"]:
         sys.argv[1] = "version"
-    wanted = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    words = sys.argv[1:] if COMPLETION not in os.environ else completed_words(os.environ)
+    wanted = next((word for word in words if not word.startswith("-")), None)
     status: str | int | None = 0
     try:
         try:

@@ -18,10 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from odradek.api.admin import Admin
-from odradek.cli.console.properties import read_client_file
-from odradek.cli.console.waiting import checked, ending, in_words, say, telling_of_waiting
+from odradek.cli.console.flags import BootstrapServer, ProfileName
+from odradek.cli.console.waiting import ending, in_words, perhaps_unread, say, telling_of_waiting
+from odradek.cli.frame.results import as_document
+from odradek.cli.frame.settings import COMMAND_CONFIG, AdminSettings, Flags, settings
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
-from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
 from odradek.common.printable import printable
@@ -36,37 +37,40 @@ TOLD_FROM = 3
 """The first tries that fail aren't worth a word."""
 
 
-def config_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The admin client's configuration: the file over the defaults, over it the flag."""
-    given = {**DEFAULTS, **read_client_file(params["command_config"], ADMIN)}
-    return {**given, "bootstrap.servers": params["bootstrap_server"]}
+def settings_of(params: Mapping[str, Any]) -> AdminSettings:
+    """The admin client's settings: profile, file and flag over the defaults."""
+    flags = Flags(params["bootstrap_server"], params["command_config"], profile=params["profile"])
+    return settings(flags, usual=DEFAULTS)
 
 
 def broker_api_versions(
     context: typer.Context,
-    bootstrap_server: Annotated[str, typer.Option(help="Where to start: host:port, with commas.")],
+    bootstrap_server: BootstrapServer = None,
     command_config: Annotated[
         Path | None,
         typer.Option(
-            help="A file with options of the admin client, in Java's properties form. "
-            "default.api.timeout.ms (15000) is how long brokers are asked."
+            help="A file with options of the admin client, in Java's properties form (or "
+            f"{COMMAND_CONFIG}). default.api.timeout.ms (15000) is how long brokers are asked."
         ),
     ] = None,
+    profile: ProfileName = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print which versions of which APIs each broker speaks. Exit status 1 if one doesn't say."""
-    with ending("odradek broker-api-versions"):
-        given = config_of(context.params)
-        limit = checked(ADMIN, given)["default.api.timeout.ms"]
-        text = f"not every broker has answered yet; they are asked for {limit:.0f} s"
-        with Admin(given) as admin, telling_of_waiting(text):
+    with ending("odradek broker-api-versions"), as_document(json=json):
+        found = settings_of(context.params)
+        if found.warning:
+            say(found.warning)
+        text = f"not every broker has answered yet; they are asked for {found.timeout:.0f} s"
+        with Admin(found.given) as admin, telling_of_waiting(text):
             admin.listen(_tell_retries)
             brokers = admin.describe_api_versions()
-    if json:
-        typer.echo(jsonlib.dumps({"brokers": [as_dict(b) for b in brokers]}))
-    else:
-        for broker in brokers:
-            typer.echo(as_text(broker))
+    with perhaps_unread():
+        if json:
+            typer.echo(jsonlib.dumps({"brokers": [as_dict(b) for b in brokers]}))
+        else:
+            for broker in brokers:
+                typer.echo(as_text(broker))
     if any(b.error is not None for b in brokers):
         raise typer.Exit(1)
 

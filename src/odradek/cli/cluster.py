@@ -28,7 +28,9 @@ from odradek.testing.detached import read_state, start_time, state_directory
 from odradek.testing.errors import JarsError
 from odradek.testing.security import Security
 
-app = overview("Real Kafka brokers on this machine, behind one address.")
+app = overview(
+    "A cluster as a whole, described and changed; and brokers on this machine: start, status, stop."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 SecurityOption = Annotated[
@@ -54,12 +56,15 @@ Simulated = Annotated[
     bool,
     typer.Option("--simulated", help="Simulated brokers, without Java, until Ctrl-C or SIGTERM."),
 ]
+Registry = Annotated[
+    bool, typer.Option("--registry", help="A schema registry beside it (Apicurio Registry).")
+]
 Topics = Annotated[str, typer.Option(help="Topics of simulated brokers, as name,name:partitions …")]
 OF_BOTH = {"brokers", "port", "auto_create_topics", "json", "simulated", "topics"}
 """The options that simulated brokers have as well."""
 PUBLIC = (
     *("bootstrap_servers", "cluster_id", "version", "directory", "security"),
-    *("client_properties", "pid"),
+    *("client_properties", "schema_registry_url", "pid"),
 )
 """What `--json` tells of the state."""
 NOTHING = "no cluster runs"
@@ -90,6 +95,7 @@ def start(
     user: UserOption = None,
     mutual_tls: MutualTls = False,
     acls: Acls = False,
+    registry: Registry = False,
     simulated: Simulated = False,
     topics: Topics = "",
     json: Json = False,
@@ -125,6 +131,7 @@ def start(
         "port": port,
         "auto_create_topics": auto_create_topics,
         "directory": str(directory.resolve()) if directory else None,
+        "registry": registry,
         **_security(security.upper(), mechanism, user, mutual_tls=mutual_tls, acls=acls),
     }
     if port and answers(port):
@@ -310,6 +317,8 @@ def _show(state: dict[str, Any]) -> None:
     typer.echo(f"logs and data      {state['directory']}")
     if state["security"] != "PLAINTEXT":
         typer.echo(f"security           {state['security']}")
+    if state["schema_registry_url"]:
+        typer.echo(f"schema registry    {state['schema_registry_url']}")
     for name, path in state["client_properties"].items():
         typer.echo(f"settings of {name:<7}{path}")
     for one in state["brokers"]:

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.console.properties import UsageError, read_client_file
+from odradek.cli.console.flags import BootstrapServer, ProfileName
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import say
+from odradek.cli.frame.settings import Flags, client_settings
 from odradek.cli.overviews import overview
 from odradek.cli.spark_session import spark_session
 from odradek.common.config import CONSUMER
@@ -47,6 +50,8 @@ def tables(
             "passwords, since everybody on the machine can read a command line."
         ),
     ] = None,
+    bootstrap_server: BootstrapServer = None,
+    profile: ProfileName = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder that gets each table as Parquet.")
     ] = None,
@@ -65,12 +70,9 @@ def tables(
     """
     if (folder is None) == (topic is None):
         raise typer.BadParameter("give either a folder or --topic")
-    options = _options(option or [], command_config)
-    if topic is not None and "kafka.bootstrap.servers" not in options:
-        raise typer.BadParameter(
-            "--topic needs --option kafka.bootstrap.servers=host:port, or a --command-config that "
-            "has bootstrap.servers"
-        )
+    options = {}
+    if topic is not None:
+        options = _options(option or [], bootstrap_server, command_config, profile)
     if folder is not None and not folder.is_dir():
         raise typer.BadParameter(f"there is no folder {folder}")
     found = _made(folder, topic, options, out, storm, master)
@@ -82,23 +84,34 @@ def tables(
         raise typer.Exit(1)
 
 
-def _options(given: list[str], file: Path | None) -> dict[str, str]:
-    """Options of the source: those of the file as `kafka.*`, beneath those of the command line."""
-    try:
-        settings = read_client_file(file, CONSUMER)
-    except UsageError as error:
-        raise typer.BadParameter(str(error)) from error
-    options = {f"kafka.{name}": _plain(value) for name, value in settings.items()}
+def _options(
+    given: list[str], servers: str | None, file: Path | None, profile: str | None
+) -> dict[str, str]:
+    """Options of the source: those of profile and file as `kafka.*`, beneath those of the command
+    line.
+    """
+    options = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"--option takes NAME=VALUE, not {name!r}")
         options[name] = value
-    return options
+    start = options.get("kafka.bootstrap.servers") or servers
+    try:
+        found = client_settings(Flags(start, file, (), profile), CONSUMER, {})
+        if found.profile.settings:
+            found.checked(CONSUMER)  # here, where the line that is wrong is known
+    except UsageError as error:
+        raise typer.BadParameter(f"--topic is read from a cluster: {error}") from error
+    if found.profile.warning:
+        say(found.profile.warning)
+    return {f"kafka.{name}": _plain(value) for name, value in found.given.items()} | options
 
 
 def _plain(value: Any) -> str:
-    return value.reveal() if isinstance(value, Secret) else str(value)
+    if isinstance(value, Secret):
+        return value.reveal()
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _made(

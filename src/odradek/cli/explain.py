@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 # All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
@@ -26,16 +25,22 @@ from rich.text import Text
 
 from odradek.api.admin import Admin
 from odradek.cli import INTERRUPTED
-from odradek.cli.console.flags import Bootstrap, OrOption, where_to_start
-from odradek.cli.console.properties import UsageError, parse_words, read_client_file
-from odradek.cli.console.waiting import checked, ending, say
+from odradek.cli.console.flags import (
+    Bootstrap,
+    CommandConfig,
+    OrOption,
+    ProfileName,
+    where_to_start,
+)
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import ending, perhaps_unread, say
 from odradek.cli.explain_words import as_dict, checked_topic, trouble, verdict
+from odradek.cli.frame.results import as_document
+from odradek.cli.frame.settings import Flags, settings
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, WELL
 from odradek.clients.explain.explanation import AddressExplanation, Explanation
-from odradek.common.config import ADMIN
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
-from odradek.common.spellings import sealed
 
 if TYPE_CHECKING:
     from odradek.clients.admin.reachability import Reachability
@@ -71,10 +76,8 @@ def explain(
         float | None,
         typer.Option(min=0.0, show_default="10; with --watch until Ctrl-C", help="Seconds to try."),
     ] = None,
-    command_config: Annotated[
-        Path | None,
-        typer.Option(help="A file with options of the client, in Java's properties form."),
-    ] = None,
+    command_config: CommandConfig = None,
+    profile: ProfileName = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An option of the client; may be repeated."),
@@ -88,7 +91,7 @@ def explain(
     Exit status 0 if all is well, 1 if no broker answers, 3 if it works in part:
     some address doesn't answer, some partition has no leader, a topic isn't there.
     """
-    with ending("odradek explain"):
+    with ending("odradek explain"), as_document(json=json):
         if seconds is not None and not watch:
             raise UsageError(
                 f"SECONDS ({seconds:g}) are those between two pictures of --watch; --timeout "
@@ -96,11 +99,12 @@ def explain(
             )
         if seconds is not None and not 0.01 <= seconds <= LONGEST_PERIOD:
             raise UsageError(f"SECONDS must be 0.01 to {LONGEST_PERIOD:.0f}, not {seconds}")
-        given = read_client_file(command_config, ADMIN)
-        given.update(sealed(parse_words(config or (), "--config")))
-        given["bootstrap.servers"] = where_to_start(bootstrap, bootstrap_server)
-        given.setdefault("client.id", "odradek-explain")
-        checked(ADMIN, given)
+        start = where_to_start(bootstrap, bootstrap_server)
+        flags = Flags(start, command_config, tuple(config or ()), profile, spelling="--config")
+        found = settings(flags, usual={"client.id": "odradek-explain"})
+        if found.warning:
+            say(found.warning)
+        given = found.given
         for name in topic or ():
             checked_topic(name)
         if watch:
@@ -125,12 +129,13 @@ def _once(given: dict[str, Any], topics: list[str] | None, timeout: float, *, js
             error = failure
         picture = admin.explain()
     elapsed = time.monotonic() - started
-    if json:
-        typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed), indent=2))
-    else:
-        console = Console(highlight=False)
-        console.print(_drawn(picture, found))
-        console.print(f"\n{verdict(found, error, elapsed)}", style="bold", markup=False)
+    with perhaps_unread():
+        if json:
+            typer.echo(jsonlib.dumps(as_dict(picture, found, error, elapsed), indent=2))
+        else:
+            console = Console(highlight=False)
+            console.print(_drawn(picture, found))
+            console.print(f"\n{verdict(found, error, elapsed)}", style="bold", markup=False)
     return OUT_OF_REACH if found is None else found.state
 
 

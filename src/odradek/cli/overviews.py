@@ -1,15 +1,23 @@
 """Commands that have commands: their help is plain text, in which nothing is cut.
 
-In: a text. Out: a `typer.Typer`. In Rich's boxes names of options are cut where a terminal has 80
-columns, and Click's own lists of commands cut sentences. Must not: import a command.
+In: a text. Out: a `typer.Typer`, which tells users of other tools what a flag is called here. In
+Rich's boxes names of options are cut where a terminal has 80 columns, and Click's own lists of
+commands cut sentences. Must not: import a command.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from odradek.cli.foreign_flags import instead, needed_flag
+
+WRONG_USE: Any = typer.BadParameter.__base__
+"""Click's `UsageError`; Typer has a Click of its own."""
+_EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)")
 
 
 class Overview(TyperGroup):
@@ -26,15 +34,42 @@ class Overview(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; where it was called wrongly, say how it is meant."""
+        try:
+            return super().invoke(ctx)
+        except WRONG_USE as error:
+            text = _explained(error) if ctx.parent is None and error.ctx is not None else None
+            if text is None:
+                raise
+            raise WRONG_USE(text, error.ctx) from error
+
+
+def _explained(error: Any) -> str | None:
+    """An error of the command line with what users of other tools need to know, if anything."""
+    command, message = error.ctx.command, error.message
+    flag, extra = getattr(error, "option_name", None), _EXTRA.fullmatch(message)
+    hint = None
+    if flag is not None:
+        hint = instead(flag, command, error.ctx.command_path.partition(" ")[2])
+    elif extra is not None:
+        hint = needed_flag(command, extra[1])
+    if hint is not None:
+        return f"{message}; {hint}"
+    pydantics = "Value error, "
+    return error.format_message().replace(pydantics, "") if pydantics in message else None
+
 
 def overview(text: str, name: str | None = None) -> typer.Typer:
-    """A command that has commands; `text` is its help."""
+    """A command that has commands; `text` is its help. The one with a `name` is the whole program:
+    it tells shells how to complete its words.
+    """
     return typer.Typer(
         name=name,
         help=text,
         cls=Overview,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=name is not None,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )

@@ -87,6 +87,9 @@ class Inquiry(Generic[K, M, V]):
     """It isn't asked of a second broker while the first is silent, and not of a foreign one."""
     moving: tuple[type[KafkaError], ...] = ()
     """The errors after which the item is another broker's affair."""
+    hurried: bool = False
+    """Also what is refused for now, or left out, isn't waited for: who asks has others to go on
+    with, and asks again."""
     whole: bool = True
     """The error of an answer as a whole is read here; else `read` does it, for its one item."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
@@ -103,10 +106,16 @@ class Outcome(Generic[K, V]):
     errors: dict[K, KafkaError] = field(default_factory=dict)
     moved: dict[K, KafkaError] = field(default_factory=dict)
     """Items that are another broker's affair, and why."""
+    broker: int | None = None
+    """The coordinator that was asked."""
 
     def settled(self) -> dict[K, V]:
-        """All results; or raises the first error, which knows of all others."""
-        for first in self.errors.values():
+        """All results; or raises the first error, which knows of all others. That of the one thing
+        that a call is about, item None, stands alone: there are no items to tell apart.
+        """
+        for item, first in self.errors.items():
+            if item is None:
+                raise first
             raise first.beside(self.results, self.errors)
         return self.results
 
@@ -114,6 +123,7 @@ class Outcome(Generic[K, V]):
         """Take in what became of other items."""
         self.results.update(other.results)
         self.errors.update(other.errors)
+        self.moved.update(other.moved)
 
 
 class LeftOutError(KafkaError):
@@ -188,10 +198,17 @@ class _Taken(Generic[K, M, V]):
             ):
                 self.outcome.errors[item] = error
                 del self.left[item]
+            elif question.hurried:
+                self.outcome.moved[item] = error
+                del self.left[item]
             else:
                 again = error
                 if isinstance(error, PERHAPS_DONE):
                     self._doubtful.add(item)
+        if question.hurried:
+            for item in self.left:
+                self.outcome.moved[item] = LeftOutError(f"the answer leaves out {item}")
+            self.left.clear()
         if self.left and again is None:
             again = LeftOutError(f"the answer leaves out {next(iter(self.left))}")
         return again
@@ -297,7 +314,7 @@ def ask_brokers(
         outcome.errors.update(outcome.moved)  # nobody else is to be asked
         if snapshot is not None and broker not in snapshot.brokers:
             known = ", ".join(map(str, sorted(snapshot.brokers)))
-            for error in outcome.errors.values():
+            for error in {id(e): e for e in outcome.errors.values()}.values():  # some are shared
                 error.add_note(f"broker {broker} isn't one of the cluster's brokers ({known}).")
     return dict(zip(items, found, strict=True))
 
@@ -346,7 +363,9 @@ def _ask_coordinator(
         )
     except KafkaError as error:
         taken.fail(error)
-    return taken.ended()
+    found = taken.ended()
+    found.broker = coordinator.broker
+    return found
 
 
 def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
@@ -382,7 +401,8 @@ Leaders = Callable[
     [ClientEngine, Collection[TopicPartition], float],
     Flow["Outcome[TopicPartition, int]"],
 ]
-"""Finds each partition's leader: a broker's id, -1 while there is none."""
+"""Finds each partition's leader: a broker's id, -1 while there is none; `moved` has those of which
+nothing is said for now."""
 
 
 def ask_leaders(
@@ -457,10 +477,11 @@ class _LeadersAsked(Generic[M, V]):
             self.outcome.errors[partition] = error
             del self._left[partition]
         led: dict[int, list[TopicPartition]] = {}
-        why: KafkaError | None = None
+        why = next(iter(found.moved.values()), None)
         for partition, leader in found.results.items():
             if leader < 0 or leader in self.running:
-                why = errors.LeaderNotAvailableError(f"{partition} has no leader now")
+                at = "has no leader now" if leader < 0 else f"waits for what broker {leader} does"
+                why = errors.LeaderNotAvailableError(f"{partition} {at}")
             else:
                 led.setdefault(leader, []).append(partition)
                 del self._left[partition]

@@ -76,7 +76,8 @@ class TopicDescription:
 
 
 def topic_description(item: MetadataResponseTopic) -> TopicDescription:
-    """One topic of a metadata answer."""
+    """One topic of a metadata answer. A partition that stands there twice is one."""
+    each = {p.partition_index: p for p in item.partitions}
     partitions = tuple(
         PartitionDescription(
             p.partition_index,
@@ -86,7 +87,7 @@ def topic_description(item: MetadataResponseTopic) -> TopicDescription:
             tuple(p.isr_nodes),
             tuple(p.offline_replicas),
         )
-        for p in sorted(item.partitions, key=lambda p: p.partition_index)
+        for _, p in sorted(each.items())
     )
     known_id = str(UUID(bytes=bytes(item.topic_id))) if any(item.topic_id) else None
     allowed = authorized_operations(item.topic_authorized_operations)
@@ -123,9 +124,17 @@ def check_metadata(
             return ForeignAnswerError(str(foreign))
         if response.error_code:
             return error_for(response.error_code).needing("DESCRIBE")
+        if not response.brokers:  # as brokers do that refuse all, or haven't heard of any yet
+            return EmptyAnswerError("an answer without brokers")
         return None
 
     return check
+
+
+class EmptyAnswerError(KafkaError):
+    """A metadata answer without brokers: a failed attempt, never state (R-MD-5)."""
+
+    retriable = True
 
 
 class ForeignAnswerError(KafkaError):
@@ -141,9 +150,11 @@ def describe_each(
     deadline: float,
     *,
     operations: bool = False,
+    hurried: bool = False,
 ) -> Flow[Outcome[str | UUID, TopicDescription]]:
     """Describe topics by name or id, each with its own error; retries while a broker says "not
-    now". A topic that isn't there fails at once, unless this client has just made it.
+    now". A topic that isn't there fails at once, unless this client has just made it. `hurried`
+    doesn't wait for topics that can't be described now: the outcome's `moved` has them.
     """
     yield START
     found: Outcome[str | UUID, TopicDescription] = Outcome()
@@ -151,7 +162,7 @@ def describe_each(
     for kind in (str, UUID):  # a broker that is asked for an id leaves names out
         those = [t for t in wanted if isinstance(t, kind)]
         if those:
-            asked = _described(engine, those, operations)
+            asked = _described(engine, those, operations, hurried)
             found.add((yield from ask(engine, asked, those, deadline)))
     return found
 
@@ -160,6 +171,7 @@ def _described(
     engine: ClientEngine,
     topics: Sequence[str | UUID],
     operations: bool,
+    hurried: bool,
 ) -> Inquiry[str | UUID, MetadataResponse, TopicDescription]:
     by_id = isinstance(topics[0], UUID)
 
@@ -189,6 +201,7 @@ def _described(
         MetadataResponse,
         read,
         right="DESCRIBE",
+        hurried=hurried,
         check=check_metadata(engine),
     )
 
@@ -209,10 +222,12 @@ def leaders(
     partitions: Collection[TopicPartition],
     deadline: float,
 ) -> Flow[Outcome[TopicPartition, int]]:
-    """The id of each partition's leader, -1 while there is none."""
+    """The id of each partition's leader, -1 while there is none. A topic of which nothing is said
+    for now holds up no other.
+    """
     yield START
     names = dict.fromkeys(p.topic for p in partitions)
-    topics = yield from describe_each(engine, names, deadline)
+    topics = yield from describe_each(engine, names, deadline, hurried=True)
     found: Outcome[TopicPartition, int] = Outcome()
     led = {
         name: {p.partition: p.leader for p in topic.partitions}
@@ -221,12 +236,16 @@ def leaders(
     for partition in partitions:
         if partition.topic in topics.errors:
             found.errors[partition] = topics.errors[partition.topic]
+        elif partition.topic in topics.moved:
+            found.moved[partition] = topics.moved[partition.topic]
         elif partition.partition not in led[partition.topic]:
             count = len(led[partition.topic])
-            found.errors[partition] = UnknownTopicOrPartitionError(
+            error = UnknownTopicOrPartitionError(
                 f"UNKNOWN_TOPIC_OR_PARTITION (3): partition {partition}: "
                 f"topic {partition.topic} has {count} partitions, numbered from 0"
             )
+            fresh = engine.just_made(partition.topic)
+            (found.moved if fresh else found.errors)[partition] = error
         else:
             leader = led[partition.topic][partition.partition]
             found.results[partition] = -1 if leader is None else leader
@@ -253,7 +272,11 @@ def list_topics(engine: ClientEngine, deadline: float, *, internal: bool) -> Flo
         check_metadata(engine),
     )
     return sorted(
-        item.name
-        for item in response.topics
-        if item.name and (internal or not item.is_internal) and item.error_code == 0
+        {
+            item.name
+            for item in response.topics
+            if item.name
+            and (internal or not item.is_internal)
+            and item.error_code != UnknownTopicOrPartitionError.code  # deleted just now
+        }
     )

@@ -99,11 +99,14 @@ class Config:
             raise ConfigurationError(f"{name} is an option of the {owners}, not the {self.client}")
         if name in CURES:
             raise ConfigurationError(
-                f"there is no option {name!r} for a {self.client}: {CURES[name]}"
+                f"there is no option {name!r} for {self._whose()}: {CURES[name]}"
             )
         close = difflib.get_close_matches(name, [*self._values, *ALIASES], n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigurationError(f"there is no option {name!r} for a {self.client}{hint}")
+        raise ConfigurationError(f"there is no option {name!r} for {self._whose()}{hint}")
+
+    def _whose(self) -> str:
+        return f"{'an' if self.client.startswith('a') else 'a'} {self.client}"
 
     def _settle(self) -> None:
         values = self._values

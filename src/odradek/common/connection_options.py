@@ -33,6 +33,11 @@ CONNECTION_OPTIONS = (
         why="Java numbers its clients where no name is given; quotas and searches in logs need a "
         "name that stays.",
     ),
+    Option("enable.metrics.push", boolean, True, kip="KIP-714").says(
+        "With true, where a broker has a receiver of metrics and subscribes to some, the client "
+        "pushes what it measures: at the interval that the broker names, and once more at its end. "
+        "Brokers without a receiver are asked nothing. With false nothing is pushed."
+    ),
     Option("reconnect.backoff.ms", milliseconds(), 0.05, kip="KIP-144", librdkafka="100").says(
         "An address that failed is dialled again after this many milliseconds. The wait doubles "
         "with each failure, up to reconnect.backoff.max.ms, and varies by 20 %. Where the option "

@@ -20,7 +20,7 @@ R = TypeVar("R")
 IDLE = frozenset(
     (
         # Java: what its machine measures and buffers
-        *("metric.reporters", "auto.include.jmx.reporter", "enable.metrics.push"),
+        *("metric.reporters", "auto.include.jmx.reporter"),
         *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
         *("check.crcs", "receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
         *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
@@ -72,7 +72,8 @@ INSTEAD = {
     "fetch.error.backoff.ms": "retry.backoff.ms is waited after a fetch that failed",
     "reconnect.backoff.jitter.ms": "every wait varies by 20 %; reconnect.first.jitter.ms spreads "
     "the first dials of a fleet",
-    "statistics.interval.ms": "client.health() and client.explain() are asked when they are wanted",
+    "statistics.interval.ms": "client.metrics(), health() and explain() are asked when they are "
+    "wanted; odradek.compat.confluent_kafka calls stats_cb",
     "debug": "the client logs to logging.getLogger('odradek'), each event at DEBUG",
     "log.level": "the client logs to logging.getLogger('odradek')",
     "api.version.request": "every broker is asked for its versions (KIP-35)",
@@ -81,8 +82,8 @@ INSTEAD = {
     "delivery.report.only.error": "give on_delivery to send(), or ask the future, or neither",
     "coordinator.query.interval.ms": "a coordinator is looked for as soon as it is lost",
     "enable.incremental.fetch.sessions": "fetch sessions (KIP-227) are used where there are any",
-    "metric.reporters": "client.health() and client.explain() say how it is, and events what "
-    "happened (events.topic, events.dir)",
+    "metric.reporters": "client.metrics() has them, for PrometheusCollector and "
+    "OpenTelemetryMetrics, and events what happened (events.topic, events.dir)",
     "check.crcs": "every batch's checksum is checked",
 }
 """Of those that somebody may miss: what there is here, in words that fit after a colon."""
@@ -104,8 +105,8 @@ IDLE_IN_FILES = frozenset(
 """And for those of a properties file: what a program of another client reads there for itself."""
 IDLE_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
 
-_BYTES_OUT = "send() takes bytes: encode what you send, as in send(topic, json.dumps(it).encode())"
-_BYTES_IN = "records hold bytes: decode record.value and record.key yourself"
+_BYTES_OUT = "a function, so no setting: Producer(key_serializer=..., value_serializer=...)"
+_BYTES_IN = "a function, so no setting: Consumer(key_deserializer=..., value_deserializer=...)"
 _EVENTS = "client.listen(function) hears every event, and client.explain() gives the whole picture"
 _RAISED = "errors are raised by the call that they concern; client.listen(f) hears of all else"
 _LOG = "the client logs to logging.getLogger('odradek')"
@@ -189,7 +190,6 @@ METHODS: dict[str, dict[str, str]] = {
         "send_and_wait": "send(topic, value, key).result(timeout)",
         "poll": _NOTHING,
         "list_topics": _LISTS,
-        "metrics": "explain()",
         "bootstrap_connected": "health()",
         "create_batch": "send_arrow(topic, table)",
         "send_batch": "send_arrow(topic, table)",
@@ -213,7 +213,6 @@ METHODS: dict[str, dict[str, str]] = {
         "unassign": "assign([])",
         "incremental_assign": "assign(partitions), with all of them",
         "incremental_unassign": "assign(partitions), with those that stay",
-        "metrics": "explain()",
         "bootstrap_connected": "health()",
         "start": "nothing: it connects by itself",
         "stop": "close(timeout)",
@@ -325,10 +324,34 @@ def with_keywords(method: Callable[P, R]) -> Callable[P, R]:
     return cast("Callable[P, R]", awaited) if iscoroutinefunction(method) else call
 
 
-def missing_name(module: str, name: str) -> AttributeError:
-    """The error for a name that a module doesn't have, with what to write where that is known."""
-    text = f"module {module!r} has no attribute {name!r}"
-    return AttributeError(f"{text}: write {CLASSES[name]}" if name in CLASSES else text)
+_STAY = "; or leave the program as it is, with `from odradek.compat.{} import {}`"
+_COMPAT = {
+    **dict.fromkeys(
+        ("AIOKafkaProducer", "AIOKafkaConsumer", "ConsumerRebalanceListener"), "aiokafka"
+    ),
+    "AIOKafkaAdminClient": "aiokafka.admin",
+    **dict.fromkeys(
+        (
+            *("SerializingProducer", "DeserializingConsumer", "KafkaException", "Message"),
+            *("OFFSET_BEGINNING", "OFFSET_END"),
+        ),
+        "confluent_kafka",
+    ),
+    "AdminClient": "confluent_kafka.admin",
+}
+"""Where other clients' names are, for programs that keep them."""
+
+
+def missing_name(module: str, name: str) -> AttributeError | ImportError:
+    """The error for a name that a module doesn't have, with what to write where that is known.
+
+    Then it is an `ImportError`: an `AttributeError`'s text is seen by nobody who writes `import`.
+    """
+    if name not in CLASSES:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    stay = _STAY.format(_COMPAT[name], name) if name in _COMPAT else ""
+    text = f"{name} is another client's name: write {CLASSES[name]}{stay} (docs/switching.md)"
+    return ImportError(text, name=name)
 
 
 def missing_method(of: object, name: str) -> AttributeError:

@@ -6,7 +6,9 @@ in `errors`. Must not: hold a record's bytes.
 
 from __future__ import annotations
 
-from odradek.common.errors import CorruptRecordError, RecordTooLargeError
+from collections.abc import Callable
+
+from odradek.common.errors import CorruptRecordError, KafkaError, RecordTooLargeError
 from odradek.common.types import TopicPartition
 
 
@@ -49,3 +51,13 @@ class FetchTooLargeError(RecordTooLargeError):
             f"bytes, and this client takes {self.limit}: one record batch is that large. Set "
             f"{self.option} to {self.size}, from which that limit follows, or seek() past it."
         )
+
+
+class SchemaNotAtHandError(KafkaError):
+    """A schema has to be fetched first, where nobody may wait: an event loop calls `fetch` in a
+    thread and tries again. No user meets it.
+    """
+
+    def __init__(self, fetch: Callable[[], object]) -> None:
+        super().__init__("a schema isn't at hand")
+        self.fetch = fetch

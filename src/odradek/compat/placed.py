@@ -11,6 +11,18 @@ from typing import Any
 
 from odradek.api.producer import Producer
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.record import ITEMS, Room, build_reports
+
+__all__ = [
+    "ITEMS",
+    "Batch",
+    "Place",
+    "PlacingProducer",
+    "Room",
+    "build_reports",
+    "never",
+    "place",
+]
 
 Batch = ProducerBatch
 Place = tuple[Batch, int, int]
@@ -33,3 +45,4 @@ class PlacingProducer(Producer):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
         self._keep_at_hand(self._calls, place, never)  # type: ignore[arg-type]
+        self.report_at_once = self._report_at_once

@@ -6,20 +6,26 @@ about connections, or hold a bootstrap address (R-MD-1: those are configuration)
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from odradek.common.arguments import refusal
 from odradek.common.types import Address, is_host
-from odradek.protocol.messages.metadata import (
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
+from odradek.metadata.partitions import (
+    Partition,
+    Partitions,
+    SeenEpochs,
+    brings_news,
+    made_of,
+    none_lower,
 )
+from odradek.metadata.topic_map import TopicMap
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.packed_metadata import PackedPartitions
 
-Epochs = dict[str, dict[int, tuple[bytes, int]]]
+Epochs = dict[str, SeenEpochs | dict[int, tuple[bytes, int]]]
 """The topic id and the leader epoch that were seen last, by topic and partition."""
 NO_ID = bytes(16)
 UNKNOWN_TOPIC = frozenset((3, 100))
@@ -36,35 +42,28 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """One partition. `leader` is -1 while there is none; `error` is Kafka's code."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
-    offline: tuple[int, ...] = ()
-    error: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Topic:
     """One topic; `topic_id` is 16 bytes, all zero where the broker has none.
 
-    `leaderless` says how many partitions have no leader now.
+    `count` says how many partitions there are, `leaderless` how many have no leader now.
     """
 
     name: str
     topic_id: bytes
-    partitions: tuple[Partition, ...]
+    partitions: Sequence[Partition]
     internal: bool = False
     error: int = 0
+    count: int = field(init=False, repr=False, compare=False)
     leaderless: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        without = sum(1 for p in self.partitions if p.leader < 0)
+        given = self.partitions
+        if isinstance(given, Partitions):
+            without = given.packed.leaderless
+        else:
+            without = sum(1 for p in given if p.leader < 0)
         object.__setattr__(self, "leaderless", without)
+        object.__setattr__(self, "count", len(given))
 
     @property
     def uuid(self) -> str:
@@ -79,13 +78,15 @@ class Cluster:
     cluster_id: str | None = None
     brokers: Mapping[int, Broker] = field(default_factory=dict)
     controller: int = -1
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics: TopicMap[Topic] = field(default_factory=lambda: TopicMap({}))
     updated_at: float = 0.0
     led: int = field(default=0, compare=False)
     """How many partitions have a leader, and how many haven't, as far as answers said. Counted
     while topics come and go, since a look at all of them for one new topic would cost as much."""
     leaderless: int = field(default=0, compare=False)
     _addresses: dict[Address, None] = field(init=False, repr=False, compare=False)
+    asked: dict[str, Topic] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """Topics that were looked up: each record does, and a dict costs no call."""
 
     def __post_init__(self) -> None:
         ordered = (self.brokers[i].address for i in sorted(self.brokers))
@@ -93,7 +94,12 @@ class Cluster:
 
     def topic(self, name: str) -> Topic | None:
         """A topic that exists, by name."""
-        return self.topics.get(name)
+        found = self.asked.get(name)
+        if found is None:
+            found = self.topics.get(name)
+            if found is not None:
+                self.asked[name] = found
+        return found
 
     def names_by_id(self, topics: Iterable[str]) -> dict[bytes, str]:
         """The topics by id; empty unless all ids are known."""
@@ -107,10 +113,14 @@ class Cluster:
 
     def partition(self, topic: str, partition: int) -> Partition | None:
         """One partition, if it is known."""
-        found = self.topics.get(topic)
-        if found is None or not 0 <= partition < len(found.partitions):
+        found = self.asked.get(topic) or self.topic(topic)
+        if found is None or not 0 <= partition < found.count:
             return None
-        there = found.partitions[partition]
+        given = found.partitions
+        made = given.made if type(given) is Partitions else given  # to look there costs no call
+        there = None if made is None else made[partition]
+        if there is None:
+            there = given[partition]
         return there if there.partition == partition else None  # an answer with holes
 
     def leader(self, topic: str, partition: int) -> Broker | None:
@@ -127,6 +137,31 @@ class Cluster:
         return address in self._addresses
 
 
+@dataclass(slots=True)
+class Ready:
+    """Topics of an answer that were compared with the snapshot before (see `looked_over`)."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    changed: dict[str, Topic | None] = field(default_factory=dict)
+    """Those of them that the snapshot doesn't have as they are."""
+    led: int = 0
+    leaderless: int = 0
+    before: tuple[int, int] = (0, 0)
+    """How many were led and leaderless of what the snapshot has of these topics."""
+
+    def add(self, topic: Topic, before: Topic | None) -> None:
+        """Take in a topic; `before` is the snapshot's, the same object if nothing changed."""
+        self.topics[topic.name] = topic
+        self.led += len(topic.partitions) - topic.leaderless
+        self.leaderless += topic.leaderless
+        if before is not None:
+            led, leaderless = self.before
+            led += len(before.partitions) - before.leaderless
+            self.before = led, leaderless + before.leaderless
+        if topic is not before:
+            self.changed[topic.name] = topic
+
+
 def is_possible(host: str, port: int) -> bool:
     """Whether anything can be dialled there; resolvers take a port of 70000 for another one."""
     return is_host(host) and 0 < port < 65536
@@ -140,6 +175,8 @@ def updated(
     now: float,
     *,
     keep: Container[str] | None = None,
+    left: Iterable[MetadataResponseTopic] | None = None,
+    ready: Ready | None = None,
 ) -> Cluster:
     """The snapshot after an answer to a request for `asked` topics (None: all of them).
 
@@ -147,54 +184,100 @@ def updated(
     back (MD-17), also where there are no topic ids (until `lower_epochs` lets go of them); with
     another topic id it starts again (MD-16), and so does a topic without ids that was gone in
     between. `epochs` remembers the last epoch seen of each partition, outside the snapshot, so that
-    it outlives a rebootstrap (R-RB-4).
+    it outlives a rebootstrap (R-RB-4). Where topics are `ready`, the others are `left`.
     """
-    brokers = {
+    brokers: Mapping[int, Broker] = {
         b.node_id: Broker(b.node_id, Address(b.host, b.port), b.rack) for b in response.brokers
     }
-    topics = {} if asked is None or old is None else dict(old.topics)
-    if keep is not None:
-        for name in [n for n in topics if n not in keep]:
-            del topics[name]
-    answered = {item.name for item in response.topics if item.name is not None}
-    for item in response.topics:
-        if item.name is None:
+    if old is not None and brokers == old.brokers:
+        brokers = old.brokers
+    changes: dict[str, Topic | None] = {}
+    if asked is None or old is None:
+        known: TopicMap[Topic] = TopicMap({})
+    else:
+        known = old.topics
+        if keep is not None:
+            changes = dict.fromkeys(n for n in known if n not in keep)
+    before_all = TopicMap({}) if old is None else old.topics
+    ready = Ready() if ready is None else ready
+    for known_name in changes.keys() & ready.topics.keys():
+        del changes[known_name]
+    answered = set(ready.topics)
+    for item in response.topics if left is None else left:
+        name = item.name
+        if name is None:
             continue
-        before = old.topics.get(item.name) if old is not None else None
+        answered.add(name)
+        before = before_all.get(name)
         if item.error_code in UNKNOWN_TOPIC:
-            topics.pop(item.name, None)
-            known = epochs.get(item.name, {})
-            if all(topic_id == NO_ID for topic_id, _ in known.values()):
-                epochs.pop(item.name, None)  # by an id it would be known when it is made again
+            changes[name] = None
+            if all(topic_id == NO_ID for topic_id, _ in seen_epochs(epochs, name).values()):
+                epochs.pop(name, None)  # by an id it would be known when it is made again
         elif item.error_code and before is not None:
-            topics[item.name] = replace(before, error=item.error_code)
+            changes[name] = replace(before, error=item.error_code)
         elif not item.error_code:
-            topics[item.name] = _topic(item, before, epochs.setdefault(item.name, {}))
+            topic = topic_of(item, before, epochs)
+            if topic is not before or known is not before_all:
+                changes[name] = topic
+            elif changes:
+                changes.pop(name, None)
     for name in set(asked or ()) - answered:
-        topics.pop(name, None)
+        changes[name] = None
+    led, leaderless = (0, 0) if old is None or asked is None else (old.led, old.leaderless)
+    for name, topic_now in changes.items():  # only these can have changed
+        for topic_, sign in ((known.get(name), -1), (topic_now, 1)):
+            if topic_ is not None:
+                led += sign * (len(topic_.partitions) - topic_.leaderless)
+                leaderless += sign * topic_.leaderless
+    topics = known.changed(changes | (ready.changed if known is before_all else ready.topics))
+    led += ready.led - (ready.before[0] if known is before_all else 0)
+    leaderless += ready.leaderless - (ready.before[1] if known is before_all else 0)
     cluster_id = getattr(response, "cluster_id", None)
     controller = getattr(response, "controller_id", -1)
-    if keep is None and old is not None and asked is not None:  # only these can have changed
-        led, leaderless = old.led, old.leaderless
-        for name in answered.union(asked):
-            for topic, sign in ((old.topics.get(name), -1), (topics.get(name), 1)):
-                if topic is not None:
-                    led += sign * (len(topic.partitions) - topic.leaderless)
-                    leaderless += sign * topic.leaderless
-    else:
-        leaderless = sum(t.leaderless for t in topics.values())
-        led = sum(len(t.partitions) for t in topics.values()) - leaderless
     return Cluster(cluster_id, brokers, controller, topics, now, led, leaderless)
 
 
-def _topic(
-    item: MetadataResponseTopic, before: Topic | None, epochs: dict[int, tuple[bytes, int]]
-) -> Topic:
+def seen_epochs(epochs: Epochs, name: str) -> dict[int, tuple[bytes, int]]:
+    """A topic's, by partition; empty where there are none."""
+    found = epochs.get(name)
+    if isinstance(found, SeenEpochs):
+        found = epochs[name] = found.by_partition()
+    return found or {}
+
+
+def topic_of(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
+    """The topic after an answer; `before` itself where that says the same."""
+    given, name = item.partitions, item.name or ""
+    if not isinstance(given, PackedPartitions) or not given.numbered:
+        return _checked(item, before, epochs)
+    packed = cast("PackedPartitions", given)
+    seen = epochs.get(name)
+    if seen and not none_lower(seen, item.topic_id, packed):
+        return _checked(item, before, epochs)
+    there = None if before is None else before.partitions
+    if (
+        before is not None
+        and isinstance(there, Partitions)
+        and there.packed.rows == packed.rows
+        and (before.topic_id, before.internal, before.error) == (item.topic_id, item.is_internal, 0)
+    ):
+        packed = there.packed
+    else:
+        before = Topic(name, item.topic_id, Partitions(packed), item.is_internal)
+    if not isinstance(seen, SeenEpochs) or seen.packed is not packed:
+        epochs[name] = SeenEpochs(item.topic_id, packed)
+    return before
+
+
+def _checked(item: MetadataResponseTopic, before: Topic | None, epochs: Epochs) -> Topic:
+    """The topic where not all is as new as what is known, partition by partition."""
+    seen = seen_epochs(epochs, item.name or "")
+    epochs[item.name or ""] = seen
     partitions = []
     kept = {q.partition: q for q in before.partitions} if before is not None else {}
     for p in sorted(item.partitions, key=lambda p: p.partition_index):
         index = p.partition_index
-        known_id, known_epoch = epochs.get(index, (NO_ID, -1))
+        known_id, known_epoch = seen.get(index, (NO_ID, -1))
         anew = known_id != item.topic_id and NO_ID not in (known_id, item.topic_id)
         if not anew and 0 <= p.leader_epoch < known_epoch:
             # After a rebootstrap there is nothing to keep: better no leader than a stale one.
@@ -202,8 +285,8 @@ def _topic(
             continue
         if p.leader_epoch >= 0:
             topic_id = known_id if item.topic_id == NO_ID else item.topic_id
-            epochs[index] = (topic_id, p.leader_epoch)
-        partitions.append(_partition(p))
+            seen[index] = (topic_id, p.leader_epoch)
+        partitions.append(made_of(p))
     return Topic(item.name or "", item.topic_id, tuple(partitions), item.is_internal)
 
 
@@ -218,6 +301,8 @@ def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
     none = True
     for name in asked:
         none = False
+        if old.topics is new.topics:
+            break
         before, after = old.topics.get(name), new.topics.get(name)
         if after is None or after is before:
             if after is None and before is not None:
@@ -225,26 +310,9 @@ def brings_progress(old: Cluster, new: Cluster, asked: Iterable[str]) -> bool:
             continue
         if before is None or before.topic_id != after.topic_id:
             return True
-        if len(before.partitions) != len(after.partitions):
+        if brings_news(before.partitions, after.partitions):
             return True
-        for p, q in zip(before.partitions, after.partitions, strict=True):
-            if q.leader_epoch > p.leader_epoch or q.partition != p.partition:
-                return True
-            if q.leader_epoch < 0 and q.leader != p.leader:
-                return True
     return none and (old.brokers != new.brokers or old.controller != new.controller)
-
-
-def _partition(p: MetadataResponsePartition) -> Partition:
-    return Partition(
-        p.partition_index,
-        p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
-        p.leader_epoch,
-        tuple(p.replica_nodes),
-        tuple(p.isr_nodes),
-        tuple(p.offline_replicas),
-        p.error_code,
-    )
 
 
 def with_leader(
@@ -263,8 +331,7 @@ def with_leader(
         return cluster
     parts = list(known.partitions)
     parts[partition] = replace(found, leader=leader, leader_epoch=epoch, error=0)
-    topics = dict(cluster.topics)
-    topics[topic] = replace(known, partitions=tuple(parts))
+    topics = cluster.topics.changed({topic: replace(known, partitions=tuple(parts))})
     gained = 1 if found.leader < 0 else 0
     led, leaderless = cluster.led + gained, cluster.leaderless - gained
     return replace(cluster, brokers=merged, topics=topics, led=led, leaderless=leaderless)
@@ -308,4 +375,6 @@ def from_hint(hint: Mapping[str, Any], now: float) -> Cluster:
         )
         for name, t in hint["topics"].items()
     }
-    return Cluster(hint["cluster_id"], brokers, -1, topics, now)
+    leaderless = sum(t.leaderless for t in topics.values())
+    led = sum(len(t.partitions) for t in topics.values()) - leaderless
+    return Cluster(hint["cluster_id"], brokers, -1, TopicMap(topics), now, led, leaderless)

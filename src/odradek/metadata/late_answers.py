@@ -29,10 +29,13 @@ class LateAnswers:
         self._network = network
         self._candidates = candidates
         self.asked: list[PendingRequest] = []
+        self.added = 0
+        """How many there were since the beginning."""
 
     def add(self, asked: PendingRequest) -> None:
         """Others are asked now; its answer is still good."""
         self.asked.append(asked)
+        self.added += 1
 
     def clear(self) -> None:
         """A good answer came."""

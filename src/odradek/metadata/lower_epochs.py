@@ -9,7 +9,7 @@ that is known still does its work. Must not: know connections; believe one answe
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from odradek.metadata.cluster import NO_ID
 from odradek.protocol.messages.metadata import MetadataResponseTopic
@@ -37,6 +37,12 @@ class LowerEpochs:
         """Nobody uses the topic any more."""
         self._refused.pop(topic, None)
         self._doubts.pop(topic, None)
+
+    def forget_those(self, topics: Iterable[str]) -> None:
+        """The same of many; costs nothing where nothing is held against anybody."""
+        if self._refused or self._doubts:
+            for topic in topics:
+                self.forget(topic)
 
     def believed(
         self,

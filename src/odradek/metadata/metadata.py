@@ -16,10 +16,21 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.kafka_errors import UnknownLeaderEpochError
 from odradek.common.types import Rng, TopicPartition
-from odradek.metadata.cluster import Broker, Cluster, Epochs, brings_progress, updated, with_leader
+from odradek.metadata.cluster import (
+    Broker,
+    Cluster,
+    Epochs,
+    brings_progress,
+    seen_epochs,
+    updated,
+    with_leader,
+)
+from odradek.metadata.looked_over import LookedOver
 from odradek.metadata.lower_epochs import LowerEpochs
+from odradek.metadata.partitions import none_lower
 from odradek.network.flow import Signal
-from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.packed_metadata import PackedPartitions
 
 logger = logging.getLogger("odradek.metadata")
 
@@ -66,6 +77,8 @@ class Metadata:
         self._equivalent = 0
         self._new_topics: dict[str, None] = {}
         self._crowd = False
+        self._looked: LookedOver | None = None
+        """Holds as long as snapshot and epochs do."""
 
     # Wishes
 
@@ -146,12 +159,12 @@ class Metadata:
 
     def start_from(self, snapshot: Cluster, now: float) -> None:
         """Begin with what another process knew."""
-        self.snapshot = snapshot
+        self.snapshot, self._looked = snapshot, None
         self.cluster_id = self.cluster_id or snapshot.cluster_id
         self.refreshed_at = now
         for topic in snapshot.topics.values():
             self.topics[topic.name] = now
-            epochs = self._epochs.setdefault(topic.name, {})
+            epochs = self._epochs[topic.name] = seen_epochs(self._epochs, topic.name)
             for p in topic.partitions:
                 if p.leader_epoch >= 0:
                     epochs[p.partition] = (topic.topic_id, p.leader_epoch)
@@ -205,10 +218,18 @@ class Metadata:
         for name in self.in_flight_topics or ():
             if self.snapshot is None or name not in self.snapshot.topics:
                 self._new_topics[name] = None
-        self.in_flight_topics = None
+        self.in_flight_topics = self._looked = None
         self._equivalent = 0
         if self._asked <= self._sent and not late:
             self._asked = self._sent + 1
+
+    def look_over(self, answer: MetadataResponse) -> None:
+        """Compare what was read on of an answer with what is known, so that `apply` has little
+        to do.
+        """
+        if self._looked is None or self._looked.answer is not answer:
+            self._looked = LookedOver(answer)
+        self._looked.go_on(self.snapshot, self._epochs)
 
     def apply(
         self,
@@ -225,22 +246,38 @@ class Metadata:
         names = list(asked)
         self._crowd = partial and len(names) > 1
         keep = None if partial else self.topics
-        anew = self._let_go(response, now)
-        snapshot = updated(old, response, names, self._epochs, now, keep=keep)
+        looked, self._looked = self._looked, None
+        if looked is None or not looked.is_all_of(response, dict.fromkeys(names)):
+            looked = LookedOver.at_nothing(response)
+        left, ready = looked.left, looked.ready
+        anew = self._let_go(response, left, now)
+        self._lower.forget_those(name for name in ready.topics if self._epochs.get(name))
+        self._epochs.update(looked.seen)
+        snapshot = updated(
+            old, response, names, self._epochs, now, keep=keep, left=left, ready=ready
+        )
         if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
             snapshot = replace(snapshot, cluster_id=self.cluster_id)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
         for name in names:  # also those that a silent request was to bring, and now has (R-RB-9)
             self._new_topics.pop(name, None)
-        for item in response.topics:
+        for name in self.topic_errors.keys() & ready.topics.keys():
+            del self.topic_errors[name]
+        for item in left:
             if item.name is None:
                 continue
             if item.error_code:
                 self.topic_errors[item.name] = item.error_code
             else:
                 self.topic_errors.pop(item.name, None)
-        progress = old is None or anew or brings_progress(old, snapshot, names)
+        progress = old is None or anew or looked.news
+        if not progress and old is not None:
+            others = [name for name in names if name not in ready.topics]
+            progress = bool(others or not names) and brings_progress(old, snapshot, others)
+        for item in left:
+            if isinstance(item.partitions, PackedPartitions):
+                item.partitions.forget_compared()
         self._equivalent = 0 if progress else self._equivalent + 1
         # B 1.3: never closer than the base, further apart while answers bring nothing new.
         # Drawn once per answer (R-BO-3).
@@ -254,16 +291,24 @@ class Metadata:
         self.changed.notify()
         return snapshot
 
-    def _let_go(self, response: MetadataResponse, now: float) -> bool:
+    def _let_go(
+        self, response: MetadataResponse, left: Iterable[MetadataResponseTopic], now: float
+    ) -> bool:
         """Forget the epochs of topics that were made again unseen; say whether there are any."""
         brokers = {b.node_id for b in response.brokers}
         topics = self.snapshot.topics if self.snapshot is not None else {}
         anew = False
-        for item in response.topics:
-            epochs = self._epochs.get(item.name or "")
-            if not epochs or item.error_code:
+        for item in left:
+            name = item.name or ""
+            seen = self._epochs.get(name)
+            if not seen or item.error_code:
                 continue
-            known = topics.get(item.name or "")
+            packed = item.partitions
+            if isinstance(packed, PackedPartitions) and none_lower(seen, item.topic_id, packed):
+                self._lower.forget(name)
+                continue
+            epochs = seen_epochs(self._epochs, name)
+            known = topics.get(name)
             leaders = {p.partition: p.leader for p in known.partitions} if known else {}
             if self._lower.believed(item, epochs, leaders, brokers, now):
                 logger.warning(
@@ -277,8 +322,11 @@ class Metadata:
 
     def _drop_unused(self, old: Cluster | None, snapshot: Cluster) -> None:
         """Nothing is kept of topics that left the snapshot because nobody uses them."""
-        for name in old.topics if old is not None else ():
-            if name not in snapshot.topics and name not in self.topics:
+        if old is None or old.topics is snapshot.topics:
+            return
+        there = set(snapshot.topics)
+        for name in old.topics:
+            if name not in there and name not in self.topics:
                 self._epochs.pop(name, None)
                 self._lower.forget(name)
                 for told in self.on_forgotten:
@@ -292,12 +340,13 @@ class Metadata:
         if after is self.snapshot:
             return False
         found = after.topics[topic]
-        self._epochs.setdefault(topic, {})[partition] = (found.topic_id, epoch)
-        self.snapshot = after
+        seen = self._epochs[topic] = seen_epochs(self._epochs, topic)
+        seen[partition] = (found.topic_id, epoch)
+        self.snapshot, self._looked = after, None
         self.changed.notify()
         return True
 
     def forget(self) -> None:
         """Drop the snapshot (R-RB-4); the cluster id, the topics and the epochs are kept."""
-        self.snapshot = None
+        self.snapshot = self._looked = None
         self.changed.notify()

@@ -14,8 +14,9 @@ from typing import cast
 
 from odradek.common.backoff import Backoff
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import Attempt, KafkaError
-from odradek.common.kafka_errors import RebootstrapRequiredError
+from odradek.common.errors import Attempt, DisconnectedError, KafkaError, MalformedMessageError
+from odradek.common.kafka_errors import RebootstrapRequiredError, error_for
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.metadata.bootstrap import Rebootstrap, check_cluster_id, shuffled
 from odradek.metadata.candidates import Candidates
@@ -29,14 +30,12 @@ from odradek.metadata.round import PendingRequest, Round
 from odradek.network.connection import COORDINATOR, Connection
 from odradek.network.dial_policy import YOUNG
 from odradek.network.engine import Engine
+from odradek.network.failures import in_words
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.handshake import dial_for_metadata
 from odradek.network.network_client import SUSPICION, NetworkClient
-from odradek.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from odradek.protocol.messages.metadata import MetadataRequestTopic, MetadataResponse
+from odradek.protocol.packed_metadata import PackedMetadataRequest
 
 ATTEMPTS_KEPT = 64
 SAME_OUTAGE = 60.0
@@ -63,6 +62,8 @@ class MetadataUpdater:
         self._retry = Backoff(config.backoff("retry.backoff"), rng)
         self.refusals = Refusals(network)
         self.rounds = 0
+        self.latency = Sampled()
+        """Seconds from a request for metadata to its good answer."""
         self.current: Rebootstrap | None = None
         self.history: deque[Rebootstrap] = deque(maxlen=32)
         self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
@@ -87,6 +88,11 @@ class MetadataUpdater:
     def rounds_failed(self) -> int:
         """Rounds in a row that brought no answer."""
         return self._retry.failures
+
+    @property
+    def hedged(self) -> int:
+        """Requests beside which another broker was asked, because no answer had come."""
+        return self._late.added
 
     # The flow
 
@@ -135,6 +141,8 @@ class MetadataUpdater:
     def _round(self, round_: Round, now: float) -> Flow[tuple[bool, float]]:
         """Ask one candidate after the other; (True, now) after a good answer."""
         while True:
+            while self._reads_on(round_, now):  # a large answer, some of it in each step
+                now = yield Wait((), math.nextafter(now, math.inf))
             if self._take_answers(round_, now):
                 return True, now
             if self._engine.ended is not None:
@@ -197,7 +205,7 @@ class MetadataUpdater:
     def _ask(self, round_: Round, candidate: Candidate, now: float) -> None:
         connection = candidate.connection
         topics, partial = self.metadata.next_topics(full=candidate.bootstrap)
-        body = MetadataRequest(
+        body = PackedMetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=self._creates,
         )
@@ -220,6 +228,22 @@ class MetadataUpdater:
         )
 
     # Answers
+
+    def _reads_on(self, round_: Round, now: float) -> bool:
+        """Read on in an answer that is too large for one step; say whether some is left."""
+        waited_for = [] if round_.asked is None else [round_.asked]
+        for asked in (*waited_for, *self._late.asked):
+            try:
+                answer = asked.read_on()
+            except MalformedMessageError as error:
+                text = f"{asked.connection.address}: {in_words(error)}"
+                asked.failed(DisconnectedError(text))
+                self._network.fail(asked.connection, error, now)
+                continue
+            if answer is not None:
+                self.metadata.look_over(answer)
+                return True
+        return False
 
     def _take_answers(self, round_: Round, now: float) -> bool:
         """Look at the running request and at late ones; True when one was good."""
@@ -276,7 +300,7 @@ class MetadataUpdater:
                 self._forced = f"{address} answered REBOOTSTRAP_REQUIRED"
             return RebootstrapRequiredError("the broker asks to start again")
         if response.error_code:
-            return KafkaError(f"error {response.error_code}")
+            return KafkaError(str(error_for(response.error_code)))  # of any kind: others are asked
         if not response.brokers:
             return KafkaError("an answer without brokers")
         for broker in response.brokers:
@@ -308,6 +332,7 @@ class MetadataUpdater:
             serial=asked.serial,
         )
         address = asked.connection.address
+        self.latency.record(now - asked.sent_at, now)
         asked.connection.is_ours()
         self._events.emit(
             now,

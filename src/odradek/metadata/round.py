@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from odradek.common.errors import KafkaError
 from odradek.common.types import Address
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
-from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.packed_metadata import PackedMetadataResponse
 
 
 @dataclass(slots=True)
@@ -32,6 +34,24 @@ class PendingRequest:
         """It is the next to be answered on its connection, or waits for one of its kind."""
         head = self.connection.in_flight.head
         return head is not None and isinstance(head.body, MetadataRequest)
+
+    def read_on(self) -> MetadataResponse | None:
+        """Read the next part of an answer that is there; the answer, None when all is read.
+
+        MalformedMessageError: it can't be read.
+        """
+        if not self.reply.done or self.reply.error is not None:
+            return None
+        answer = self.reply.result()
+        if not isinstance(answer, PackedMetadataResponse) or answer.unread is None:
+            return None
+        answer.read_on()
+        return answer
+
+    def failed(self, error: KafkaError) -> None:
+        """Its answer turned out to be none."""
+        self.reply = Completion()
+        self.reply.fail(error)
 
 
 @dataclass(slots=True)

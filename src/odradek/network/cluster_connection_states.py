@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from odradek.common.backoff import ExponentialBackoff
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 
 API_VERSIONS = (5, 4, 3, 0)
@@ -60,6 +61,12 @@ class AddressState:
     """It was asked in a newer version once because it said that it knows one."""
     numeric: bool = False
     """The host is an IP address, so there is nothing to resolve."""
+    latency: Sampled = field(default_factory=Sampled)
+    """Seconds from a request to its answer, on connections that have ended."""
+    sent: int = 0
+    """Requests that were sent, on all its connections: one number, so it never seems to go back."""
+    answered: int = 0
+    """Those that it has answered; the connections' own numbers move to `latency` at their ends."""
 
     def __post_init__(self) -> None:
         host = self.address.host
@@ -76,6 +83,18 @@ class AddressState:
     def heard(self, now: float) -> None:
         """Bytes came from it."""
         self.heard_at = now
+
+    def asked(self) -> None:
+        """A request goes out to it."""
+        self.sent += 1
+
+    def answers(self) -> None:
+        """It answers one."""
+        self.answered += 1
+
+    def connection_ended(self, measured: Sampled, now: float) -> None:
+        """A connection to it ends, with what it has measured."""
+        self.latency.take_over(measured, now)
 
     def settled(self) -> None:
         """A dial of it is pending no more, whatever came of it."""

@@ -189,6 +189,7 @@ class Connection:
         if self.in_flight.head is None:
             self.last_received = now  # silence counts from the question on
         self.in_flight.note(request)
+        self.record.asked()
         self.last_used = now
 
     def uses_nothing(self, last_used: float) -> None:
@@ -236,9 +237,10 @@ class Connection:
         event = ConnectionEvent.AUTHENTICATION_REFUSED if refused else ConnectionEvent.LOST
         self.move(event)
 
-    def take_requests(self) -> list[InFlightRequest]:
-        """Take out all that wait for an answer or to be sent, in their order."""
+    def take_requests(self, now: float) -> list[InFlightRequest]:
+        """Take out all that wait for an answer or to be sent, in their order: it ends."""
         requests = self.in_flight.clear()
+        self.record.connection_ended(self.in_flight, now)
         return requests if self.session is None else requests + self.session.take_held()
 
     def move(self, event: ConnectionEvent) -> None:

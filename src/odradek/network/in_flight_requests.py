@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from odradek.common.errors import KafkaError, MalformedMessageError
 from odradek.common.kafka_errors import InvalidRequestError
+from odradek.common.sampled import Sampled
 from odradek.network.effects import AnyRequest
 from odradek.network.failures import in_words
 from odradek.network.flow import Completion
@@ -44,12 +45,16 @@ class InFlightRequest:
         self.sent_at = now
 
 
-class InFlightRequests:
-    """First in, first out: Kafka answers the requests of one connection in order."""
+class InFlightRequests(Sampled):
+    """First in, first out: Kafka answers the requests of one connection in order.
+
+    What is sampled is how long answers took, in seconds.
+    """
 
     __slots__ = ("_next_id", "_queue", "_writing", "deadline", "head")
 
     def __init__(self) -> None:
+        super().__init__()
         self.head: InFlightRequest | None = None
         """The request whose answer comes next; without one, the oldest that isn't written yet."""
         self.deadline = math.inf
@@ -106,7 +111,7 @@ class InFlightRequests:
         """Whether a broker may rightly answer one of these first, however late that is."""
         return any(r.patience > 0.0 for r in self._queue)
 
-    def take(self, correlation_id: int) -> InFlightRequest:
+    def take(self, correlation_id: int, now: float) -> InFlightRequest:
         """The request that an answer with this id belongs to; anything but the head is an error."""
         if not self._queue or self._queue[0].correlation_id != correlation_id:
             expected = self._queue[0].correlation_id if self._queue else "none"
@@ -114,6 +119,13 @@ class InFlightRequests:
                 f"the answer has correlation id {correlation_id}, expected {expected}"
             )
         found = self._queue.popleft()
+        waited = now - found.sent_at  # `record`, written out
+        if now >= self._until:
+            self._turn(now)
+        self._count += 1
+        self._whole += waited
+        if waited > self._largest:
+            self._largest = waited
         if self._queue or self._writing:
             self._look_again()
         else:

@@ -23,6 +23,7 @@ from odradek.common.errors import (
     ResponseTimeoutError,
 )
 from odradek.common.proxy import Proxy
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
 from odradek.network.connection import DATA, Connection
@@ -49,7 +50,12 @@ IN_USE = 2.0
 """Seconds after its last request in which a connection that ends wasn't idle."""
 PROOF_BY_AGE = 1.0
 """R-CS-3: a connection that was ready and idle for so long has proved itself as well."""
+LONGEST_THROTTLE = 60.0
+"""Seconds of quiet that a broker gets for one answer at most (KIP-219). Brokers ask for their
+quota's window at most, 11 s by default; the field holds 24 days."""
 FRAME_SLACK = 1 << 20
+THROTTLED = frozenset((0, 1))
+"""Produce and Fetch: whose throttling Kafka's clients measure."""
 
 LostListener = Callable[[Connection, KafkaError, bool, float], None]
 """Gets the connection, why it ended, whether that was a failure, and `now`."""
@@ -90,6 +96,10 @@ class NetworkClient:
         self.buffers = FrameBuffers()  # of large answers; a client with many raises the limit
         self.heard_at = -math.inf
         """When the last byte came from anybody."""
+        self.throttled = Sampled()
+        """Milliseconds of quiet that brokers asked for after a write or a fetch, where they did."""
+        self.refused_logins = 0
+        """Connections that ended because their authentication was refused."""
         self._idle = config["connections.max.idle.ms"]
         self._by_id: dict[int, Connection] = {}
         self._next_id = 0
@@ -387,7 +397,7 @@ class NetworkClient:
     def abort(self, error: KafkaError, now: float) -> None:
         """Close everything; open replies end with `error`."""
         for connection in list(self._by_id.values()):
-            requests = connection.take_requests()
+            requests = connection.take_requests(now)
             self._forget(connection, error)
             self.engine.effects.append(Close(connection.id, str(error)))
             for request in requests:
@@ -423,10 +433,11 @@ class NetworkClient:
         self._heard(connection, now)
         for frame in frames:
             try:
-                request = connection.in_flight.take(peek_correlation_id(frame))
+                request = connection.in_flight.take(peek_correlation_id(frame), now)
             except MalformedMessageError as error:
                 self._malformed(number, error, now)
                 return
+            connection.record.answers()
             try:
                 message = decode_answer(type(request.body), request.version, frame)
             except MalformedMessageError as error:
@@ -445,10 +456,11 @@ class NetworkClient:
             return
         self._heard(connection, now)
         try:
-            request = connection.in_flight.take(identity)
+            request = connection.in_flight.take(identity, now)
         except MalformedMessageError as error:
             self._malformed(number, error, now)
             return
+        connection.record.answers()
         self._answered(connection, request, message, now)
 
     def _answered(
@@ -456,7 +468,9 @@ class NetworkClient:
     ) -> None:
         throttle: int = getattr(answer, "throttle_time_ms", 0)
         if throttle > 0:  # KIP-219: the client keeps quiet for so long
-            connection.throttle(now + throttle / 1000.0)
+            connection.throttle(now + min(throttle / 1000.0, LONGEST_THROTTLE))
+            if request.body.API_KEY in THROTTLED:
+                self.throttled.record(float(throttle), now)
         if connection.ready and not connection.proved:
             self._prove(connection, now)
         if not request.reply.done:
@@ -466,7 +480,9 @@ class NetworkClient:
     def _written(self, number: int, identity: int) -> None:
         connection = self._by_id.get(number)
         request = None if connection is None else connection.in_flight.written(identity)
-        if request is not None and not request.reply.done:
+        if connection is None or request is None:
+            return
+        if not request.reply.done:
             request.reply.complete(Message())
             self.changed.notify()
 
@@ -544,8 +560,10 @@ class NetworkClient:
         error = judged(connection, error)
         if isinstance(error, ExplainedError):
             error = error.at(address)
-        requests = connection.take_requests()
+        requests = connection.take_requests(now)
         self._forget(connection, error)
+        if connection.state is ConnectionState.AUTHENTICATION_FAILED:
+            self.refused_logins += 1
         ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
             state = connection.record

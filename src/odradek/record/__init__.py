@@ -8,7 +8,9 @@ changes nothing for them. Must not import pyarrow: `record/arrow.py` does, on it
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from odradek.record import kernel_sources
@@ -24,6 +26,7 @@ from odradek.record.columns import (
     RecordColumns,
 )
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
+from odradek.record.open_batches import ITEMS
 from odradek.record.sent_columns import (
     Encoded,
     InvalidRowError,
@@ -36,6 +39,7 @@ from odradek.record.sent_columns import (
 )
 
 __all__ = [
+    "ITEMS",
     "KERNEL",
     "BatchBuilder",
     "BatchHeader",
@@ -45,17 +49,21 @@ __all__ = [
     "Encoded",
     "HeaderColumn",
     "InvalidRowError",
+    "OpenBatches",
     "Piece",
     "PoolState",
     "RecordColumns",
+    "Room",
     "SentBinary",
     "SentColumns",
     "SentHeaders",
     "SentNumbers",
     "StopReason",
+    "avro_reader",
     "batch_size",
     "become",
     "blanks",
+    "build_reports",
     "build_rows",
     "collectable",
     "decode",
@@ -119,13 +127,24 @@ if _decoder == "native":
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder
     from odradek.record.encoder import ColumnEncoder
+    from odradek.record.kernel_avro import AvroReader
     from odradek.record.murmur2 import murmur2, partition_for_key
+    from odradek.record.open_batches import OpenBatches, Room, build_reports
 elif _encoder == "native":
-    from odradek.record.kernel_encode import BatchBuilder, ColumnEncoder, murmur2, partition_for_key
+    from odradek.record.kernel_encode import (
+        BatchBuilder,
+        ColumnEncoder,
+        OpenBatches,
+        Room,
+        build_reports,
+        murmur2,
+        partition_for_key,
+    )
 else:
     from odradek.record import builder
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.murmur2 import murmur2, partition_for_key
+    from odradek.record.open_batches import OpenBatches, Room, build_reports
 
     class BatchBuilder(builder.BatchBuilder):
         """The plain one, and a word once that it is slow unless that was asked for."""
@@ -135,6 +154,24 @@ else:
         def __init__(self, *arguments: Any) -> None:
             kernel_sources.warn_once(_asked)
             super().__init__(*arguments)
+
+
+def avro_reader(columns: bytes) -> AvroReader | None:
+    """A reader of the Avro kernel for columns of this layout; None where it isn't to be had."""
+    made = _avro_kernel()
+    return None if made is None else made(columns)
+
+
+@cache
+def _avro_kernel() -> type[AvroReader] | None:
+    if sys.byteorder != "little":
+        return None  # it copies Avro's numbers as they stand
+    if choose_kernel(_asked, kernel_sources.AVRO) == "python":
+        kernel_sources.warn_once(_asked)
+        return None
+    from odradek.record.kernel_avro import AvroReader
+
+    return AvroReader
 
 
 KERNEL = "native" if _decoder == _encoder == "native" else "python"

@@ -69,6 +69,8 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
     for name in names:
         if name not in COLUMN_NAMES:
             raise ArrowSchemaError(f"no column {name!r}; there are {', '.join(COLUMN_NAMES)}")
+    if include_headers and "headers" not in names:
+        raise ArrowSchemaError("include_headers is set, and columns doesn't name headers: add it")
     if len(set(names)) < len(names):
         raise ArrowSchemaError(f"a column is named twice in {', '.join(names)}")
     return tuple(names)

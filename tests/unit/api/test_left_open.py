@@ -353,7 +353,9 @@ def test_dropped_producers_deliver_and_are_collected() -> None:
 
         def make_and_drop() -> None:
             for number in range(20):
-                producer = Producer(bootstrap_servers=servers, linger_ms=60_000)
+                producer = Producer(
+                    bootstrap_servers=servers, linger_ms=60_000, close_timeout_ms=20_000
+                )
                 producer.send("t", str(number).encode())
                 del producer
             gc.collect()

@@ -22,7 +22,7 @@ from odradek.clients.admin.reachability import (
 from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.descriptions import authorized_operations
 from odradek.common.config import ADMIN, Config
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 
 NOW, DAY = 1_800_000_000.0, 86400.0
@@ -144,3 +144,27 @@ def test_containers(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: An
 
 def test_without_tls_nobody_is_asked_for_a_certificate() -> None:
     assert certificates(Config(ADMIN, {"bootstrap.servers": "h:1"}), ["h:1"]) is None
+
+
+def test_an_address_that_nobody_has_tried_is_no_good_one() -> None:
+    """Of fifty bootstrap addresses the last ones may not have had their turn."""
+    steps = checks(Seen(PICTURE, KafkaError("no answer"), None, "PLAINTEXT"), [])
+    assert {step.state for step in steps} == {"-"}
+
+
+def test_a_quota_is_no_fault_of_a_coordinator() -> None:
+    """Who has to keep quiet for a minute gets no answer from anybody in time."""
+    slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))
+    group = GroupStanding("g", KafkaTimeoutError("no coordinator of group g in time"))
+    assert [one.kind for one in found(Examination(slowed, group))] == [Trouble.THROTTLED]
+    assert [one.kind for one in found(Examination(WELL, group))] == [Trouble.GROUP]
+
+
+def test_a_group_whose_offset_is_not_in_the_log() -> None:
+    at = TopicPartition("t", 0)
+    group = GroupStanding("g", None, {at: 9}, {at: 0}, outside={at: (20, 30)})
+    (one,) = found(Examination(WELL, group))
+    assert (one.kind, one.grave) == (Trouble.GROUP, True)
+    assert one.what == (
+        "Group g goes on from offset 9 of t-0, which isn't there: the log has 20 to 30."
+    )

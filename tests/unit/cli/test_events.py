@@ -17,7 +17,7 @@ from odradek.cli.events import app
     [
         (["tables"], "either a folder or"),
         (["tables", "here", "--topic", "t"], "either a folder or"),
-        (["tables", "--topic", "t"], "kafka.bootstrap.servers"),
+        (["tables", "--topic", "t"], "--bootstrap-server host:port"),
         (["tables", "--topic", "t", "--option", "secret-without-equals"], "NAME=VALUE"),
         (["tables", "not-there"], "no folder"),
         (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
@@ -45,3 +45,26 @@ def test_passwords_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(app, [*words, "--option", "kafka.bootstrap.servers=b:2"])
     assert (result.exit_code, result.stdout) == (1, '{"events": 0}\n')
     assert given[2] == {"kafka.bootstrap.servers": "b:2", "kafka.sasl.password": "hunter2"}
+
+
+def test_a_profile_says_where_the_topic_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "odradek" / "config.toml"
+    place.parent.mkdir()
+    place.write_text(
+        '[profile.here]\nbootstrap.servers = ["a:1", "b:2"]\n'
+        'sasl.password = "geheim"\nlinger.ms = 5\n'
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    given: list[Any] = []
+
+    def made(*words: Any) -> dict[str, Any]:
+        given[:] = words
+        return {"events": 1}
+
+    monkeypatch.setattr(events, "_made", made)
+    for words, environment in ((["--profile", "here"], ""), ([], "here")):
+        monkeypatch.setenv("ODRADEK_PROFILE", environment)
+        result = CliRunner().invoke(app, ["tables", "--topic", "t", "--json", *words])
+        assert result.exit_code == 0, result.output
+        assert given[2] == {"kafka.bootstrap.servers": "a:1,b:2", "kafka.sasl.password": "geheim"}
+        assert "chmod 600" in result.stderr

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +47,43 @@ def test_nothing_is_cut_at_80_columns(name: str) -> None:
         shown_ones = [p for p in _at(root, words).params if not getattr(p, "hidden", False)]
         for option in [o for p in shown_ones for o in p.opts if o.startswith("--")]:
             assert option in flat, option
+
+
+OF_FRAME = "command_property"
+"""A parameter that every command of `cli.frame` has."""
+
+
+def verbs() -> dict[str, Any]:
+    """Click's commands of all verbs of the frame, by their words: "topics list"."""
+    found = {}
+    for name in COMMANDS:
+        root: Any = typer.main.get_command(build(name))
+        for verb, command in getattr(root.commands[name], "commands", {}).items():
+            if any(p.name == OF_FRAME for p in command.params):
+                found[f"{name} {verb}"] = command
+    return found
+
+
+EVERY_VERB = verbs()
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_there_are_verbs() -> None:
+    assert len(EVERY_VERB) >= 20
+
+
+@pytest.mark.parametrize("verb", EVERY_VERB)
+def test_each_verb_has_an_example_that_can_be_called(verb: str) -> None:
+    command = EVERY_VERB[verb]
+    example = " ".join((command.help or "").rpartition("Example: odradek ")[2].split())
+    words = shlex.split(example)
+    assert words[:2] == verb.split(), "its help needs a paragraph `Example: odradek …`"
+    command.make_context(verb, words[2:])  # its flags are there, and nothing is missing
+
+
+def test_each_verb_is_shown_in_a_page() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert [verb for verb in EVERY_VERB if f"odradek {verb}" not in pages] == []
 
 
 def _at(root: Any, words: list[str]) -> Any:

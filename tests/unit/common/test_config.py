@@ -362,3 +362,10 @@ def test_a_scheme_may_repeat_the_protocol() -> None:
 def test_there_must_be_an_address() -> None:
     with pytest.raises(ConfigurationError, match="bootstrap.servers is missing"):
         Config(CONSUMER, {})
+
+
+def test_an_admin_client_has_its_article() -> None:
+    with pytest.raises(ConfigurationError, match="'zzz' for an admin$"):
+        Config(ADMIN, {**B, "zzz": 1})
+    with pytest.raises(ConfigurationError, match="'zzz' for a producer$"):
+        Config(PRODUCER, {**B, "zzz": 1})

@@ -12,6 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_a_setting_of_another_client_is_taken_or_refused_with_the_cure(
         text = str(error)
         name = dotted(name)
         known = ALIASES.get(name, name) in OPTIONS or name in REFUSED
-        assert known or f"for a {client}: {CURES[name]}" in text
+        assert known or f" {client}: {CURES[name]}" in text
         assert "is an option of the" not in text
     except KafkaError:  # known, and "1" isn't one of its values
         assert ALIASES.get(dotted(name), dotted(name)) in OPTIONS
@@ -152,8 +153,19 @@ def test_a_name_that_nobody_has_is_an_ordinary_error() -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_of_another_client_is_answered_with_ours(name: str) -> None:
     module: Any = odradek
-    with pytest.raises(AttributeError, match=f"no attribute '{name}': write "):
+    with pytest.raises(ImportError, match=f"^{name} is another client's name: write ") as caught:
         getattr(module, name)
+    assert caught.value.name == name
+    kept = re.search(r"`from (\S+) import (\w+)`", str(caught.value))
+    if kept is not None:
+        assert hasattr(import_module(kept[1]), kept[2])
+
+
+def test_an_import_of_another_clients_class_says_what_to_write() -> None:
+    with pytest.raises(ImportError, match=r"AsyncProducer\(.*odradek.compat.aiokafka import AIO"):
+        from odradek import AIOKafkaProducer  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match=r"write .*docs/switching"):
+        from odradek import KafkaProducer  # type: ignore[attr-defined]  # noqa: F401
 
 
 def test_the_cures_name_what_is_there() -> None:
@@ -170,7 +182,8 @@ def test_the_cures_name_what_is_there() -> None:
         for called in re.findall(r"(\w+)\(", text):
             assert called in there | outside, text
         for called, given in re.findall(r"(\w+)\(([^()]*)\)", text):
-            takers = [getattr(cls, called) for cls in HERE.values() if hasattr(cls, called)]
+            owners = [*HERE.values(), odradek]  # methods, and clients that are made
+            takers = [getattr(owner, called) for owner in owners if hasattr(owner, called)]
             for keyword in re.findall(r"(\w+)=", given):
                 assert any(keyword in inspect.signature(take).parameters for take in takers), text
         for option in re.findall(r"give ([a-z]+(?:\.[a-z]+)+)", text):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odradek.record import builder, encoder, kernel_sources
+from odradek.record import builder, encoder, kernel_sources, open_batches
 from odradek.record.murmur2 import murmur2, partition_for_key
 
 
@@ -21,6 +21,9 @@ class Encoding:
     partition_for_key: Callable[[Any, int], int]
     module: str
     """Where its builder looks for `compress`."""
+    OpenBatches: Any
+    Room: Any
+    build_reports: Any
 
 
 PYTHON = Encoding(
@@ -30,6 +33,9 @@ PYTHON = Encoding(
     murmur2,
     partition_for_key,
     builder.__name__,
+    open_batches.OpenBatches,
+    open_batches.Room,
+    open_batches.build_reports,
 )
 
 
@@ -39,8 +45,10 @@ def _native() -> list[Encoding]:
     if isinstance(found, str):
         return []
     parts: Any = found
+    classes = (parts.BatchBuilder, parts.ColumnEncoder)
     functions = (parts.murmur2, parts.partition_for_key)
-    return [Encoding("native", parts.BatchBuilder, parts.ColumnEncoder, *functions, parts.__name__)]
+    of_messages = (parts.OpenBatches, parts.Room, parts.build_reports)
+    return [Encoding("native", *classes, *functions, parts.__name__, *of_messages)]
 
 
 NATIVE = _native()

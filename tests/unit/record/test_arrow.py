@@ -60,6 +60,11 @@ def as_dicts(rows: list[Row]) -> list[dict[str, object]]:
     ]
 
 
+def test_headers_that_are_wanted_and_not_named_are_refused() -> None:
+    with pytest.raises(ArrowSchemaError, match="columns doesn't name headers: add it"):
+        arrow_schema(True, ["value"])
+
+
 def test_schema_is_sparks() -> None:
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     fields = [

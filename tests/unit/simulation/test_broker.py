@@ -20,6 +20,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataRequestT
 from odradek.record import BatchBuilder, decode
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
 from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
 from odradek.simulation.coordinators.transaction_handlers import TRANSACTION_HANDLERS
 
@@ -129,6 +130,7 @@ REFUSED: dict[str, type[BrokerError]] = {
     "OffsetDelete": errors.InvalidGroupIdError,
     "ExpireDelegationToken": errors.DelegationTokenNotFoundError,
     "RenewDelegationToken": errors.DelegationTokenNotFoundError,
+    "PushTelemetry": errors.UnknownSubscriptionIdError,
     "RemoveRaftVoter": errors.VoterNotFoundError,
     "UnregisterBroker": errors.BrokerIdNotRegisteredError,
     "UnregisterController": errors.ControllerIdNotRegisteredError,
@@ -143,6 +145,7 @@ REFUSED: dict[str, type[BrokerError]] = {
 def test_every_api_answers_in_every_version(
     setting: Setting, kind: type[Message], version: int
 ) -> None:
+    setting.cluster.receive_telemetry(TelemetryReceiver())
     answer = setting.ask(setting.request(kind, version), version)
     assert answer is not None
     assert setting.client.lost == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import pytest
+from pyspark.sql.types import StructType
 from tests.unit.spark.avro_examples import logical
 
 from odradek.spark.problems import OptionError
@@ -21,7 +24,8 @@ def record(*types: Any, name: str = "R", **more: Any) -> dict[str, Any]:
 
 
 def in_spark(*types: Any) -> str:
-    found = avro_schema(json.dumps(record(*types)), "valueSchema").spark
+    found = avro_schema(json.dumps(record(*types)), "option valueSchema").spark
+    assert isinstance(found, StructType)
     assert all(field.nullable for field in found)
     return str(found.simpleString())
 
@@ -80,7 +84,7 @@ def test_each_type_is_what_spark_makes_of_it(schema: Any, wanted: str) -> None:
 def test_names_are_found_where_avro_finds_them() -> None:
     inner = record("int", name="Inner", namespace="other")
     outer = record(inner, "other.Inner", ENUM, "E", "test.E", name="Outer", namespace="test")
-    found = avro_schema(json.dumps(outer), "valueSchema").spark
+    found = avro_schema(json.dumps(outer), "option valueSchema").spark
     assert found.simpleString() == (
         "struct<f0:struct<f0:int>,f1:struct<f0:int>,f2:string,f3:string,f4:string>"
     )
@@ -130,7 +134,7 @@ def test_names_are_found_where_avro_finds_them() -> None:
 def test_schemas_that_cannot_be_used(schema: Any, told: str) -> None:
     text = schema if isinstance(schema, str) else json.dumps(schema)
     with pytest.raises(OptionError, match="option avroSchema") as caught:
-        avro_schema(text, "avroSchema")
+        avro_schema(text, "option avroSchema")
     assert told in str(caught.value)
     assert told == "isn't JSON" or "isn't JSON" not in str(caught.value)
 
@@ -139,4 +143,30 @@ def test_a_default_that_is_none_is_told() -> None:
     field = {"name": "a", "type": "bytes", "default": 5}
     schema = {"type": "record", "name": "R", "fields": [field]}
     with pytest.raises(OptionError, match="field a: the default 5 isn't of the field's type"):
-        avro_schema(json.dumps(schema), "avroSchema")
+        avro_schema(json.dumps(schema), "option avroSchema")
+
+
+def test_a_type_with_types_in_it_can_be_used_by_its_name_again() -> None:
+    """As Java's Avro writes schemas: an address with its country, for bill and shipment."""
+    country = {"type": "enum", "name": "C", "symbols": ["X", "Y"]}
+    address = {"type": "record", "name": "A", "fields": [{"name": "c", "type": country}]}
+    fields = [{"name": "bill", "type": address}, {"name": "ship", "type": ["null", "A"]}]
+    given = {"type": "record", "name": "O", "fields": [*fields, {"name": "at", "type": "C"}]}
+    value = {"bill": {"c": "X"}, "ship": {"c": "Y"}, "at": "X"}
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, given, value)
+    stream.seek(0)
+    found = avro_schema(json.dumps(given), "it")
+    assert fastavro.schemaless_reader(stream, found.parsed, None) == value
+    assert found.spark.simpleString() == (
+        "struct<bill:struct<c:string>,ship:struct<c:string>,at:string>"
+    )
+
+
+def test_a_schema_of_few_words_and_many_types_is_refused() -> None:
+    inner: Any = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
+    for at in range(1, 40):
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{at - 1}"}]
+        inner = {"type": "record", "name": f"R{at}", "fields": fields}
+    with pytest.raises(OptionError, match="types within types"):
+        avro_schema(json.dumps(inner), "it")

@@ -33,7 +33,9 @@ from odradek.spark.values.schema import arrow_schema, full_schema
 
 def decoder(schema: Any = EVERYTHING, read_as: Any = None, **more: Any) -> AvroDecoder:
     form = AvroFormat(json.dumps(schema), json.dumps(read_as) if read_as else None, **more)
-    return form.decoder(arrow_schema(full_schema(False, form.schema())).field("value").type)
+    return form.decoder(
+        arrow_schema(full_schema(False, {"value": form.schema()})).field("value").type
+    )
 
 
 def decoded(*values: bytes | None, schema: Any = EVERYTHING, **more: Any) -> list[Any]:
@@ -311,7 +313,7 @@ AVRO = {"valueformat": "avro", "valueschema": json.dumps(SMALL)}
             AVRO | {"avrowireformat": "confluent", "avroschemaid": "x"},
             "avroSchemaId must be a whole",
         ),
-        (AVRO | {"valuemode": "DROPMALFORMED"}, "PERMISSIVE or FAILFAST"),
+        (AVRO | {"valuemode": "SKIP"}, "PERMISSIVE or DROPMALFORMED or FAILFAST"),
         ({"avroschema": "{}"}, "avroSchema is given without valueFormat=avro"),
         ({"valueformat": "json", "avroschemaid": "1"}, "given without valueFormat=avro"),
     ],
@@ -332,8 +334,8 @@ def test_the_source_s_options_of_avro() -> None:
     """What a task makes of a value that doesn't fit is the same as for JSON: see test_values."""
     given = {"valueFormat": "Avro", "valueSchema": json.dumps(SMALL), "valueMode": "failfast"}
     found = options(**given, avroWireFormat="Confluent", avroSchemaId="7, 9")
-    assert found.value_format == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)
-    schema = full_schema(False, found.value_type())
+    assert found.formats["value"] == AvroFormat(json.dumps(SMALL), None, True, (7, 9), True)
+    schema = full_schema(False, found.decoded_types())
     assert schema["value"].dataType.simpleString() == "struct<a:int,b:string>"
 
 

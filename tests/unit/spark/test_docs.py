@@ -7,6 +7,7 @@ from pathlib import Path
 
 from odradek.common.security_options import SECRETS
 from odradek.common.spellings import ALIASES
+from odradek.serialization.registry_settings import SECRETS as REGISTRY_SECRETS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 OPTIONS = PAGE.with_name("configuration.md")
@@ -20,6 +21,9 @@ def test_the_redaction_for_connect_knows_every_secret() -> None:
     for expression in given:
         for name in sorted(names):
             shown = f'key: "kafka.{name}"\n value: "pass \\"word\\" 1"\n}}'
+            assert re.sub(expression, "***", shown) == 'key: "***\n}', name
+        for name in REGISTRY_SECRETS:
+            shown = f'key: "schemaRegistry.{name}"\n value: "me:word"\n}}'
             assert re.sub(expression, "***", shown) == 'key: "***\n}', name
         assert re.search(expression, 'key: "kafka.client.id"\n value: "etl"') is None
 

@@ -27,14 +27,17 @@ DDL = "a bigint, b string, t timestamp, d date, n double, l array<int>, s struct
 
 
 def decoder(ddl: str = DDL, *, fail_fast: bool = False) -> JsonDecoder:
-    schema = full_schema(False, value_schema(ddl))
+    schema = full_schema(False, {"value": value_schema(ddl)})
     target: Any = arrow_schema(schema).field("value").type
     return JsonDecoder(target, fail_fast=fail_fast)
 
 
 def decoded(*given: bytes | None, ddl: str = DDL, **more: Any) -> list[Any]:
     found = decoder(ddl, **more).decode(pa.array(given, pa.binary()))
-    assert found.type == arrow_schema(full_schema(False, value_schema(ddl))).field("value").type
+    assert (
+        found.type
+        == arrow_schema(full_schema(False, {"value": value_schema(ddl)})).field("value").type
+    )
     rows: list[Any] = found.to_pylist()
     return rows
 
@@ -236,14 +239,14 @@ def test_options_that_do_not_fit(given: dict[str, str], told: str) -> None:
 
 def test_the_source_reads_structs(cluster: Any, clock: Any) -> None:
     given = options(valueFormat="JSON", valueSchema="a int", valueMode="failfast")
-    schema = full_schema(False, given.value_type())
+    schema = full_schema(False, given.decoded_types())
     assert schema["value"].dataType.simpleString() == "struct<a:int>"
-    assert check_schema(schema, given.value_type())[1] == "value"
+    assert check_schema(schema, given.decoded_types())[1] == "value"
     field = arrow_schema(schema).field("value")
     reader = RangeReader(cluster.connect({}), KafkaOffsetRange(P0, 7, 9), None, given, clock)
     made = JsonDecoder(field.type, fail_fast=True)
     with pytest.raises(UndecodableValueError, match=r"t-0: the value at offset 7 .*JSON int"):
-        list(reader.batches(("value",), pa.schema([field]), made))
+        list(reader.batches(("value",), pa.schema([field]), {"value": made}))
 
 
 @pytest.mark.parametrize(

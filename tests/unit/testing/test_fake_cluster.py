@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek import Admin, Consumer, Producer, TopicPartition
+from odradek import AclBinding, Admin, Consumer, Producer, TopicPartition
 from odradek.common import kafka_errors
 from odradek.common.errors import BrokerError
 from odradek.testing import ClusterStartError, FakeCluster
@@ -131,6 +131,27 @@ def test_the_oldest_records_go() -> None:
         assert offsets == list(range(60))
         assert 20 < found < 60
         assert [row[0] for row in small.records("flights")] == list(range(found, 60))
+
+
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        ("ListGroups", lambda admin: admin.list_groups()),
+        (
+            "CreateAcls",
+            lambda admin: admin.create_acls([AclBinding("TOPIC", "t", "User:a", "READ")]),
+        ),
+    ],
+)
+def test_what_admin_clients_ask_can_be_refused(
+    cluster: FakeCluster, api: str, call: Callable[[Admin], object]
+) -> None:
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        cluster.refuse(api, "CLUSTER_AUTHORIZATION_FAILED", times=None)
+        with pytest.raises(kafka_errors.ClusterAuthorizationError):
+            call(admin)
+        cluster.heal()
+        call(admin)
 
 
 def test_misuse(cluster: FakeCluster) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,8 +61,7 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     names = ("good", "broken", "absent")
     suites = {name: Suite((name,), niceness=1, chosen="not slow") for name in names}
-    monkeypatch.setattr(run_tests, "SUITES", suites)
-    run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"])
+    run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"], suites)
     run.all([["good", "absent"], ["broken"]])
     found = {name: (result.passed, result.failed) for name, result in run.results.items()}
     assert found == {"good": (1, 0), "broken": (0, 1)}
@@ -72,6 +73,14 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
 @pytest.mark.parametrize("beside", [False, True])
 def test_every_suite_has_a_lane(beside: bool) -> None:
     planned = run_tests.plan([*run_tests.SUITES], beside=beside)
-    assert sorted(name for lane in planned for name in lane) == sorted(run_tests.SUITES)
-    assert len(planned) == (len(run_tests.LANES) if beside else 1)
-    assert run_tests.plan(["fuzz", "unit"], beside=beside) == [["unit", "fuzz"]]
+    every = [name for stage in planned for lane in stage for name in lane]
+    assert sorted(every) == sorted(run_tests.SUITES)
+    assert len(planned) == (1 if beside else len(run_tests.STAGES))
+    few = run_tests.plan(["fuzz", "unit"], beside=beside)
+    assert few == ([[["unit", "fuzz"]]] if beside else [[["unit"]], [["fuzz"]]])
+
+
+@pytest.mark.parametrize("niceness", [0, 5, run_tests.IDLE])
+def test_a_polite_command_runs(niceness: int) -> None:
+    command = [*run_tests.politely(niceness), sys.executable, "-c", "print(7)"]
+    assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"7"

@@ -1,8 +1,9 @@
 """`odradek consume`: records to standard output, as Kafka's console consumer writes them.
 
-In: Kafka's flags. Out: a line per record, or with `--json` an object; at the end on stderr how many
-there were. Exit statuses: 0 (also after SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. With
-`--group` it is a member of that group and commits what it has written; without, it commits nothing.
+In: Kafka's flags, and kcat's ways to say where and how. Out: a line per record, or with `--json` an
+object; at the end on stderr how many there were. Exit statuses: 0 (also after SIGTERM), 1 it
+failed, 2 wrong use, 130 Ctrl-C. With `--group` it is a member of that group and commits what it has
+written; without, it commits nothing.
 
 Not as in Kafka's tool: without a group, partitions are assigned (those that a topic has at the
 start); a topic that isn't there, and a number for `--offset` that isn't in the log, are errors; the
@@ -13,11 +14,13 @@ records are escaped (R-IN-3) unless `--raw` says otherwise.
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -25,10 +28,21 @@ import typer
 from odradek.api.consumer import Consumer
 from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
-from odradek.cli.console.consuming import CutOffError, Records, assign, start_offset, subscribe
-from odradek.cli.console.formatting import PROPERTIES, RecordFormatter
+from odradek.cli.console.client_settings import client_config
+from odradek.cli.console.consuming import (
+    CutOffError,
+    LineFormatter,
+    Records,
+    assign,
+    fitting,
+    subscribe,
+    there,
+)
+from odradek.cli.console.decoding import WireFormat, decoder
+from odradek.cli.console.format_strings import FormatString
+from odradek.cli.console.formatting import PROPERTIES, JsonFormatter, RecordFormatter
+from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import (
-    client_config,
     line_settings,
     refuse,
     refuse_what_is_not_there,
@@ -43,60 +57,133 @@ OPTIONS = {
 }
 """The consumer's option that each flag sets."""
 NOT_THERE = {
-    "include": "give one --topic",
-    "formatter": "classes can't be loaded; --formatter-property says how records are written",
+    "formatter": "classes can't be loaded; --format and --formatter-property say how records are "
+    "written",
     "enable_systest_events": "it belongs to Kafka's own system tests",
 }
+RESETS = {
+    PlaceKind.BEGINNING: "earliest",
+    PlaceKind.BEFORE_END: "earliest",
+    PlaceKind.TIME: "earliest",
+    PlaceKind.END: "latest",
+    # An offset that isn't in the log must not silently become its end.
+    PlaceKind.OFFSET: "none",
+    PlaceKind.STORED: "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which part of a log is read; None for what wasn't said."""
+
+    start: LogPlace | None
+    until: LogPlace | None
+
+
+def range_of(params: Mapping[str, Any]) -> Range:
+    """What `--offset`, `--from-beginning`, `--until` and `--exit` say."""
+    offset, until = params.get("offset"), params.get("until")
+    if offset is not None and params.get("from_beginning"):
+        refuse("--from-beginning and --offset can't be given together")
+    if until is not None and params.get("exit_"):
+        refuse("--until and --exit can't be given together: --exit is --until end")
+    start = None if offset is None else log_place(offset, "--offset")
+    end = WORDS["end"] if params.get("exit_") else None
+    return Range(start, end if until is None else end_place(until, "--until"))
 
 
 def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     """The consumer's configuration: the file, over it the properties, over them the flags."""
     refuse_what_is_not_there(params, NOT_THERE)
-    if not params.get("topic"):
-        refuse("--topic is missing")
-    offset = start_offset(params.get("offset"))
-    if offset is not None and params.get("partition") is None:
-        refuse("--offset needs --partition")
-    if offset is not None and params.get("from_beginning"):
-        refuse("--from-beginning and --offset can't be given together")
+    if bool(params.get("topic")) == bool(params.get("include")):
+        both = params.get("topic")
+        refuse("give --topic or --include" + (", not both" if both else ": one is missing"))
+    pattern = params.get("include")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            refuse(f"--include: {pattern!r} is no regular expression: {error}")
+        if params.get("partition") is not None:
+            refuse("--partition is for one --topic")
+    wanted = range_of(params)
     config = client_config(params, tool="consumer", flags=OPTIONS)
-    if "group.id" in config and params.get("partition") is not None:
-        refuse("--partition and --group can't be given together: the group divides the partitions")
+    _check_group(config, wanted, params.get("partition"))
     reset = config.get("auto.offset.reset")
     if params.get("from_beginning") and reset not in (None, "earliest"):
         refuse(f"--from-beginning doesn't go with auto.offset.reset={reset}")
     if reset is None:
-        # A number that isn't in the log must not silently become its end.
-        other = "earliest" if params.get("from_beginning") else "latest"
-        config["auto.offset.reset"] = "none" if isinstance(offset, int) else other
+        from_first = params.get("from_beginning") or wanted.until is not None
+        kind = wanted.start.kind if wanted.start is not None else None
+        other = "earliest" if from_first else "latest"
+        config["auto.offset.reset"] = other if kind is None else RESETS[kind]
     return config
 
 
-def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> RecordFormatter | None:
-    """How records are written; None for JSON. `escaped`: for a terminal."""
+def _check_group(config: dict[str, Any], wanted: Range, partition: int | None) -> None:
+    stored = wanted.start is not None and wanted.start.kind is PlaceKind.STORED
+    if stored and "group.id" not in config:
+        refuse("--offset stored needs --group: the group whose offsets are meant")
+    if stored:
+        config["enable.auto.commit"] = "false"
+    elif "group.id" in config:
+        for flag, given in (("partition", partition), ("offset", wanted.start)):
+            if given is not None:
+                refuse(
+                    f"--{flag} and --group can't be given together: the group divides the "
+                    "partitions and knows where it is; --offset stored reads without joining it"
+                )
+        if wanted.until is not None:
+            refuse("a member of a group has no end; --timeout-ms and --max-messages end it")
+
+
+def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFormatter:
+    """How records are written. `escaped`: for a terminal."""
     settings = line_settings(
         params, new="formatter_property", file="formatter_config", known=PROPERTIES
     )
     for parameter in ("key_deserializer", "value_deserializer"):
         if params.get(parameter):
             settings[parameter.replace("_", ".")] = params[parameter]
-    if not params.get("json"):
-        return RecordFormatter(settings, escaped=escaped)
+    form = params.get("avro_wire_format") or WireFormat.PLAIN
+    key, value = (
+        decoder(params.get(f"decode_{part}"), params.get(f"{part}_schema"), form, part=part)
+        for part in ("key", "value")
+    )
+    text = params.get("format_")
+    if text is None and not params.get("json"):
+        return RecordFormatter(settings, key, value, escaped=escaped)
+    if text is not None and params.get("json"):
+        refuse("--format and --json can't be given together")
+    null = settings.pop("null.literal", "").encode() if text is not None else b""
     if settings:
-        refuse(f"--json has a form of its own: {', '.join(settings)} can't be given with it")
-    return None
+        what = "--json" if text is None else "--format"
+        refuse(f"{what} has a form of its own: {', '.join(settings)} can't be given with it")
+    if text is None:
+        return JsonFormatter(key, value, escaped=escaped)
+    return FormatString(text, key, value, null=null, escaped=escaped)
 
 
 def consume(
     context: typer.Context,
-    bootstrap_server: flags.BootstrapServer,
+    bootstrap_server: flags.BootstrapServer = None,
+    profile: flags.ProfileName = None,
     topic: flags.ConsumeTopic = None,
+    include: flags.Include = None,
     partition: flags.Partition = None,
     offset: flags.Offset = None,
     from_beginning: flags.FromBeginning = False,
+    until: flags.Until = None,
+    exit_: flags.Exit = False,
     max_messages: flags.MaxMessages = None,
     timeout_ms: flags.Timeout = None,
     isolation_level: flags.Isolation = None,
+    format_: flags.Format = None,
+    decode_key: flags.DecodeKey = None,
+    decode_value: flags.DecodeValue = None,
+    key_schema: flags.KeySchema = None,
+    value_schema: flags.ValueSchema = None,
+    avro_wire_format: flags.AvroWireFormat = WireFormat.PLAIN,
     formatter_property: flags.FormatterProperty = None,
     old_property: flags.OldProperty = None,
     formatter_config: flags.FormatterConfig = None,
@@ -110,37 +197,37 @@ def consume(
     json: flags.ConsumeJson = False,
     raw: flags.Raw = False,
     group: flags.Group = None,
-    include: flags.NotThere = None,
     formatter: flags.NotThere = None,
     enable_systest_events: flags.NotThereFlag = False,
 ) -> None:
-    """Write the records of a topic to standard output, line by line."""
+    """Write the records of a topic to standard output, line by line.
+
+    Example: odradek consume --bootstrap-server localhost:9092 --topic flights --offset -10 --exit
+    """
     with ending("odradek consume"):
-        given = config_of(context.params)
+        given, wanted = config_of(context.params), range_of(context.params)
         config = checked(CONSUMER, given)
-        escaped = _on_terminal() and not raw
-        shape = formatter_of(context.params, escaped=escaped)
+        shape = formatter_of(context.params, escaped=_on_terminal() and not raw)
         idle = timeout_ms / 1000 if timeout_ms is not None and timeout_ms >= 0 else None
         most = max_messages if max_messages is not None and max_messages >= 0 else None
         patience = config["default.api.timeout.ms"]
+        patience = patience if idle is None else min(patience, idle)
         # By an exception: so what wasn't written isn't committed.
         with suppress(CutOffError), Consumer(given) as consumer, terminable() as end:
             records = Records(
-                consumer,
-                shape,
-                _Stdout(),
-                time.monotonic,
-                skip_on_error=skip_message_on_error,
-                escaped=escaped,
+                consumer, shape, _Stdout(), time.monotonic, skip_on_error=skip_message_on_error
             )
             try:
-                patience = patience if idle is None else min(patience, idle)
-                if config["group.id"] is not None:
-                    subscribe(consumer, topic or "", patience=patience)
+                ends = None
+                if config["group.id"] is not None and wanted.start is None:
+                    subscribe(consumer, topic, include, patience=patience)
                 else:
-                    place = start_offset(offset)
-                    assign(consumer, topic or "", partition, place, patience=patience)
-                records.run(most=most, idle=idle)
+                    if include is not None:
+                        chosen = fitting(consumer, include, patience=patience)
+                    else:
+                        chosen = there(consumer, topic or "", partition, patience=patience)
+                    ends = assign(consumer, chosen, wanted.start, wanted.until, patience=patience)
+                records.run(most=most, idle=idle, ends=ends)
             except KeyboardInterrupt:
                 raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
             finally:

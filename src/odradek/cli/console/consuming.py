@@ -6,17 +6,13 @@ Must not: open or close anything, nor retry; `poll()` goes on trying by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from odradek.api.consumer import Consumer
-from odradek.cli.console.formatting import (
-    FormatError,
-    RecordFormatter,
-    json_for_terminal,
-    json_line,
-)
-from odradek.cli.console.properties import refuse
+from odradek.cli.console.decoding import FormatError
+from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, offsets_at
 from odradek.cli.console.waiting import patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import ConfigurationError, KafkaError
@@ -44,63 +40,99 @@ class RecordOutput(Protocol):
         """Whether nobody reads any more, as far as that shows without writing."""
 
 
-def start_offset(text: str | None) -> int | str | None:
-    """Read `--offset`: a number, "earliest", "latest", or None."""
-    if text is None:
-        return None
-    word = text.strip().lower()
-    if word in ("earliest", "latest"):
-        return word
-    if not word.isdecimal():
-        refuse(f"--offset must be earliest, latest or a number from 0 on, not {text!r}")
-    return int(word)
+class LineFormatter(Protocol):
+    """What makes a line of a record."""
+
+    def line(self, record: ConsumerRecord) -> bytes:
+        """The line with its end. Raises `FormatError`."""
+
+
+Tell = Callable[[str], None]
+Offsets = dict[TopicPartition, int]
 
 
 def assign(
     consumer: Consumer,
-    topic: str,
-    partition: int | None,
-    offset: int | str | None,
+    partitions: list[TopicPartition],
+    start: LogPlace | None,
+    until: LogPlace | None = None,
     *,
     patience: float,
-    tell: Callable[[str], None] = say,
-) -> None:
-    """Have the consumer read a topic, or one of its partitions, from a place on."""
-    partitions = there(consumer, topic, patience=patience, tell=tell)
-    if partition is not None:
-        wanted = TopicPartition(topic, partition)
-        if wanted not in partitions:
-            last = partitions[-1].partition
-            raise ConfigurationError(f"topic {topic} has partitions 0 to {last}, not {partition}")
-        partitions = [wanted]
-    consumer.assign(partitions)
-    if isinstance(offset, int):
-        for each in partitions:
-            consumer.seek(each, offset)
-    elif offset == "earliest":
-        consumer.seek_to_beginning(partitions)
-    elif offset == "latest":
-        consumer.seek_to_end(partitions)
+    tell: Tell = say,
+) -> Offsets | None:
+    """Have the consumer read partitions from a place on (None: where `auto.offset.reset` says).
+
+    With an end and no place it starts at the beginning. Gives by partition the first offset that
+    isn't wanted, of those where anything is; None where it goes on for ever.
+    """
+    lazily = start is None or start.kind in (PlaceKind.BEGINNING, PlaceKind.END)
+    if until is None and lazily:
+        consumer.assign(partitions)
+        if start is not None:
+            to = start.kind is PlaceKind.BEGINNING
+            (consumer.seek_to_beginning if to else consumer.seek_to_end)(partitions)
+        return None
+    place = start or WORDS["beginning"]
+    # The end first: what comes while the beginning is looked up isn't wanted.
+    ends = None
+    if until is not None:
+        ends = offsets_at(consumer, partitions, until, patience=patience, tell=tell)
+    starts = offsets_at(consumer, partitions, place, patience=patience, tell=tell)
+    if ends is not None:
+        ends = {tp: end for tp, end in ends.items() if starts[tp] < end}
+        starts = {tp: starts[tp] for tp in ends}
+    consumer.assign(starts, until=ends)
+    return ends
 
 
 def subscribe(
-    consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None] = say
+    consumer: Consumer,
+    topic: str | None,
+    pattern: str | None = None,
+    *,
+    patience: float,
+    tell: Tell = say,
 ) -> None:
-    """Have the consumer read what its group gives it of a topic that is there."""
-    there(consumer, topic, patience=patience, tell=tell)
-    consumer.subscribe([topic])
+    """Have the consumer read what its group gives it: of a topic, or of all that fit a pattern."""
+    if topic is not None:
+        there(consumer, topic, None, patience=patience, tell=tell)
+        consumer.subscribe([topic])
+    else:
+        consumer.subscribe(pattern=pattern)
 
 
 def there(
-    consumer: Consumer, topic: str, *, patience: float, tell: Callable[[str], None]
+    consumer: Consumer, topic: str, partition: int | None, *, patience: float, tell: Tell = say
 ) -> list[TopicPartition]:
-    """The partitions of a topic; the error for one that isn't there names others like it."""
-    return patiently(
+    """The partitions of a topic, or one; an error for one that isn't there names those like it."""
+    partitions = patiently(
         lambda seconds: consumer.partitions_for(topic, seconds),
-        patience,
-        tell,
-        f"metadata of topic {topic}",
-    )
+        patience, tell, f"metadata of topic {topic}",
+    )  # fmt: skip
+    if partition is None:
+        return partitions
+    wanted = TopicPartition(topic, partition)
+    if wanted not in partitions:
+        last = partitions[-1].partition
+        raise ConfigurationError(f"topic {topic} has partitions 0 to {last}, not {partition}")
+    return [wanted]
+
+
+def fitting(
+    consumer: Consumer, pattern: str, *, patience: float, tell: Tell = say
+) -> list[TopicPartition]:
+    """The partitions of all topics whose whole name fits a pattern."""
+    names = patiently(consumer.list_topics, patience, tell, "the list of topics")
+    chosen = [name for name in names if re.fullmatch(pattern, name)]
+    if not chosen:
+        raise ConfigurationError(f"none of {len(names)} topics fits {pattern}")
+    found = patiently(
+        lambda seconds: consumer.describe(chosen, seconds),
+        patience, tell, f"metadata of {len(chosen)} topics",
+    )  # fmt: skip
+    return [
+        TopicPartition(name, one.partition) for name in chosen for one in found[name].partitions
+    ]
 
 
 class Records:
@@ -109,18 +141,15 @@ class Records:
     def __init__(
         self,
         consumer: Consumer,
-        formatter: RecordFormatter | None,
+        formatter: LineFormatter,
         output: RecordOutput,
         clock: Callable[[], float],
         *,
         skip_on_error: bool = False,
-        escaped: bool = False,
-        tell: Callable[[str], None] = say,
+        tell: Tell = say,
     ) -> None:
-        """Without a formatter records are written as JSON; `escaped`: for a terminal."""
         self._consumer = consumer
-        of_json = json_for_terminal if escaped else json_line
-        self._format = formatter.line if formatter is not None else of_json
+        self._format = formatter.line
         self._output = output
         self._clock = clock
         self._skip = skip_on_error
@@ -130,14 +159,20 @@ class Records:
         self.cut_off = False
         """Nobody reads the output any more."""
 
-    def run(self, *, most: int | None, idle: float | None) -> None:
-        """Go on until `most` records, or until none came for `idle` seconds.
+    def run(
+        self,
+        *,
+        most: int | None,
+        idle: float | None,
+        ends: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        """Go on until `most` records, until none came for `idle` seconds, or to all `ends`.
 
         Raises where what was taken last isn't all written: `CutOffError` when nobody reads any
         more, or what the output raised. Who leaves its consumer by that commits nothing of it.
         """
         heard = self._clock()
-        while most is None or self.count < most:
+        while (most is None or self.count < most) and not self._all_read(ends):
             turn = TURN
             if idle is not None:
                 turn = min(TURN, max(0.0, heard + idle - self._clock()))
@@ -151,6 +186,11 @@ class Records:
             elif self._output.gone():
                 self.cut_off = True
                 return
+
+    def _all_read(self, ends: Mapping[TopicPartition, int] | None) -> bool:
+        """Whether all that was wanted is read: positions move over gaps, too."""
+        position = self._consumer.position
+        return ends is not None and all(position(tp) >= end for tp, end in ends.items())
 
     def _write(self, records: list[ConsumerRecord]) -> None:
         lines: list[bytes] = []

@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 from odradek.cli.console import formatting, lines
+from odradek.cli.console.decoding import Decoding, WireFormat
 from odradek.cli.console.properties import refuse
+from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE
 
 
 def _number(text: str, least: int = 0) -> typer.models.OptionInfo:
@@ -25,27 +27,41 @@ def _words(spelling: str, text: str) -> typer.models.OptionInfo:
     return option
 
 
-BootstrapServer = Annotated[str, typer.Option(help="Where to start: host:port, with commas.")]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        help=f"A profile of ~/.config/odradek/config.toml with the client's options (or {PROFILE})."
+    ),
+]
 Bootstrap = Annotated[
-    str | None, typer.Argument(show_default=False, help="Where to start: host:port, with commas.")
+    str | None,
+    typer.Argument(
+        show_default=False, help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."
+    ),
 ]
 OrOption = Annotated[
     str | None, typer.Option("--bootstrap-server", help="The same, as Kafka's own tools have it.")
 ]
 
 
-def where_to_start(bootstrap: str | None, option: str | None) -> str:
-    """Where to start, from the two ways to say it: as an argument, or as Kafka's tools do."""
+def where_to_start(bootstrap: str | None, option: str | None) -> str | None:
+    """Where to start, from the two ways to say it: as an argument, or as Kafka's tools do; None
+    where neither does.
+    """
     if bootstrap is not None and option is not None:
         refuse("give the address once: as an argument or as --bootstrap-server")
-    found = option if bootstrap is None else bootstrap
-    if not found:
-        refuse("give an address to start at, host:port, for example localhost:9092")
-    return found
+    return option if bootstrap is None else bootstrap
 
 
 CommandConfig = Annotated[
-    Path | None, typer.Option(help="A file with options of the client, in Java's properties form.")
+    Path | None,
+    typer.Option(
+        help=f"A file with options of the client, in Java's properties form (or {COMMAND_CONFIG})."
+    ),
 ]
 CommandProperty = Annotated[
     list[str] | None,
@@ -59,7 +75,7 @@ NotThereFlag = Annotated[bool, typer.Option(hidden=True)]
 
 # odradek produce
 
-ProduceTopic = Annotated[str, typer.Option(help="The topic to write to.")]
+ProduceTopic = Annotated[str | None, typer.Option(help="The topic to write to.")]
 Sync = Annotated[bool, typer.Option("--sync", help="Wait for each line's acknowledgement.")]
 BatchSize = Annotated[int | None, _number("batch.size, in bytes.", 1)]
 MaxRetries = Annotated[
@@ -68,7 +84,8 @@ MaxRetries = Annotated[
 RetryBackoff = Annotated[int | None, _number("retry.backoff.ms: the first wait before a retry.")]
 Linger = Annotated[int | None, _number("linger.ms: how long a batch waits for more lines.")]
 Acks = Annotated[
-    str | None, typer.Option(help="acks: all (or -1, the default), 1 or 0; these write unsurely.")
+    str | None,
+    typer.Option(help="acks: all (or -1, the default), 1 or 0; with 1 and 0 records can be lost."),
 ]
 RequestTimeout = Annotated[int | None, _number("request.timeout.ms.", 1)]
 MetadataExpiry = Annotated[int | None, _number("metadata.max.age.ms.")]
@@ -98,8 +115,43 @@ Partition = Annotated[int | None, _number("Read this partition only (default: al
 Offset = Annotated[
     str | None,
     typer.Option(
-        help="Where to start: a number, earliest or latest; needs --partition (default: latest)."
+        help="Where to start: a number, -N for N before the end, beginning (earliest), end "
+        "(latest), a time as 2026-02-28T12:00 (UTC) or @MILLISECONDS, or stored: where --group is, "
+        "without joining it (default: latest; with --until or --exit the beginning)."
     ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="End before this: a place as --offset has them; end is what is there at the start."
+    ),
+]
+Exit = Annotated[bool, typer.Option("--exit", "-e", help="The same as --until end.")]
+Include = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Instead of --topic: all topics whose whole name fits."),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="How a record is written, as kcat has it: %t topic, %p partition, %o offset, %k key, "
+        "%s value, %K and %S their lengths, %T timestamp, %h headers, %%; \\n, \\t, \\r, \\0, "
+        "\\xNN. It ends no line by itself.",
+    ),
+]
+DecodeKey = Annotated[Decoding | None, typer.Option(help="What keys are (default: none, bytes).")]
+DecodeValue = Annotated[
+    Decoding | None, typer.Option(help="What values are (default: none, bytes).")
+]
+KeySchema = Annotated[Path | None, typer.Option(help="The Avro schema of keys, as a JSON file.")]
+ValueSchema = Annotated[
+    Path | None, typer.Option(help="The Avro schema of values, as a JSON file.")
+]
+AvroWireFormat = Annotated[
+    WireFormat,
+    typer.Option(help="confluent: five bytes stand before each Avro value, a zero and an id."),
 ]
 FromBeginning = Annotated[
     bool, typer.Option("--from-beginning", help="Start at the first record that is there.")
@@ -108,7 +160,15 @@ Group = Annotated[
     str | None, typer.Option(help="Read as a member of this group, from where it is, and commit.")
 ]
 MaxMessages = Annotated[
-    int | None, _number("End after so many records (default: go on for ever).", -1)
+    int | None,
+    typer.Option(
+        "--max-messages",
+        "--count",
+        "-c",
+        min=-1,
+        metavar="N",
+        help="End after so many records (default: go on for ever).",
+    ),
 ]
 Timeout = Annotated[int | None, _number("End when no record came for so many ms.", -1)]
 Isolation = Annotated[

@@ -5,13 +5,14 @@ In: a `ConsumerRecord`. Out: bytes, or with `--json` one object. Must not: write
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from odradek.cli.console.decoding import Decoder, FormatError, as_bytes, bytes_or_text, plain
 from odradek.cli.console.properties import refuse, truth
+from odradek.cli.console.terminal import for_terminal
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.printable import json_escape, printable
 
@@ -36,10 +37,6 @@ PROPERTIES = (
 TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 Deserializer = Callable[[bytes], bytes]
-
-
-class FormatError(Exception):
-    """A record can't be shown as wished."""
 
 
 def _number(name: str, code: str) -> Deserializer:
@@ -84,7 +81,14 @@ def deserializer(name: str | None, where: str) -> Deserializer | None:
 class RecordFormatter:
     """Writes records as Kafka's console consumer does."""
 
-    def __init__(self, settings: Mapping[str, str], *, escaped: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        key: Decoder | None = None,
+        value: Decoder | None = None,
+        *,
+        escaped: bool = False,
+    ) -> None:
         """With `escaped` nothing of a record can steer a terminal (R-IN-3)."""
         self._escaped = escaped
         self._timestamp = truth(settings, "print.timestamp")
@@ -102,6 +106,11 @@ class RecordFormatter:
             deserializer(settings.get(name), name)
             for name in ("key.deserializer", "value.deserializer", "headers.deserializer")
         )
+        for name, decode in (("key", key), ("value", value)):
+            if decode is not None and f"{name}.deserializer" in settings:
+                refuse(f"--decode-{name} and {name}.deserializer can't be given together")
+        self._of_key = _in_bytes(key) or self._of_key
+        self._of_value = _in_bytes(value) or self._of_value
 
     def line(self, record: ConsumerRecord) -> bytes:
         """The record's line with its end. Raises `FormatError` where a deserializer can't."""
@@ -143,40 +152,39 @@ class RecordFormatter:
         return for_terminal(shown) if self._escaped else shown
 
 
-def for_terminal(data: bytes) -> bytes:
-    r"""Bytes that can be written to a terminal: control characters, and what isn't UTF-8, as
-    `\x1b`; a tab stays.
-    """
-    text = data.decode("utf-8", "backslashreplace")
-    return "\t".join(printable(part, limit=None) for part in text.split("\t")).encode()
+def _in_bytes(decode: Decoder | None) -> Deserializer | None:
+    return None if decode is None else lambda data: as_bytes(decode(data))
 
 
-def json_for_terminal(record: ConsumerRecord) -> bytes:
-    r"""The record as one JSON object, with `\u…` for all that could steer a terminal."""
-    text = json_line(record).decode("utf-8", "surrogatepass")
-    return (printable(text.rstrip("\n"), limit=None, style=json_escape) + "\n").encode()
+class JsonFormatter:
+    """Writes records as JSON objects, a line each; bytes that aren't UTF-8: `{"base64": …}`."""
 
+    def __init__(
+        self,
+        key: Decoder | None = None,
+        value: Decoder | None = None,
+        *,
+        escaped: bool = False,
+    ) -> None:
+        r"""With `escaped` all that could steer a terminal is written as `\u…`."""
+        self._key = key or bytes_or_text
+        self._value = value or bytes_or_text
+        self._escaped = escaped
 
-def json_line(record: ConsumerRecord) -> bytes:
-    """The record as one JSON object; bytes that aren't UTF-8 become `{"base64": …}`."""
-    shown = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "timestamp_type": TIMESTAMP_TYPES.get(record.timestamp_type),
-        "leader_epoch": record.leader_epoch,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    return json.dumps(shown, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+    def line(self, record: ConsumerRecord) -> bytes:
+        """The record's line with its end. Raises `FormatError` where it can't be decoded."""
+        shown = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "timestamp_type": TIMESTAMP_TYPES.get(record.timestamp_type),
+            "leader_epoch": record.leader_epoch,
+            "key": None if record.key is None else plain(self._key(record.key)),
+            "value": None if record.value is None else plain(self._value(record.value)),
+            "headers": [[n, None if v is None else bytes_or_text(v)] for n, v in record.headers],
+        }
+        text = json.dumps(shown, ensure_ascii=False)
+        if self._escaped:
+            text = printable(text, limit=None, style=json_escape)
+        return text.encode("utf-8", "surrogatepass") + b"\n"

@@ -23,9 +23,10 @@ import typer
 from odradek.api.producer import Producer
 from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
+from odradek.cli.console.client_settings import client_config
 from odradek.cli.console.lines import PROPERTIES, LineParser
 from odradek.cli.console.producing import LineProducer, run
-from odradek.cli.console.properties import client_config, line_settings, refuse_what_is_not_there
+from odradek.cli.console.properties import line_settings, refuse, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
@@ -59,8 +60,9 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
 
 def produce(
     context: typer.Context,
-    bootstrap_server: flags.BootstrapServer,
-    topic: flags.ProduceTopic,
+    topic: flags.ProduceTopic = None,
+    bootstrap_server: flags.BootstrapServer = None,
+    profile: flags.ProfileName = None,
     sync: flags.Sync = False,
     batch_size: flags.BatchSize = None,
     message_send_max_retries: flags.MaxRetries = None,
@@ -84,8 +86,14 @@ def produce(
     line_reader: flags.NotThere = None,
     socket_buffer_size: flags.NotThere = None,
 ) -> None:
-    """Send each line of standard input as a record. Exit status 0 if all were acknowledged."""
+    """Send each line of standard input as a record. Exit status 0 if all were acknowledged.
+
+    Example: odradek produce --bootstrap-server localhost:9092 --topic flights
+    --reader-property parse.key=true --reader-property key.separator=: < flights.txt
+    """
     with ending("odradek produce"):
+        if topic is None:
+            refuse("say which topic to write to: --topic flights")
         given = config_of(context.params)
         settings = line_settings(
             context.params, new="reader_property", file="reader_config", known=PROPERTIES

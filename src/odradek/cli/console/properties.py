@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.properties import parse_properties
-from odradek.common.spellings import sealed
 from odradek.runtime import properties
 
 _SPELLINGS = {
@@ -50,7 +49,7 @@ def read_client_file(path: Path | None, client: str) -> dict[str, Any]:
     try:
         return properties.read_properties(path, client)
     except ConfigurationError as error:
-        refuse(str(error))
+        refuse(str(error).removesuffix(" (a str is a properties file's path)"))
 
 
 def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
@@ -64,6 +63,15 @@ def parse_words(words: Iterable[str], flag: str) -> dict[str, str]:
     return found
 
 
+def parse_values(words: Iterable[str], flag: str) -> dict[str, str]:
+    """Read `key=value` words where a value changes something for others: `key` alone is refused."""
+    every = list(words)
+    for word in every:
+        if "=" not in word:
+            refuse(f"{flag}: {word!r} isn't KEY=VALUE; for an empty value write {word}=")
+    return parse_words(every, flag)
+
+
 def one_of(params: Mapping[str, Any], new: str, old: str) -> tuple[Any, str]:
     """The value and the spelling of a flag that has an older name; both at once are refused."""
     if params.get(new) and params.get(old):
@@ -74,25 +82,6 @@ def one_of(params: Mapping[str, Any], new: str, old: str) -> tuple[Any, str]:
 def _flag(name: str) -> str:
     """The spelling of a parameter on the command line."""
     return _SPELLINGS.get(name) or f"--{name.replace('_', '-')}"
-
-
-def client_config(
-    params: Mapping[str, Any], *, tool: str, flags: Mapping[str, str]
-) -> dict[str, Any]:
-    """A client's configuration: the file, over it the properties, over them the flags.
-
-    `tool` is "producer" or "consumer"; `flags` gives the option that each parameter sets.
-    """
-    path, _ = one_of(params, "command_config", f"{tool}_config")
-    words, spelling = one_of(params, "command_property", f"{tool}_property")
-    config = read_client_file(path, tool)
-    config.update(sealed(parse_words(words or (), spelling)))
-    for parameter, option in flags.items():
-        value = params.get(parameter)
-        if value is not None:
-            config[option] = str(value)
-    config.setdefault("client.id", f"console-{tool}")
-    return config
 
 
 def line_settings(

@@ -84,15 +84,27 @@ def patiently(
 
 
 @contextlib.contextmanager
-def telling_of_waiting(text: str) -> Iterator[None]:
-    """Say this once on stderr where what is done here takes long."""
-    progress = threading.Timer(PROGRESS, say, [text])
+def telling_of_waiting(text: str, after: float = PROGRESS) -> Iterator[None]:
+    """Say this once on stderr where what is done here takes longer than `after` seconds."""
+    progress = threading.Timer(after, say, [text])
     progress.daemon = True
     progress.start()
     try:
         yield
     finally:
         progress.cancel()
+
+
+@contextlib.contextmanager
+def perhaps_unread() -> Iterator[None]:
+    """Print in here what may find no reader, as in `| head`: the command ends as it would have."""
+    try:
+        yield
+    except BrokenPipeError:
+        pass
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):  # Rich makes the one of the other
+            raise
 
 
 @dataclass(slots=True)

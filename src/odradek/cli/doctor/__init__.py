@@ -9,10 +9,12 @@ say, but for this machine itself (`surroundings`).
 
 from __future__ import annotations
 
+import contextlib
 import json as jsonlib
 import logging
+import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 # All of it before the first dial: Python loses a Ctrl-C that comes amid an import, now and then.
@@ -23,20 +25,29 @@ from rich.table import Table
 from rich.text import Text
 
 from odradek.api.admin import Admin
-from odradek.cli.console.flags import Bootstrap, OrOption, where_to_start
-from odradek.cli.console.properties import UsageError, parse_words, read_client_file
-from odradek.cli.console.waiting import checked, ending, telling_of_waiting
+from odradek.cli.console.flags import (
+    Bootstrap,
+    CommandConfig,
+    OrOption,
+    ProfileName,
+    where_to_start,
+)
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_waiting
 from odradek.cli.doctor.checks import OK, WRONG, Check, checks
 from odradek.cli.doctor.findings import STATUSES, Finding, Seen, findings
 from odradek.cli.doctor.surroundings import look_around
 from odradek.cli.explain_words import checked_topic
+from odradek.cli.frame.results import as_document
+from odradek.cli.frame.settings import Flags, settings
 from odradek.clients.admin.examination import Examination
-from odradek.common.config import ADMIN, Config
+from odradek.common.config import Config
 from odradek.common.errors import KafkaError
-from odradek.common.spellings import sealed
 
 TIMEOUT = 15.0
 """Seconds: an address from which nothing comes back is given up after ten."""
+USUAL = {"client.id": "odradek-doctor", "security.protocol.probe.enable": "true"}
+"""It asks a port in plaintext why it ends TLS; with no credential, and nothing else."""
 WELL = "Nothing is wrong, as far as this can be seen from here."
 SHOWN = 10
 """Findings that are told in full, after the first one."""
@@ -53,10 +64,8 @@ def doctor(
         str | None, typer.Option(help="Look at this consumer group: its rights and its lag.")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to look.")] = TIMEOUT,
-    command_config: Annotated[
-        Path | None,
-        typer.Option(help="A file with options of the client, in Java's properties form."),
-    ] = None,
+    command_config: CommandConfig = None,
+    profile: ProfileName = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An option of the client; may be repeated."),
@@ -71,27 +80,29 @@ def doctor(
 
     Example: odradek doctor localhost:9092 --topic flights --group board
     """
-    with ending("odradek doctor"):
-        given = read_client_file(command_config, ADMIN)
-        given.update(sealed(parse_words(config or (), "--config")))
-        given["bootstrap.servers"] = where_to_start(bootstrap, bootstrap_server)
-        given.setdefault("client.id", "odradek-doctor")
-        # It asks a port in plaintext why it ends TLS; with no credential, and nothing else.
-        given.setdefault("security.protocol.probe.enable", "true")
-        options = checked(ADMIN, given)
+    with ending("odradek doctor"), as_document(json=json):
+        start = where_to_start(bootstrap, bootstrap_server)
+        words = tuple(config or ())
+        given = settings(
+            Flags(start, command_config, words, profile, spelling="--config"), usual=USUAL
+        )
+        if given.warning:
+            say(given.warning)
         for name in topic or ():
             checked_topic(name)
         if group == "":
             raise UsageError("--group needs a group's id")
-        seen = _examined(given, options, topic, group, timeout)
+        seen = _examined(given.given, given.config, topic, group, timeout)
     found = findings(seen)
     steps = checks(seen, found)
     first = next((one for one in found if one.grave), None)
     status = 0 if first is None else STATUSES[first.kind]
-    if json:
-        typer.echo(jsonlib.dumps(_as_dict(seen, found, steps, status), indent=2))
-    else:
-        _show(found, steps)
+    with perhaps_unread():
+        if json:
+            typer.echo(jsonlib.dumps(_as_dict(seen, found, steps, status), indent=2))
+        else:
+            _show(found, steps)
+            sys.stdout.flush()
     raise typer.Exit(status)
 
 
@@ -103,11 +114,10 @@ def _examined(
     timeout: float,
 ) -> Seen:
     """Ask the cluster, then look at what the client has seen."""
-    logging.getLogger("odradek").setLevel(logging.ERROR)  # it says so itself
     found: Examination | None = None
     error: KafkaError | None = None
     text = f"still looking; it takes {timeout:.0f} s at most"
-    with Admin(given) as admin, telling_of_waiting(text):
+    with _quiet(), Admin(given) as admin, telling_of_waiting(text):
         until = time.monotonic() + timeout
         try:
             found = admin.examine(topics, group, timeout=timeout)
@@ -120,6 +130,18 @@ def _examined(
     mechanism = options["sasl.mechanism"] if protocol.startswith("SASL") else None
     around = look_around(options, answering if left > 0 else [])
     return Seen(picture, error, found, protocol, mechanism, around)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No warning of a client's: whoever asks hears of everything by itself."""
+    clients = logging.getLogger("odradek")
+    before = clients.level
+    clients.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        clients.setLevel(before)
 
 
 def _show(found: list[Finding], steps: list[Check]) -> None:

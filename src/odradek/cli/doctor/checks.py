@@ -29,6 +29,7 @@ WAY = (
 )
 """The way of one connection. A proxy comes before the name, where there is one."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "rights", "group", "clocks", "quotas")
+UNTRIED = -1
 RANK = {
     stage: place for place, stage in enumerate((DialStage.PROXY, *(stage for _, stage, _ in WAY)))
 }
@@ -77,8 +78,12 @@ def _lacks_versions(seen: Seen) -> bool:
 
 
 def _progress(a: AddressExplanation) -> int:
-    """The rank of the stage at which an address fails; above all where it answers."""
-    return len(RANK) + 1 if a.stage is None else RANK.get(DialStage(a.stage), len(RANK))
+    """The rank of the stage at which an address fails; above all where it answers, and below all
+    where nobody has tried it, as the last ones of fifty.
+    """
+    if a.stage is None:
+        return len(RANK) + 1 if a.ready or a.proved else UNTRIED
+    return RANK.get(DialStage(a.stage), len(RANK))
 
 
 def _detail(seen: Seen, a: AddressExplanation, stage: DialStage) -> str:
@@ -142,8 +147,9 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
         said = f"{len(group.committed)} partitions committed, {lag} records wait"
         if group.state is not None:
             said = f"{group.state}, {group.members} members; {said}"
+        unsaid = WRONG if wrong & {Trouble.GROUP, Trouble.RIGHTS} else NOT_SEEN
         bad_group = group.error is not None
-        yield Check("group", WRONG if bad_group else OK, "" if bad_group else said)
+        yield Check("group", unsaid if bad_group else OK, "" if bad_group else said)
     ahead = seen.ahead
     told = "" if ahead is None else f"{abs(ahead):.1f} s apart"
     yield Check("clocks", NOT_SEEN if ahead is None else _state(Trouble.CLOCK, wrong), told)

@@ -23,6 +23,7 @@ from odradek.common.errors import (
     AuthorizationError,
     ClusterIdMismatchError,
     KafkaError,
+    KafkaTimeoutError,
 )
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.printable import cleaned
@@ -272,8 +273,11 @@ def _reached(seen: Seen, reach: Reachability) -> Iterator[Finding]:
     yield from _of_brokers(seen, reach)
     yield from _of_starts(seen, reach)
     yield from _of_topics(reach)
-    if seen.found is not None and seen.found.group is not None:
-        yield from _of_group(seen.found.group)
+    group = None if seen.found is None else seen.found.group
+    quiet = any(a.throttle > 0 for a in reach.addresses)
+    # Who has to keep quiet gets no answer in time, and no coordinator is to blame for it.
+    if group is not None and not (quiet and isinstance(group.error, KafkaTimeoutError)):
+        yield from _of_group(group)
     yield from _of_standings(seen, reach)
     yield from _of_quotas(seen, reach)
     yield from _of_clock(seen)
@@ -478,6 +482,20 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             "Without its coordinator a group can't share partitions out, nor commit.",
             "With few brokers, set offsets.topic.replication.factor to at most their number "
             "(1 for a single broker): else the topic __consumer_offsets can't be made.",
+        )
+    elif group.outside:
+        partition, (begin, end) = next(iter(group.outside.items()))
+        more = len(group.outside) - 1
+        others = f", and of {_partitions(more)} more likewise" if more else ""
+        yield Finding(
+            Trouble.GROUP,
+            f"Group {name} goes on from offset {group.committed[partition]} of {partition}, which "
+            f"isn't there: the log has {begin} to {end}{others}.",
+            "Its consumers begin where auto.offset.reset says: records are read again, or never; "
+            "what was deleted before they came is lost to them.",
+            "If retention deleted the records, make it longer or the consumers faster; if the "
+            "topic was made again, reset the group's offsets (kafka-consumer-groups.sh "
+            "--reset-offsets).",
         )
     elif not group.committed and group.waiting:
         total = sum(group.waiting.values())

@@ -231,15 +231,27 @@ def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> SourceReadi
 
     options = parse_options(place.options, query)
     there = _asked(pipeline, place, options.topics, options.pattern, silent)
+    if options.dead_letter_topic is not None:
+        letters = (options.dead_letter_topic,)
+        _asked(pipeline, place, letters, None, silent, named_by="deadlettertopic")
     return SourceReading(
         kind, place.name, place.format, place.cluster.name, *there, options.pattern
     )
 
 
 def _asked(
-    pipeline: Pipeline, place: Place, topics: Sequence[str], pattern: str | None, silent: set[str]
+    pipeline: Pipeline,
+    place: Place,
+    topics: Sequence[str],
+    pattern: str | None,
+    silent: set[str],
+    *,
+    named_by: str = "subscribe topic assign",
 ) -> tuple[dict[str, int], int | None]:
-    """Partitions by topic, and how many records they hold; without a topic only who answers."""
+    """Partitions by topic, and how many records they hold; without a topic only who answers.
+
+    `named_by`: the options that may have named them.
+    """
     from odradek.api.consumer import Consumer
 
     cluster = place.cluster
@@ -257,7 +269,7 @@ def _asked(
                 try:
                     found[topic] = consumer.partitions_for(topic, timeout=PATIENCE)
                 except UnknownTopicOrPartitionError:
-                    line = place.line_of("subscribe topic assign")
+                    line = place.line_of(named_by)
                     text = f"{place.name}: cluster {cluster.name} has no topic {topic}"
                     pipeline.problems.add(line, text)
             partitions = [tp for each in found.values() for tp in each]

@@ -111,7 +111,7 @@ def describe(acl_filter: AclBindingFilter | None) -> AdminCall[list[AclBinding]]
             for r in answer.resources
             for a in r.acls
         ]
-        yield None, 0, None, sorted(found)
+        yield None, 0, None, sorted({*found})
 
     question: Inquiry[None, d.DescribeAclsResponse, list[AclBinding]] = Inquiry(
         "description of ACLs",

@@ -16,7 +16,6 @@ from odradek.clients.asking import Inquiry, Outcome, ask_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.descriptions import BrokerDescription, check_metadata, note_brokers
 from odradek.common.errors import KafkaError
-from odradek.network.connection import Connection
 from odradek.network.flow import START, Flow
 from odradek.network.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
 from odradek.protocol.api_keys import API_NAMES, BROKER_APIS, GENERATED
@@ -51,12 +50,6 @@ class BrokerApiVersions:
     error: KafkaError | None = None
 
 
-class EmptyAnswerError(KafkaError):
-    """A metadata answer without brokers: a failed attempt, never state (R-MD-5)."""
-
-    retriable = True
-
-
 ASKED: Inquiry[None, ApiVersionsResponse, ApiVersionsResponse] = Inquiry(
     "ApiVersions",
     "",
@@ -84,22 +77,14 @@ def list_brokers(engine: ClientEngine, deadline: float) -> Flow[list[BrokerDescr
     """The brokers that any of them names (brokers older than DescribeCluster answer this too)."""
     yield START
     call = AnyBrokerCall(engine, "list of brokers", deadline)
-    usual = check_metadata(engine)
-
-    def check(response: MetadataResponse, connection: Connection) -> KafkaError | None:
-        found = usual(response, connection)
-        if found is None and not response.brokers:
-            return EmptyAnswerError("an answer without brokers")
-        return found
-
     response: MetadataResponse = yield from call.ask(
         lambda _: MetadataRequest(topics=[], allow_auto_topic_creation=False),
         MetadataResponse,
-        check,
+        check_metadata(engine),
     )
     note_brokers(engine, response)
-    found = sorted(response.brokers, key=lambda b: b.node_id)
-    return [BrokerDescription(b.node_id, b.host, b.port, b.rack) for b in found]
+    found = {b.node_id: b for b in response.brokers}
+    return [BrokerDescription(n, b.host, b.port, b.rack) for n, b in sorted(found.items())]
 
 
 def _outcome(

@@ -15,6 +15,7 @@ from odradek.clients.admin.admin_call import AdminCall, by_any, one
 from odradek.clients.asking import Inquiry, ask
 from odradek.clients.descriptions import (
     BrokerDescription,
+    EmptyAnswerError,
     ForeignAnswerError,
     authorized_operations,
 )
@@ -135,7 +136,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
     fenced = flag("include_fenced_brokers", include_fenced_brokers)
 
     def found(answer: d.DescribeClusterResponse) -> ClusterDescription:
-        brokers = sorted(answer.brokers, key=lambda b: b.broker_id)
+        brokers = {b.broker_id: b for b in answer.brokers}
         return ClusterDescription(
             answer.cluster_id,
             answer.controller_id if answer.controller_id >= 0 else None,
@@ -143,7 +144,7 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 BrokerDescription(
                     b.broker_id, b.host, b.port, b.rack, b.is_fenced if fenced else None
                 )
-                for b in brokers
+                for _, b in sorted(brokers.items())
             ),
             authorized_operations(answer.cluster_authorized_operations),
         )
@@ -154,10 +155,10 @@ def describe(authorized: bool, include_fenced_brokers: bool) -> AdminCall[Cluste
                 return error_for(answer.error_code, answer.error_message)
             known = engine.metadata.cluster_id
             foreign = check_cluster_id(known, answer.cluster_id, connection.address)
-            if foreign is None:
-                return None
-            engine.network.fail(connection, foreign, engine.now)
-            return ForeignAnswerError(str(foreign))
+            if foreign is not None:
+                engine.network.fail(connection, foreign, engine.now)
+                return ForeignAnswerError(str(foreign))
+            return None if answer.brokers else EmptyAnswerError("an answer without brokers")
 
         question: Inquiry[None, d.DescribeClusterResponse, ClusterDescription] = Inquiry(
             "description of the cluster",

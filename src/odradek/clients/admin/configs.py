@@ -6,14 +6,14 @@ In: what a caller gave. Out: `AdminCall`s. Must not: know what an option means.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.clients.admin.admin_arguments import keys, setting, some_of
 from odradek.clients.admin.admin_call import AdminCall, merged, one
 from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.clients.client_engine import ClientEngine
-from odradek.common.arguments import choice, flag, mapping, refusal, text
+from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, shown, text
 from odradek.common.errors import ConfigurationError
 from odradek.network.flow import Flow
 from odradek.protocol.messages import describe_configs as d
@@ -89,11 +89,11 @@ class ConfigEntry:
 @dataclass(frozen=True, slots=True)
 class AlterConfigOp:
     """A change of one option. `operation`: SET; DELETE, back to the default (`value` stays None);
-    APPEND and SUBTRACT, for options that are lists.
+    APPEND and SUBTRACT, for options that are lists. `repr()` hides the value: some are passwords.
     """
 
     name: str
-    value: str | None = None
+    value: str | None = field(default=None, repr=False)
     operation: str = "SET"
 
 
@@ -183,7 +183,7 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
         ],
         right="DESCRIBE_CONFIGS",
     )
-    return one(question).then(sorted)
+    return one(question).then(lambda found: sorted({*found}))
 
 
 _CURE = 'give ConfigResource("TOPIC", name)'
@@ -192,8 +192,13 @@ _CURE = 'give ConfigResource("TOPIC", name)'
 def _resource(at: ConfigResource) -> ConfigResource:
     choice("the type of a ConfigResource", at.type, RESOURCE_TYPES)
     text("the name of a ConfigResource", at.name)
-    if at.type in _ON_BROKERS and at.name and not at.name.isdecimal():
-        raise ConfigurationError(f"{at}: a broker's name is its id, for example '1'")
+    if at.type in _ON_BROKERS and at.name:
+        # The length comes first: Python raises for thousands of digits.
+        plain = at.name.isdecimal() and len(at.name) <= 10
+        if not plain or int(at.name) > INT32_MAX:
+            raise ConfigurationError(
+                f"a broker's name is its id, for example '1', not {shown(at.name)}"
+            )
     return at
 
 

@@ -81,6 +81,9 @@ class GroupStanding:
     state: str | None = None
     """Of a classic group, in Kafka's words; None where the coordinator doesn't say."""
     members: int | None = None
+    outside: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    """Where a committed offset isn't in the log: the log's beginning and end. Its records were
+    deleted before they were read, or the topic was made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +185,16 @@ def _group(
         with suppress(KafkaError):  # a topic that isn't there is told of elsewhere
             found = yield from describe_topics(engine, [name], deadline)
             there += [TopicPartition(name, p.partition) for p in found[name].partitions]
-    fresh = dict.fromkeys((p for p in there if p not in since), BEGINNING)
-    begins = yield from _offsets(engine, fresh, deadline)
-    ends = yield from _offsets(engine, dict.fromkeys([*since, *begins], END), deadline)
-    waiting = {p: max(0, end - since.get(p, begins.get(p, end))) for p, end in sorted(ends.items())}
+    begins = yield from _offsets(engine, dict.fromkeys([*since, *there], BEGINNING), deadline)
+    ends = yield from _offsets(engine, dict.fromkeys(begins, END), deadline)
+    waiting = {p: max(0, e - max(since.get(p, 0), begins[p])) for p, e in sorted(ends.items())}
+    outside = {
+        p: (begins[p], end)
+        for p, end in sorted(ends.items())
+        if p in since and not begins[p] <= since[p] <= end
+    }
     state, count = (None, None) if who is None else who
-    return GroupStanding(group, None, since, waiting, state, count)
+    return GroupStanding(group, None, since, waiting, state, count, outside)
 
 
 def _offsets(

@@ -111,7 +111,7 @@ def alter(
 
     question: Inquiry[TopicPartition, c.OffsetCommitResponse, None] = Inquiry(
         f"change of offsets of group {group}",
-        "partition",
+        f"group {group}, partition",
         lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
         c.OffsetCommitResponse,
         read,
@@ -137,7 +137,7 @@ def delete(
 
     question: Inquiry[TopicPartition, d.OffsetDeleteResponse, None] = Inquiry(
         f"deletion of offsets of group {group}",
-        "partition",
+        f"group {group}, partition",
         lambda left, _: d.OffsetDeleteRequest(group, _by_topic(left, topic) or []),
         d.OffsetDeleteResponse,
         read,
@@ -212,7 +212,7 @@ def alter_share(
 
     question: Inquiry[TopicPartition, sa.AlterShareGroupOffsetsResponse, None] = Inquiry(
         f"change of offsets of share group {group}",
-        "partition",
+        f"share group {group}, partition",
         lambda left, _: sa.AlterShareGroupOffsetsRequest(group, _by_topic(left, topic) or []),
         sa.AlterShareGroupOffsetsResponse,
         read,

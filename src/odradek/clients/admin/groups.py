@@ -7,13 +7,18 @@ put together of what every broker coordinates. Must not: take part in a group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys
-from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
+from odradek.clients.admin.admin_call import (
+    AdminCall,
+    by_coordinator_of_each,
+    by_coordinators,
+    merged,
+)
 from odradek.clients.admin.api_versions import list_brokers
-from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers, ask_coordinators
+from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers, ask_coordinators, gather
 from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
@@ -115,6 +120,8 @@ class GroupDescription:
     authorized_operations: frozenset[str] | None = None
     subtopologies: tuple[str, ...] = ()
     """Of a Streams group: their ids."""
+    coordinator: int | None = None
+    """The broker that leads the group."""
 
 
 # Listing
@@ -158,8 +165,15 @@ def of_all_brokers(
     question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
 ) -> AdminCall[dict[int, Any]]:
     """Ask every broker (or these), each for its own; results and errors are by broker."""
+    return outcome_of_brokers(question, brokers).then(lambda outcome: outcome.settled())
 
-    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[int, Any]]:
+
+def outcome_of_brokers(
+    question: Inquiry[None, Any, Any], brokers: Iterable[int] | None = None
+) -> AdminCall[Outcome[int, Any]]:
+    """The same where brokers aren't the items: what one of them said isn't raised."""
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[Outcome[int, Any]]:
         ids = brokers
         if ids is None:
             ids = [b.id for b in (yield from list_brokers(engine, deadline))]
@@ -172,7 +186,7 @@ def of_all_brokers(
                 found.errors[broker] = outcome.errors[None]
             else:
                 found.results[broker] = outcome.results[None]
-        return found.settled()
+        return found
 
     return AdminCall(question.what, flow)
 
@@ -184,11 +198,7 @@ def describe_classic(
     groups: Sequence[str] | str, authorized_operations: bool
 ) -> AdminCall[dict[str, GroupDescription]]:
     """Describe classic groups, those of Connect too."""
-    return by_coordinator_of_each(
-        CoordinatorKind.GROUP,
-        _classic(flag("authorized_operations", authorized_operations)),
-        _ids(groups),
-    )
+    return _described(_classic(flag("authorized_operations", authorized_operations)), groups)
 
 
 def describe_consumer(
@@ -199,27 +209,28 @@ def describe_consumer(
     """
     ids, operations = _ids(groups), flag("authorized_operations", authorized_operations)
 
-    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
+    def of_one(
+        engine: AdminEngine, group: str, deadline: float
+    ) -> Flow[Outcome[str, GroupDescription]]:
         found: Outcome[str, GroupDescription] = Outcome()
-        left = ids
         for question in (_consumer(operations), _classic(operations)):
             asked = yield from ask_coordinators(
                 engine,
                 CoordinatorKind.GROUP,
                 lambda _, question=question: question,  # type: ignore[misc]  # bound now
-                {group: (group,) for group in left},
+                {group: (group,)},
                 deadline,
             )
-            for outcome in asked.values():
-                found.errors = {g: e for g, e in found.errors.items() if g not in outcome.results}
-                found.add(outcome)
-            elsewhere = (GroupIdNotFoundError, UnsupportedVersionError)
-            left = [g for g in ids if isinstance(found.errors.get(g), elsewhere)]
-        ordered = Outcome(
-            {g: found.results[g] for g in ids if g in found.results},
-            {g: found.errors[g] for g in ids if g in found.errors},
-        )
-        return ordered.settled()
+            found = asked[group]
+            if not isinstance(
+                found.errors.get(group), GroupIdNotFoundError | UnsupportedVersionError
+            ):
+                break
+        return _led(found)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
+        # Each by itself: a silent coordinator keeps no other group from its second question.
+        return merged((yield from gather(engine, [of_one(engine, g, deadline) for g in ids])))
 
     return AdminCall("description of groups", flow)
 
@@ -254,7 +265,7 @@ def describe_share(
         read,
         right="DESCRIBE",
     )
-    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+    return _described(question, groups)
 
 
 def describe_streams(
@@ -282,7 +293,22 @@ def describe_streams(
         read,
         right="DESCRIBE",
     )
-    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+    return _described(question, groups)
+
+
+def _described(
+    question: Inquiry[str, Any, GroupDescription], groups: Sequence[str] | str
+) -> AdminCall[dict[str, GroupDescription]]:
+    items = {group: (group,) for group in _ids(groups)}
+    return by_coordinators(CoordinatorKind.GROUP, lambda _: question, items, question.what).then(
+        lambda found: merged(_led(outcome) for outcome in found.values())
+    )
+
+
+def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
+    """The same with the coordinator that described them."""
+    led = {g: replace(d, coordinator=outcome.broker) for g, d in outcome.results.items()}
+    return replace(outcome, results=led)
 
 
 def _ids(groups: Any) -> list[str]:

@@ -6,17 +6,18 @@ In: what a caller gave. Out: `AdminCall`s. Each broker knows its own only. Must 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odradek.clients.admin.admin_arguments import brokers as broker_ids
 from odradek.clients.admin.admin_call import AdminCall, by_brokers
-from odradek.clients.admin.groups import of_all_brokers
-from odradek.clients.asking import Inquiry, Said
+from odradek.clients.admin.groups import of_all_brokers, outcome_of_brokers
+from odradek.clients.asking import Inquiry, Outcome, Said
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import INT32_MAX, iterable, mapping, refusal, text, whole_number
 from odradek.common.errors import KafkaError
-from odradek.common.kafka_errors import error_for
+from odradek.common.kafka_errors import ClusterAuthorizationError, error_for
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_replica_log_dirs as a
 from odradek.protocol.messages import describe_log_dirs as d
@@ -84,7 +85,16 @@ def _describing() -> Inquiry[None, d.DescribeLogDirsResponse, dict[str, LogDirDe
         "",
         lambda *_: d.DescribeLogDirsRequest(None),
         d.DescribeLogDirsResponse,
-        lambda answer: [(None, 0, None, {r.log_dir: _directory(r) for r in answer.results})],
+        lambda answer: [
+            # Each broker has a directory. One that speaks versions without an error code for the
+            # whole says so that the right is missing, as Java's client knows, too.
+            (
+                None,
+                0 if answer.results else ClusterAuthorizationError.code,
+                None,
+                {r.log_dir: _directory(r) for r in answer.results},
+            )
+        ],
         right="DESCRIBE",
     )
 
@@ -108,15 +118,29 @@ def _directory(r: d.DescribeLogDirsResult) -> LogDirDescription:
 def describe_replicas(
     replicas: Sequence[TopicPartitionReplica],
 ) -> AdminCall[dict[TopicPartitionReplica, ReplicaLogDir]]:
-    """Where each of these replicas lies."""
+    """Where each of these replicas lies. One that is nowhere has the error of a directory that the
+    broker can't read, where there is one.
+    """
     wanted = [_replica(r) for r in iterable("replicas", replicas, "a list of replicas")]
 
     def finish(
-        found: dict[int, dict[str, LogDirDescription]],
+        found: Outcome[int, dict[str, LogDirDescription]],
     ) -> dict[TopicPartitionReplica, ReplicaLogDir]:
-        return {r: _place(r, found[r.broker]) for r in wanted}
+        places: Outcome[TopicPartitionReplica, ReplicaLogDir] = Outcome()
+        for replica in wanted:
+            if replica.broker in found.errors:
+                places.errors[replica] = found.errors[replica.broker]
+                continue
+            directories = found.results[replica.broker]
+            place = _place(replica, directories)
+            unread = [one.error for one in directories.values() if one.error is not None]
+            if place.current is None and unread:
+                places.errors[replica] = copy(unread[0])  # it may lie there
+            else:
+                places.results[replica] = place
+        return places.settled()
 
-    return of_all_brokers(_describing(), sorted({r.broker for r in wanted})).then(finish)
+    return outcome_of_brokers(_describing(), sorted({r.broker for r in wanted})).then(finish)
 
 
 def _place(
@@ -127,7 +151,7 @@ def _place(
     for path, directory in directories.items():
         # A replica's log and its future one are never in the same directory.
         info = directory.replicas.get(partition)
-        if info is not None:
+        if info is not None and directory.error is None:
             places[info.future] = path, info.offset_lag
     nowhere = (None, None)
     return ReplicaLogDir(*places.get(False, nowhere), *places.get(True, nowhere))

@@ -6,6 +6,7 @@ In: what a caller gave. Out: `AdminCall`s. Must not: wait.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -97,7 +98,14 @@ def _await_leaders(
         if not left:
             return found
         why = KafkaError(f"{left} partitions without a leader yet")
-        yield from call.retry(None, why, engine.now)
+        try:
+            yield from call.retry(None, why, engine.now)
+        except KafkaError as late:  # at the deadline: it is one topic's error, and not the others'
+            waiting = [name for name, topic in found.results.items() if topic.leaderless]
+            for name in waiting:
+                del found.results[name]
+                found.errors[name] = copy(late)
+            return found
 
 
 def delete(topics: Sequence[TopicNameOrId] | TopicNameOrId) -> AdminCall[dict[TopicNameOrId, None]]:
@@ -174,7 +182,14 @@ def add_partitions(
         right="ALTER",
         changes=not only_checked,
     )
-    return by_any(question, wanted)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
+        done = yield from ask(engine, question, wanted, deadline)
+        if not only_checked:
+            engine.made(done.results)  # not every broker has heard of the new partitions
+        return done.settled()
+
+    return AdminCall(question.what, flow)
 
 
 def _more_partitions(name: str, wanted: NewPartitions) -> p.CreatePartitionsTopic:

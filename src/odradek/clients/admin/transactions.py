@@ -231,8 +231,9 @@ def listing(
         longer = int(checked_timeout(running_longer_than, "running_longer_than") * 1000)
     matching = None if pattern is None else text("pattern", pattern)
     return of_all_brokers(_listing(in_states, ids, longer, matching)).then(
-        lambda found: sorted(
-            (one for those in found.values() for one in those), key=lambda t: t.transactional_id
+        lambda found: sorted(  # while a coordinator moves, both may list it
+            {t.transactional_id: t for those in found.values() for t in those}.values(),
+            key=lambda t: t.transactional_id,
         )
     )
 

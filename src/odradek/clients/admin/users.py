@@ -10,7 +10,7 @@ import math
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from odradek.clients.admin.admin_arguments import keys, some_of
 from odradek.clients.admin.admin_call import AdminCall, by_any, one
@@ -29,7 +29,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.common.kafka_errors import ResourceNotFoundError, error_for
 from odradek.common.secret import Secret
 from odradek.common.types import Rng
-from odradek.network.flow import Flow
+from odradek.network.flow import Flow, Wait
 from odradek.network.sasl.scram import HASHES, salted_password
 from odradek.protocol.messages import alter_client_quotas as aq
 from odradek.protocol.messages import alter_user_scram_credentials as au
@@ -141,17 +141,21 @@ def alter_scram(alterations: Sequence[ScramAlteration], rng: Rng) -> AdminCall[d
     kinds = (UserScramCredentialUpsertion, UserScramCredentialDeletion)
     cure = "give UserScramCredentialUpsertion(user, mechanism, password)"
     given: list[Any] = some_of("alterations", alterations, kinds, cure)
-    changes: dict[str, list[ScramChange]] = {}
+    asked_for: dict[str, list[au.ScramCredentialDeletion | _Unsalted]] = {}
     for alteration in given:
         user = text("user", alteration.user)
         mechanism = choice("mechanism", alteration.mechanism, MECHANISMS)
         if isinstance(alteration, UserScramCredentialDeletion):
-            change: ScramChange = au.ScramCredentialDeletion(user, MECHANISMS[mechanism])
+            deletion = au.ScramCredentialDeletion(user, MECHANISMS[mechanism])
+            asked_for.setdefault(user, []).append(deletion)
         else:
-            change = _upsertion(alteration, rng)
-        changes.setdefault(user, []).append(change)
+            asked_for.setdefault(user, []).append(_unsalted(alteration, rng))
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, None]]:
+        changes: dict[str, list[ScramChange]] = {user: [] for user in asked_for}
+        for user, those in asked_for.items():
+            for one_of in those:
+                changes[user].append((yield from _salted(engine, one_of, deadline)))
         found: Outcome[str, None] = Outcome(dict.fromkeys(changes))
         for turn in range(max(map(len, changes.values()), default=0)):
             # A controller takes one change of each user in a request.
@@ -190,7 +194,17 @@ def _altering(
     )
 
 
-def _upsertion(given: UserScramCredentialUpsertion, rng: Rng) -> au.ScramCredentialUpsertion:
+class _Unsalted(NamedTuple):
+    """A password to be set, before the expensive step."""
+
+    user: str
+    mechanism: str
+    password: Secret
+    salt: bytes
+    iterations: int
+
+
+def _unsalted(given: UserScramCredentialUpsertion, rng: Rng) -> _Unsalted:
     password = Secret(text("password", given.password, private=True))
     if not password:
         raise ConfigurationError(f"the password of user {given.user!r} is empty")
@@ -199,10 +213,26 @@ def _upsertion(given: UserScramCredentialUpsertion, rng: Rng) -> au.ScramCredent
     salt = given.salt
     if salt is None:
         salt = bytes(int(rng.random() * 256) for _ in range(SALT_BYTES))
-    salted = salted_password(HASHES[given.mechanism], password, bytes(salt), iterations)
-    return au.ScramCredentialUpsertion(
-        given.user, MECHANISMS[given.mechanism], iterations, bytes(salt), salted
-    )
+    return _Unsalted(given.user, given.mechanism, password, bytes(salt), iterations)
+
+
+def _salted(
+    engine: AdminEngine, change: au.ScramCredentialDeletion | _Unsalted, deadline: float
+) -> Flow[ScramChange]:
+    """The change as it is sent. Salting takes some milliseconds, so a thread does it: an event
+    loop, and all other calls of this client, go on meanwhile.
+    """
+    if not isinstance(change, _Unsalted):
+        return change
+    user, mechanism, password, salt, iterations = change
+    work = HASHES[mechanism], password, salt, iterations
+    done = engine.call(salted_password, work, deadline=deadline, where="worker")
+    while not done.done:
+        yield Wait((done,))
+    if isinstance(done.error, TimeoutError):
+        raise engine.timeout("change of SCRAM credentials (passwords are salted)", engine.now)
+    salted = done.result()
+    return au.ScramCredentialUpsertion(user, MECHANISMS[mechanism], iterations, salt, salted)
 
 
 # Quotas

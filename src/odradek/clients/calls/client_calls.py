@@ -8,6 +8,7 @@ R-RT-2: no public call outlives its timeout by more than 100 ms.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -21,7 +22,7 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
 )
-from odradek.common.events import Listener
+from odradek.common.events import Event, Listener
 from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.host import Host
@@ -29,6 +30,7 @@ from odradek.network.sasl.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from odradek.clients.producer.producer_engine import ProducerEngine
+    from odradek.clients.telemetry.metrics_push import MetricsPush
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")
@@ -38,6 +40,10 @@ API_TIMEOUT, BLOCK_TIMEOUT = "default.api.timeout.ms", "max.block.ms"
 CLOSE_TIMEOUT = 5.0
 GRACE = 0.02
 """Seconds that a flow gets to raise its own, better error at the deadline."""
+LAST_PUSH_TIMEOUT = 0.5
+"""Seconds that the last push of metrics gets at `close`, at most."""
+TAKES_METRICS = 71
+"""GetTelemetrySubscriptions: brokers with a receiver of metrics offer it."""
 EVENTS_TIMEOUT = 1.0
 """Seconds that the last events get at `close`, at most."""
 
@@ -77,7 +83,9 @@ class ClientCalls(Generic[E]):
         """Where events go: each is closed last, and has so many seconds."""
         self._build = build
         self._listeners: list[Listener] = []
+        self._push: MetricsPush | None = None
         self.engine.events.surface = host.surface
+        self._hear_of_connections(self.engine)
 
     def publishes_to(self, topic: CredentialsShown) -> None:
         """The topic of its events: credentials that are replaced are told to it."""
@@ -114,6 +122,29 @@ class ClientCalls(Generic[E]):
     def close_timeout(self) -> float:
         """Seconds for the end of a client that an error ends, or nobody closes."""
         return CLOSE_TIMEOUT
+
+    # Metrics that brokers ask for (KIP-714)
+
+    def _hear_of_connections(self, engine: E) -> None:
+        if self.config["enable.metrics.push"]:
+            engine.events.listen(self._note_connection)
+
+    def _note_connection(self, event: Event) -> None:
+        """Push metrics once there is a connection to a broker that takes some."""
+        if event.kind == "group" and self._push is not None:
+            self._push.note_member()
+        if event.kind != "ready":
+            return
+        if self._push is None:
+            connections = list(self.engine.network.connections.values())
+            if not any(TAKES_METRICS in connection.versions for connection in connections):
+                return
+            from odradek.clients.metrics.snapshot import metrics
+            from odradek.clients.telemetry.metrics_push import MetricsPush, resource_of
+
+            snapshot = partial(metrics, self)
+            self._push = MetricsPush(self.engine, snapshot, resource_of(self.config))
+        self._push.connected()
 
     # Calls
 
@@ -158,8 +189,7 @@ class ClientCalls(Generic[E]):
             finally:
                 del error, completion  # or the error holds this frame, which holds the error
         ended = engine.ended
-        if isinstance(completion.error, AuthorizationError):
-            completion.error.of(engine.network.user)
+        _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
             raise ended.with_traceback(None)  # it is raised again by every later call
         try:
@@ -209,6 +239,8 @@ class ClientCalls(Generic[E]):
         new.metadata.cluster_id = old.metadata.cluster_id
         for listener in self._listeners:
             new.events.listen(listener)
+        self._push = None
+        self._hear_of_connections(new)
         self.carry_over(old, new)
         old.let_go()
         self.engine = new
@@ -237,6 +269,12 @@ class ClientCalls(Generic[E]):
         self.host.surfacing = False
         if work is not None:
             yield from work(until[0])
+        if self._push is not None and self._push.subscribed:
+            now = yield START
+            if now < until[0]:
+                seconds = min(LAST_PUSH_TIMEOUT, until[0] - now)
+                with suppress(KafkaError):
+                    yield from self.call(self._push.last, seconds, "the last push of metrics")
 
     def _shut_down(self, until: list[float]) -> CallerFlow[None]:
         """From its first line on the client counts as closed, before anything is called; and then
@@ -283,3 +321,11 @@ class ClientCalls(Generic[E]):
         servers = ",".join(str(a) for a in self.config["bootstrap.servers"])
         state = " closed" if self.closed else ""
         return f"<{self.kind} {self.config['client.id']} of {servers}{state}>"
+
+
+def _name_user(failure: BaseException | None, user: str | None) -> None:
+    """Have refusals say who lacks the right, those of a call's items too."""
+    if isinstance(failure, KafkaError):
+        for error in (failure, *failure.errors.values()):
+            if isinstance(error, AuthorizationError):
+                error.of(user)

@@ -82,6 +82,7 @@ class ConsumerCalls(GroupCalls):
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
         """Assignment, positions and pauses are the user's."""
         new.take_over(old.subscription)
+        new.delivery.take_over(old.delivery)
 
     # Reading
 

@@ -15,10 +15,15 @@ from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.record_accumulator import SentRecord
-from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput, explained
+from odradek.clients.producer.record_arguments import (
+    NO_HEADERS,
+    NO_TIME,
+    HeadersInput,
+    explained,
+)
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import KafkaError
-from odradek.record import partition_for_key
+from odradek.record import OpenBatches
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 """`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""
@@ -42,11 +47,14 @@ class RecordSending(Generic[F]):
         calls: ProducerCalls,
         future: Callable[..., F],
         report_to: Callable[[F, DeliveryCallback], object],
+        **instead: Callable[..., object] | None,
     ) -> None:
         """What `send` looks at for each record: each look-up through another object counts.
 
-        `future` makes a record's future, `report_to` has its outcome told.
+        `future` makes a record's future, `report_to` has its outcome told. `instead` has what
+        stands in place of methods of this producer, where it has serializers.
         """
+        vars(self).update({name: one for name, one in instead.items() if one is not None})
         self._future = future
         self._report_to = report_to
         self._lanes = calls.lanes
@@ -54,7 +62,10 @@ class RecordSending(Generic[F]):
         self._metadata = calls.engine.metadata
         self._wall_clock = calls.host.wall_clock
         # Else each record needs the lock, and a look at its size.
-        self._free = calls.process if calls.lock_free else SimpleNamespace(here=False)
+        free = calls.process if calls.lock_free else SimpleNamespace(here=False)
+        open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
+        self._put_at_once = open_batches.send
+        self._report_at_once = open_batches.report
 
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
@@ -105,36 +116,23 @@ class RecordSending(Generic[F]):
             function("on_delivery", on_delivery)
         if headers is not NO_HEADERS and type(headers) is not tuple:
             headers = tuple(headers) if type(headers) is list else record_headers(headers)
-        at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+        if partition is not None and type(partition) is not int:
+            partition = partition_number("partition", partition)
         try:
-            lane = self._lanes.get(topic)
-            if lane is None or lane.snapshot is not self._metadata.snapshot:
-                lane = self._lane(topic)
-            if lane is None:
-                if partition is not None:
-                    partition = partition_number("partition", partition)
-            else:
-                if partition is None:
-                    if key is None or not lane.by_key:
-                        partition = lane.place(key, value)
-                    else:
-                        partition = partition_for_key(key, lane.count)
-                elif type(partition) is not int:
-                    partition = partition_number("partition", partition)
-                batch = lane.open.get(partition)
-                if batch is not None and self._free.here:
-                    index = batch.append(key, value, headers, at)
-                    if index is not None:
-                        made = self._future
-                        future = made(self, batch, index, at)
-                        if on_delivery is not None:
-                            self._report_to(future, on_delivery)
-                        return future
+            found = self._put_at_once(self, topic, key, value, headers, timestamp_ms, partition)
+            waits = found is None or type(found) is int
+            if waits:  # there is no open batch with room: `found` is what its partition is so far
+                lane = self._lanes.get(topic)
+                if lane is None or lane.snapshot is not self._metadata.snapshot:
+                    lane = self._lane(topic)
         except KafkaError:
             raise
         except (TypeError, ValueError, BufferError) as error:
+            at = NO_TIME if timestamp_ms is None else timestamp_ms
             raise explained(error, topic, value, key, headers, at) from None
-        future = self._append(topic, lane, (key, value, headers, at), partition)
+        if waits:
+            at = int(self._wall_clock() * 1000) if timestamp_ms is None else timestamp_ms
+            found = self._append(topic, lane, (key, value, headers, at), found)
         if on_delivery is not None:
-            self._report_to(future, on_delivery)
-        return future
+            self._report_to(found, on_delivery)
+        return found  # type: ignore[no-any-return]  # it is what `_keep_at_hand` was told

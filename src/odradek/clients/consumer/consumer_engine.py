@@ -66,9 +66,12 @@ class ConsumerEngine(ClientEngine):
         lock: Lock = NULL_LOCK,
         *,
         wall_clock: Callable[[], float],
+        clock: Callable[[], float] = float,
         hint: Mapping[str, Any] | None = None,
     ) -> None:
-        """`wall_clock` gives seconds since the epoch, for resets by duration alone."""
+        """`wall_clock` gives seconds since the epoch, for resets by duration alone; `clock` the
+        host's own, for the time that decoding takes in the caller: it decides nothing.
+        """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
         self.network.buffers.allow(config["fetch.max.bytes"] + BUFFER_SLACK)
@@ -80,6 +83,7 @@ class ConsumerEngine(ClientEngine):
             first=None if group_id is None else COMMITTED,
         )
         self._wall_clock = wall_clock
+        self.clock = clock
         self._lookback = lookback(config["auto.offset.reset"])
         self.fetcher = Fetcher(self, self.subscription)
         self.components.append(self.fetcher)

@@ -437,6 +437,15 @@ class SubscriptionState:
         states = list(self.partitions.values())
         return {state.partition: self._lag(state) for state in states}
 
+    def committed_lags(self) -> dict[TopicPartition, int]:
+        """Offsets from what the group has to the end, of those where both are known."""
+        ends = {s.partition: (s.committed, s.seen_end) for s in list(self.partitions.values())}
+        return {
+            partition: max(0, end - committed)
+            for partition, (committed, end) in ends.items()
+            if committed is not None and end is not None
+        }
+
     def high_watermarks(self) -> dict[TopicPartition, int | None]:
         """Where the logs ended as the last answers said."""
         told = {s.partition: s.answered for s in list(self.partitions.values())}

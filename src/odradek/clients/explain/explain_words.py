@@ -14,6 +14,8 @@ from odradek.network.dial_policy import Why, next_dial
 if TYPE_CHECKING:
     from odradek.clients.explain.explanation import AddressExplanation, OutageExplanation
 
+QUIET = 1.0
+"""Seconds of quiet that brokers want, from which on somebody may wonder why nothing happens."""
 SOON = 0.05
 """Seconds that would be shown as 0.0."""
 
@@ -90,6 +92,9 @@ def diagnosis(
         causes = _causes(failing, "address")
         return f"No broker has answered for {outage.seconds:.1f} s: {causes}.{soon}"
     known = f"cluster {cluster_id}, {ready} of {len(brokers)} brokers connected"
+    quiet = throttled(addresses)
+    if quiet is not None and not failing:
+        return f"It works slowly: {known}; {quiet}."
     if failing and outage is None:
         return f"It works: {known}; when it was last tried, {_causes(failing, 'broker')}."
     if failing:
@@ -97,6 +102,19 @@ def diagnosis(
         how = "Every known broker fails" if all_fail else "It works, with trouble"
         return f"{how}: {known}; {_causes(failing, 'broker')}.{soon if all_fail else ''}"
     return f"It works: {known}; brokers are dialled when they are needed."
+
+
+def throttled(addresses: Sequence[AddressExplanation]) -> str | None:
+    """Who has this client wait because of a quota (KIP-219), if somebody does for long."""
+    quiet = [a for a in addresses if a.throttled_for >= QUIET]
+    if not quiet:
+        return None
+    longest = max(quiet, key=lambda a: a.throttled_for)
+    more = f", and {len(quiet) - 1} more do" if len(quiet) > 1 else ""
+    return (
+        f"{longest.address} wants this client to keep quiet for {longest.throttled_for:.1f} s more "
+        f"because of a quota{more}"
+    )
 
 
 def _causes(failing: Sequence[AddressExplanation], what: str) -> str:

@@ -15,6 +15,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.clients.explain.causes import cure_of
 from odradek.clients.explain.explain_producer import HINTS
+from odradek.clients.explain.explain_words import QUIET
 from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
@@ -143,6 +144,7 @@ def _finding(calls: ClientCalls[Any], engine: ClientEngine, now: float) -> _Find
         or _of_records(engine, now)
         or _of_topics(engine, now)
         or (None if outage is None else _trouble(engine, outage.begun, now))
+        or _of_quotas(engine, now)
     )
 
 
@@ -228,6 +230,20 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
     name, missing = late[0]
     text = f"topic {name} isn't there{like_it(missing.near)}"
     return _Finding(True, missing.since, text, cure(name))
+
+
+def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:
+    """Brokers that want quiet (KIP-219): it passes, and everything takes longer until then."""
+    lines = list(engine.network.connections.values())
+    quiet = max(lines, key=lambda line: line.throttled_until, default=None)
+    left = 0.0 if quiet is None else quiet.throttled_until - now
+    if quiet is None or left < QUIET:
+        return None
+    text = (
+        f"{quiet.address} wants this client to keep quiet for {left:.0f} s more because of a quota"
+    )
+    mends = "Have the quota of its user or client.id raised, or send and fetch less."
+    return _Finding(True, _well_since(engine), text, mends)
 
 
 def _late(missing: Missing, now: float) -> bool:

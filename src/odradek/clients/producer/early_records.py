@@ -348,6 +348,7 @@ class EarlyRecords:
                 record.empty()
         if over:
             self._failed_at = self._engine.now
+            self._engine.sender.counts.failed(over[0].partition.topic, len(over))
         if isinstance(error, AuthorizationError):
             error.of(self._engine.network.user)
         for record in over:

@@ -49,7 +49,7 @@ class Partitioner:
     def partition(self, topic: Topic, size: int) -> int:
         """Choose for one record of about `size` bytes, whose key doesn't decide."""
         current = self._sticky.get(topic.name)
-        if current is None or current[0] >= len(topic.partitions) or current[1] >= self._stride:
+        if current is None or current[0] >= topic.count or current[1] >= self._stride:
             chosen, _ = self.sticky(topic, self._stride)
             self.took(topic, size)
             return chosen

@@ -1,15 +1,18 @@
 """Batches into one Produce request, and its answer back to the partitions it speaks of.
 
 In: batches for one broker, the snapshot that knows their topics' ids. Out: a request for the
-version that is spoken; what was answered, by topic and partition. Must not: decide anything.
+version that is spoken; what was answered, by topic and partition; what was sent, in numbers. Must
+not: decide anything.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
 from odradek.clients.producer.batch import ProducerBatch
+from odradek.common.sampled import KEPT, WINDOW
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.protocol.message import Message
 from odradek.protocol.messages.produce import (
@@ -23,6 +26,69 @@ from odradek.protocol.messages.produce import (
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
+class TopicCounts:
+    """One topic, since the producer began."""
+
+    __slots__ = ("bytes", "failed", "records", "retried")
+
+    def __init__(self) -> None:
+        self.records = 0
+        """Records that were sent; each time counts, as in Java."""
+        self.bytes = 0
+        """Bytes of their batches, compressed."""
+        self.retried = 0
+        """Records whose batch is sent again, each time."""
+        self.failed = 0
+        """Records that ended with an error."""
+
+
+class SentLately:
+    """What was sent in 30 s, as `Sampled` has it for one thing."""
+
+    __slots__ = ("batches", "begun", "bytes", "largest", "longest", "queued", "records", "requests")
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.requests = self.records = self.batches = self.bytes = self.largest = 0
+        self.queued = self.longest = 0.0
+        """Seconds from a batch's beginning until it was sent: of all together, and the longest."""
+
+
+class SentCounts:
+    """What one producer has sent, in numbers, for its metrics; written in the engine's step.
+
+    Splits and retries of requests aren't here: they are events. `ProduceExchange` counts without a
+    call of a function, and a record costs nothing.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicCounts] = {}
+        self.running = self.before = SentLately(-math.inf)
+        self.until = -math.inf
+
+    def of(self, topic: str) -> TopicCounts:
+        """The numbers of a topic."""
+        return self.topics.get(topic) or self.topics.setdefault(topic, TopicCounts())
+
+    def turn(self, now: float) -> None:
+        """The running sample is full: the next one begins."""
+        self.before, self.running, self.until = self.running, SentLately(now), now + WINDOW
+
+    def lately(self, now: float) -> list[SentLately]:
+        """The samples that count still."""
+        return [
+            one for one in (self.running, self.before) if one.batches and now < one.begun + KEPT
+        ]
+
+    def again(self, topic: str, records: int) -> None:
+        """Records will be sent once more."""
+        self.of(topic).retried += records
+
+    def failed(self, topic: str, records: int) -> None:
+        """Records won't be written, or nobody knows."""
+        self.of(topic).failed += records
+
+
 class ProduceExchange:
     """One request, and how its answer is read."""
 
@@ -33,9 +99,14 @@ class ProduceExchange:
         version: int,
         timeout_ms: int,
         transactional_id: str | None,
-        acks: int = -1,
+        acks: int,
+        counts: SentCounts,
+        now: float,
     ) -> None:
         """Put the batches, one of each partition, into a request of at most this version."""
+        if now >= counts.until:
+            counts.turn(now)
+        lately, all_counts = counts.running, counts.topics
         topics: dict[str, TopicProduceData] = {}
         self._names: dict[bytes, str] = {}
         for batch in batches:
@@ -47,9 +118,24 @@ class ProduceExchange:
                 self._names[topic_id] = name
                 data = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             sealed = batch.sealed(transactional=transactional_id is not None)
+            size, records, queued = len(sealed), batch.builder.count, now - batch.created_at
+            of = all_counts.get(name)
+            if of is None:
+                of = all_counts[name] = TopicCounts()
+            of.records += records
+            of.bytes += size
+            lately.batches += 1
+            lately.records += records
+            lately.bytes += size
+            lately.queued += queued
+            if size > lately.largest:
+                lately.largest = size
+            if queued > lately.longest:
+                lately.longest = queued
             data.partition_data.append(
                 PartitionProduceData(index=batch.partition.partition, records=sealed)
             )
+        lately.requests += 1
         self.body = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,

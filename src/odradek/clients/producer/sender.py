@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.producer.batch import NO_OFFSET, NO_SEQUENCE, ProducerBatch
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
-from odradek.clients.producer.produce_exchange import FIRST_VERSION_WITH_TOPIC_IDS, ProduceExchange
+from odradek.clients.producer.produce_exchange import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    ProduceExchange,
+    SentCounts,
+)
 from odradek.clients.producer.producer_id import SenderIdentity
 from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
@@ -57,7 +61,8 @@ class Sender:
         self._partitions = PartitionQueues()
         self.queues = self._partitions.active
         """The queues of partitions that have a batch on its way."""
-        self.settling = Settling(engine, self._partitions)
+        self.counts = SentCounts()
+        self.settling = Settling(engine, self._partitions, self.counts)
         self.batch_done = self.settling.batch_done
         self.sent_at: dict[Address, float] = {}
         """When something went to each broker last."""
@@ -186,16 +191,17 @@ class Sender:
                 if self._network.dials.leaders_wait and self._cut_off:
                     return False
                 by_broker = {}
+            topic = snapshot.topic(partition.topic) if snapshot is not None else None
             there = snapshot.partition(*partition) if snapshot is not None else None
             leader = None
             if snapshot is not None and there is not None:
                 leader = snapshot.brokers.get(there.leader)
-            if snapshot is None or there is None or leader is None:
+            if snapshot is None or topic is None or there is None or leader is None:
                 self._metadata.want([partition.topic])
                 if snapshot is not None and not self._metadata.requested:
                     self._metadata.request(f"{partition} has no leader")
                 continue
-            topic_id, epoch = snapshot.topics[partition.topic].topic_id, there.leader_epoch
+            topic_id, epoch = topic.topic_id, there.leader_epoch
             if queue.by_name or topic_id != queue.numbering.topic_id:
                 queue.lives_in(topic_id)
             batch = self._sendable(queue, identity, epoch, now)
@@ -294,6 +300,8 @@ class Sender:
             self._timeout_ms,
             identity.transactional_id,
             self._acks,
+            self.counts,
+            now,
         )
         request = self._network.send_version(
             connection, exchange.body, exchange.version, now, answered=bool(self._acks)

@@ -26,6 +26,7 @@ from odradek.clients.producer.batch import (
 from odradek.clients.producer.batch_splitting import BatchSplitter, refused, too_large
 from odradek.clients.producer.doubt import in_doubt, leaves_doubt
 from odradek.clients.producer.partition_queue import PartitionQueue, PartitionQueues
+from odradek.clients.producer.produce_exchange import SentCounts
 from odradek.clients.producer.producer_id import quick_backoff
 from odradek.clients.refusal_words import of_batch
 from odradek.common.errors import Attempt, BrokerError, KafkaError, KafkaTimeoutError
@@ -55,9 +56,10 @@ _UNKNOWN = (UnknownProducerIdError.code, InvalidProducerEpochError.code)
 class Settling:
     """Decides about the batches of one producer."""
 
-    def __init__(self, engine: ProducerEngine, queues: PartitionQueues) -> None:
+    def __init__(self, engine: ProducerEngine, queues: PartitionQueues, counts: SentCounts) -> None:
         config = engine.config
         self._engine = engine
+        self._counts = counts
         self._events = engine.events
         self._accumulator = engine.accumulator
         self._queues = queues
@@ -67,6 +69,8 @@ class Settling:
         self._answered = bool(config["acks"])
         self._splitter = BatchSplitter(engine.accumulator, engine.events)
         self.batch_done = Signal()
+        self.acknowledged = 0
+        """Records that were written."""
         self.acknowledged_as = (-1, -1)
         """The id and epoch of the batch that was acknowledged last."""
         self.disturbed = True
@@ -129,6 +133,7 @@ class Settling:
         first = errors[min(errors)]
         self._missing(queue, batch, f"{batch.partition}: {type(first).__name__}")
         batch.unnumber()
+        self._counts.failed(batch.partition.topic, len(errors))
         self._splitter.leave_out(batch, queue, errors, self._engine.now)
         self._engine.identity.failed(first)
         self.batch_done.notify()
@@ -200,6 +205,7 @@ class Settling:
         if batch.producer == numbering.identity and batch.topic_tried == numbering.topic_id:
             queue.appended(batch, outcome.base_offset)
         self.acknowledged_as = batch.producer
+        self.acknowledged += batch.builder.count
         self._accumulator.release(batch)
         if self.disturbed and self._answered:
             self.disturbed = False
@@ -276,6 +282,7 @@ class Settling:
         """End a batch with an error, unless it has its outcome."""
         if batch.done.done:
             return
+        self._counts.failed(batch.partition.topic, batch.builder.count)
         self._accumulator.release(batch)
         batch.done.fail(error)
         self._engine.identity.failed(error)
@@ -311,6 +318,7 @@ class Settling:
         policy = self._quick if ending else self._retry
         delay = policy.delay(batch.attempts - 1, self._engine.rng)
         batch.retry_at = now + delay
+        self._counts.again(batch.partition.topic, batch.builder.count)
         self.disturbed = True
         self._events.emit(
             now,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import odradek
@@ -20,6 +20,7 @@ from odradek.compat.confluent_kafka.message import Message, error_message
 from odradek.compat.confluent_kafka.offset_books import OffsetBooks
 from odradek.compat.confluent_kafka.partition_ends import PartitionEnds
 from odradek.compat.confluent_kafka.settings import Given, given
+from odradek.compat.confluent_kafka.statistics_json import tell_regularly
 from odradek.compat.confluent_kafka.subscription import RebalanceCallback, RunningCallback
 from odradek.compat.confluent_kafka.topic_partition import (
     OFFSET_BEGINNING,
@@ -70,7 +71,8 @@ class AssignedConsumer:
             self._consumer: Any = self._made()
         self._overdue = False
         """The member has left its group, as the program made no call for too long."""
-        self._consumer.listen(self._hear)
+        self._consumer.listen(self._heard())
+        tell_regularly(self._queue, CONSUMER, self._given, self, lambda own: own._consumer)
 
     def _hear(self, event: odradek.Event) -> None:
         """Take note of what the client does of its own accord."""
@@ -87,6 +89,10 @@ class AssignedConsumer:
     def _made(self) -> Any:
         """A consumer of ours, for threads or for a loop."""
         raise NotImplementedError
+
+    def _heard(self) -> Callable[[odradek.Event], None]:
+        """Who is told of events. A loop has one that doesn't keep this consumer alive."""
+        return self._hear
 
     def _open(self) -> Any:
         if self._closed:

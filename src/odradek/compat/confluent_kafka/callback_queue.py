@@ -7,11 +7,13 @@ others wait. Must not: wait for anything but the next of them.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from time import monotonic
 
 import odradek
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
@@ -24,6 +26,8 @@ again, for those that are left.
 """
 MOST_ERRORS = 1000
 """Errors that wait for `error_cb`; a program that doesn't ask for them hears of no later ones."""
+ROUNDING = 0.001
+"""Seconds by which a wait may end too soon."""
 _ERRORS = {
     "dial_failed": (KafkaError._TRANSPORT, 40, "{address}: dial failed: {error}"),
     "disconnected": (KafkaError._TRANSPORT, 20, "{address}: disconnected: {error}"),
@@ -52,6 +56,28 @@ class CallbackQueue:
         """Whether there are none; each message of a consumer asks."""
         self._error_cb = given.error_cb
         self._logger = given.logger
+        self._every = 0.0
+        self._due_at = math.inf
+        self._regular: Call | None = None
+
+    def put_every(self, seconds: float, call: Call) -> None:
+        """Have a call made whenever so many seconds are over, by the serving that comes then."""
+        self._every, self._regular = seconds, call
+        self._due_at = monotonic() + seconds
+        self.empty = self._nothing_is_due
+
+    def _nothing_is_due(self) -> bool:
+        return self._waiting.empty() and monotonic() < self._due_at
+
+    def until_due(self, timeout: float) -> float:
+        """How long to wait at most, so that what is regular is in time; puts it if it is due."""
+        if self._regular is None:
+            return timeout
+        now = monotonic()
+        if now >= self._due_at - ROUNDING:
+            self._due_at = now + self._every
+            self.put(self._regular)
+        return max(0.0, min(timeout, self._due_at - now))
 
     def put(self, call: Call) -> None:
         """Have a call made by the next serving; any thread may do this."""
@@ -66,9 +92,12 @@ class CallbackQueue:
 
         What they add meanwhile waits for the next time.
         """
-        if timeout <= 0 and self._waiting.empty():
+        if timeout <= 0 and self.empty():
             return 0
-        served, calls = 0, self._next(timeout)
+        served, calls = 0, self._next(self.until_due(timeout))
+        if calls is None and self._regular is not None:
+            self.until_due(0.0)
+            calls = self._next(0.0)
         more = len(self._begun) + self._waiting.qsize()
         while calls is not None:
             try:

@@ -5,7 +5,7 @@ In: nothing. Out: this package's classes under that module's name. Must not: def
 
 from __future__ import annotations
 
-from odradek.compat.confluent_kafka.admin.values import NewTopic
+from odradek.compat.confluent_kafka.admin.topic_values import NewPartitions, NewTopic
 from odradek.compat.confluent_kafka.consumer import Consumer
 from odradek.compat.confluent_kafka.kafka_error import KafkaError, KafkaException
 from odradek.compat.confluent_kafka.message import (
@@ -36,6 +36,7 @@ __all__ = [
     "KafkaError",
     "KafkaException",
     "Message",
+    "NewPartitions",
     "NewTopic",
     "Producer",
     "TopicPartition",

@@ -91,17 +91,21 @@ NO_TOPIC = (
 
 
 class ClusterQuestions:
-    """The admin client beside a client, for what is asked of its cluster."""
+    """The admin client beside a client, for what is asked of its cluster.
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    With `background` any number of threads may ask.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, background: bool = False) -> None:
         self._settings = settings
+        self._background = background
         self._admin: odradek.Admin | None = None
 
     def admin(self) -> odradek.Admin:
         """The admin client."""
         if self._admin is None:
             with translating():
-                self._admin = odradek.Admin(self._settings)
+                self._admin = odradek.Admin(self._settings, background=self._background)
         return self._admin
 
     def list_topics(self, topic: str | None, timeout: float) -> ClusterMetadata:

@@ -44,7 +44,7 @@ class _Core(ConsumerCore):
         return None
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:
-        return lambda consumer, partitions: carried_out(flow(consumer, partitions))
+        return lambda _, partitions: carried_out(flow(partitions))
 
 
 class Consumer:

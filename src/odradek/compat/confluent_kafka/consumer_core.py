@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from time import monotonic
 from typing import Any
+from weakref import ref
 
 import odradek
 from odradek.compat.confluent_kafka.assigned_consumer import AssignedConsumer
@@ -45,6 +46,8 @@ class ConsumerCore(AssignedConsumer):
 
     _questions: Any
     """Who is asked for topics."""
+    _program: Callable[[], Any]
+    """The consumer that callbacks get, which an event loop mustn't keep alive."""
 
     # What differs between a thread and a loop
 
@@ -61,7 +64,7 @@ class ConsumerCore(AssignedConsumer):
         raise NotImplementedError
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:
-        """A flow as a callback of our consumer."""
+        """A method of this object's, which is a flow, as a callback of our consumer."""
         raise NotImplementedError
 
     # Messages
@@ -92,12 +95,28 @@ class ConsumerCore(AssignedConsumer):
         deadline = self._now() + checked_seconds(timeout)
         self._open()
         found: list[Message] = []
-        while len(found) < num_messages:
-            more = yield from self._next(deadline, num_messages - len(found))
-            if not more:
-                break
-            found = found + more if found else more
+        try:
+            while len(found) < num_messages:
+                more = yield from self._next(deadline, num_messages - len(found))
+                if not more:
+                    break
+                found = found + more if found else more
+        except BaseException:  # cancelled, or a callback raised: nobody gets these
+            self._give_back(found)
+            raise
         return found
+
+    def _give_back(self, messages: list[Message]) -> None:
+        """Go on reading at these messages, which the program didn't get."""
+        first: dict[odradek.TopicPartition, Message] = {}
+        for message in messages:
+            if message.error() is None:
+                topic, number, *_ = message._record
+                first.setdefault(odradek.TopicPartition(topic, number), message)
+        for place in first.keys() & self._consumer.assignment():
+            record = first[place]._record
+            self._consumer.seek(place, odradek.OffsetAndMetadata(record[2], "", record[8]))
+            self._books.take_back(record)
 
     def _next(self, deadline: float, most: int) -> Flow[list[Message]]:
         """At least one message, at most so many; none when the time is up."""
@@ -111,7 +130,7 @@ class ConsumerCore(AssignedConsumer):
                 return [told]
             left = max(0.0, deadline - self._now())
             often = self._ends is not None and self._ends.waits
-            patience = min(left, PATIENCE if often else LONGEST_WAIT)
+            patience = self._queue.until_due(min(left, PATIENCE if often else LONGEST_WAIT))
             if not self._has_something:
                 yield self._idle(patience)
             else:
@@ -173,6 +192,7 @@ class ConsumerCore(AssignedConsumer):
         """Read these topics; `program` is the consumer that callbacks get."""
         consumer = self._open()
         names, pattern = topics_or_pattern(topics)
+        self._program = ref(program)
         self._callbacks = checked_callbacks(
             on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost or on_revoke
         )
@@ -182,9 +202,9 @@ class ConsumerCore(AssignedConsumer):
             yield consumer.subscribe(
                 names,
                 pattern,
-                on_assigned=self._called(lambda _, those: self._assigned(program, those)),
-                on_revoked=self._called(lambda _, those: self._revoked(program, those)),
-                on_lost=self._called(lambda _, those: self._lost(program, those)),
+                on_assigned=self._called(self._assigned),
+                on_revoked=self._called(self._revoked),
+                on_lost=self._called(self._lost),
             )
         self._has_something = True
         self._missed.clear()
@@ -198,28 +218,26 @@ class ConsumerCore(AssignedConsumer):
         self._has_something = False
         self._books.forget()
 
-    def _assigned(self, program: Any, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
+    def _assigned(self, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
         self._books.forget(partitions)
         self._forget_ends()
-        yield from self._call_back("on_assign", program, partitions)
+        yield from self._call_back("on_assign", partitions)
 
-    def _revoked(self, program: Any, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
+    def _revoked(self, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
         try:
-            yield from self._call_back("on_revoke", program, partitions)
+            yield from self._call_back("on_revoke", partitions)
         finally:
             yield from self._commit_now(partitions)
             self._books.forget(partitions)
 
-    def _lost(self, program: Any, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
+    def _lost(self, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
         self._books.forget(partitions)
-        yield from self._call_back("on_lost", program, partitions)
+        yield from self._call_back("on_lost", partitions)
 
-    def _call_back(
-        self, name: str, program: Any, partitions: Collection[odradek.TopicPartition]
-    ) -> Flow[None]:
+    def _call_back(self, name: str, partitions: Collection[odradek.TopicPartition]) -> Flow[None]:
         callback = self._callbacks[name]
         if callback is not None:
-            yield from self._running.run(callback, program, partitions)
+            yield from self._running.run(callback, self._program(), partitions)
 
     # Offsets
 

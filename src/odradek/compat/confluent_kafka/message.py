@@ -23,7 +23,6 @@ _MOST_DELIVERIES = 1 << 15
 _NOTHING_MORE = (None, None)
 _KEY, _VALUE, _HEADERS = 5, 6, 7
 """Which items of a record they are."""
-_new = object.__new__
 N = TypeVar("N", int, float)
 
 
@@ -188,15 +187,6 @@ def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
         made._error = None
         made._more = nothing
     return found
-
-
-def report_of(record: tuple[Any, ...], error: KafkaError | None, latency: float) -> Message:
-    """A delivery report; the record has its items in the order of our clients' records."""
-    made = _new(Message)
-    made._record = record
-    made._error = error
-    made._more = (latency, None)
-    return made
 
 
 def error_message(

@@ -63,7 +63,7 @@ class TopicPartitionInfo:
         self.isr = isr
 
 
-class _Ordered(Enum):
+class OrderedEnum(Enum):
     """Members are in the order of their numbers."""
 
     def __lt__(self, other: object) -> bool:
@@ -72,7 +72,7 @@ class _Ordered(Enum):
         return bool(self.value < other.value)
 
 
-class ConsumerGroupState(_Ordered):
+class ConsumerGroupState(OrderedEnum):
     """What a classic group is doing."""
 
     UNKNOWN = 0
@@ -84,7 +84,7 @@ class ConsumerGroupState(_Ordered):
     EMPTY = 5
 
 
-class ConsumerGroupType(_Ordered):
+class ConsumerGroupType(OrderedEnum):
     """By which protocol a group works."""
 
     UNKNOWN = 0
@@ -92,14 +92,14 @@ class ConsumerGroupType(_Ordered):
     CLASSIC = 2
 
 
-class IsolationLevel(_Ordered):
+class IsolationLevel(OrderedEnum):
     """Whether records of transactions that aren't committed count."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
-class ElectionType(_Ordered):
+class ElectionType(OrderedEnum):
     """Which leader is chosen."""
 
     PREFERRED = 0

@@ -31,6 +31,10 @@ class OffsetBooks:
         """A record goes to the program, and those before it in its partition."""
         self._read[record[0], record[1]] = record[2], record[8]
 
+    def take_back(self, record: tuple[Any, ...]) -> None:
+        """A record didn't reach the program, nor did those after it in its partition."""
+        self._read[record[0], record[1]] = record[2] - 1, record[8]
+
     def position(self, place: Place) -> TopicPartition:
         """Behind the last message that was handed out; no offset before the first one."""
         last = self._read.get(place)

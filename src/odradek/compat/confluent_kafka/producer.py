@@ -26,6 +26,7 @@ from odradek.compat.confluent_kafka.produce_arguments import (
 )
 from odradek.compat.confluent_kafka.sent_messages import DeliveryCallback, SentMessages
 from odradek.compat.confluent_kafka.settings import checked_seconds, given
+from odradek.compat.confluent_kafka.statistics_json import tell_regularly
 from odradek.compat.confluent_kafka.topic_partition import (
     TopicPartition,
     ours,
@@ -58,6 +59,7 @@ class Producer:
         self._questions = ClusterQuestions(self._given.admin)
         self._closed = False
         self._producer = self._made()
+        tell_regularly(self._queue, PRODUCER, self._given, self, lambda own: own._producer)
 
     def _made(self) -> PlacingProducer:
         with translating():
@@ -95,18 +97,20 @@ class Producer:
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         if self._closed:
             raise RuntimeError("Producer has been closed")
-        if type(value) is not bytes and value is not None:
-            value = as_bytes(value)
-        if type(key) is not bytes and key is not None:
-            key = as_bytes(key)
         call = callback or on_delivery or self._on_delivery
-        pairs = () if headers is None else as_headers(headers)
         number = None if partition == ANY_PARTITION else as_partition(partition)
-        size = (0 if value is None else len(value)) + (0 if key is None else len(key))
-        sent, begun = self._sent, time.monotonic()
-        sent.admit(size)
+        sent, producer, begun = self._sent, self._producer, time.monotonic()
         try:
-            batch, index, at = self._producer.put(
+            if headers is None:
+                number = producer.report_at_once(
+                    sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
+                )
+                if number is True:
+                    return
+            value, key, pairs = as_bytes(value), as_bytes(key), as_headers(headers)
+            size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+            sent.admit(size)
+            batch, index, at = producer.put(
                 topic, value, key, pairs, number, timestamp if timestamp > 0 else None
             )
         except odradek.BufferExhaustedError as error:

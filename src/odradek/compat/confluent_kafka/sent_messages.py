@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from itertools import chain
 from threading import Lock
 from time import monotonic
 from typing import Any
 
 from odradek.compat.confluent_kafka.kafka_error import KafkaError
-from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message, report_of
+from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.translated_errors import code_of
-from odradek.compat.placed import Batch
+from odradek.compat.placed import ITEMS, Batch, Room, build_reports
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
-ITEMS = 6
-"""Of a message, which stand one after another in the list of its batch: its index there, when and
-with which time it was sent, key, value, and what its report calls. A tuple for each would have the
-garbage collector look at a hundred thousand of them again and again.
-"""
+MOST_AT_ONCE = 1000
+"""Reports that are made before the first of them is told."""
 
 
 class SentMessages:
@@ -39,7 +35,7 @@ class SentMessages:
         self.deliver = deliver
         self._most_messages = given.most_messages or sys.maxsize
         self._most_bytes = given.most_bytes
-        self._messages_left = self._bytes_left = 0
+        self.room = Room()
         """What may come before somebody has to count. Threads that come at the same time may get
         in one more than that; none is ever lost from what is counted.
         """
@@ -52,13 +48,14 @@ class SentMessages:
 
     def admit(self, size: int) -> None:
         """Let a message of this size in; raises `BufferError` where there is no room."""
-        self._messages_left -= 1
-        self._bytes_left -= size
-        if self._messages_left < 0 or self._bytes_left < 0:
+        room = self.room
+        room.messages -= 1
+        room.size -= size
+        if room.messages < 0 or room.size < 0:
             waiting = list(self._all)
-            self._messages_left = self._most_messages - sum(reports.left for reports in waiting) - 1
-            self._bytes_left = self._most_bytes - sum(reports.size for reports in waiting) - size
-            if self._messages_left < 0 or self._bytes_left < 0:
+            room.messages = self._most_messages - sum(reports.left for reports in waiting) - 1
+            room.size = self._most_bytes - sum(reports.size for reports in waiting) - size
+            if room.messages < 0 or room.size < 0:
                 raise BufferError("Local: Queue full")
 
     def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
@@ -76,8 +73,12 @@ class SentMessages:
         reports.waiting.extend(message)
         reports.size += size
         if reports.can_be_made:  # the outcome came in between
-            self._all[reports] = None
-            self.deliver(reports)
+            reports.late()
+
+    def again(self, reports: Reports) -> None:
+        """There are some that came after the outcome."""
+        self._all[reports] = None
+        self.deliver(reports)
 
     def forget(self, reports: Reports) -> None:
         """All of these were told."""
@@ -107,6 +108,10 @@ class Reports:
         """How many weren't told."""
         return len(self.waiting) // ITEMS + self._in_hand
 
+    def late(self) -> None:
+        """One came after the outcome."""
+        self._sent.again(self)
+
     def over(self, _: object) -> None:
         """The batch has its outcome."""
         self.can_be_made = True
@@ -128,10 +133,13 @@ class Reports:
 
     def _taken(self) -> Iterator[tuple[Any, ...]]:
         """What waits, message by message; others may come meanwhile."""
-        count = len(self.waiting)
-        taken, self._in_hand = self.waiting[:count], count // ITEMS
+        return zip(*[iter(self._take(len(self.waiting)))] * ITEMS, strict=True)
+
+    def _take(self, count: int) -> list[Any]:
+        taken = self.waiting[:count]
+        self._in_hand = len(taken) // ITEMS
         del self.waiting[:count]
-        return zip(*[iter(taken)] * ITEMS, strict=True)
+        return taken
 
     def __call__(self) -> int:
         """Tell the program, in its thread; gives how many were told."""
@@ -140,7 +148,7 @@ class Reports:
         made = 0
         try:
             while self.waiting:
-                made += self._tell(self._taken())
+                made += self._tell()
         finally:
             self._one.release()
         if self.waiting:  # one came in between, and found that they are being made
@@ -149,33 +157,32 @@ class Reports:
             self._sent.forget(self)
         return made
 
-    def _tell(self, messages: Iterator[tuple[Any, ...]]) -> int:
-        batch, made = self._batch, 0
+    def _tell(self) -> int:
+        batch, sent, made = self._batch, self._sent, 0
         if batch.parts is not None:
-            self.waiting[:0] = chain.from_iterable(messages)
-            self._in_hand = 0
             self._move()
             return 0
         topic, partition = batch.partition
         number = partition if partition >= 0 else None
-        base, appended, error = -1, -1, None
+        outcome, error = (-1, -1), None
         if batch.done.error is not None:
             error = delivery_error(batch.done.error)
         else:
-            outcome = batch.done.result()
-            base, appended = outcome.base_offset, outcome.log_append_time_ms
-        told, now = error is not None or not self._sent.only_errors, monotonic()
+            found = batch.done.result()
+            outcome = found.base_offset, found.log_append_time_ms
+        told, now = error is not None or not sent.only_errors, monotonic()
+        taken = self._take(MOST_AT_ONCE * ITEMS)
         try:
-            for index, begun, at, key, value, call in messages:
+            messages = build_reports(
+                Message, CREATE_TIME, topic, number, outcome, error, now, taken
+            )
+            for call, message in zip(taken[ITEMS - 1 :: ITEMS], messages, strict=True):
                 made += 1
                 self._in_hand -= 1
                 if call is not None and told:
-                    offset = base + index if base >= 0 else None
-                    time_ms = at if appended < 0 else appended
-                    record = (topic, number, offset, time_ms, CREATE_TIME, key, value, None, -1)
-                    call(error, report_of(record, error, now - begun))
+                    call(error, message)
         except BaseException:
-            self.waiting[:0] = chain.from_iterable(messages)
+            self.waiting[:0] = taken[made * ITEMS :]
             self._in_hand = 0
             raise
         return made

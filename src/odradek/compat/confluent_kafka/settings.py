@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.habits import CURES, is_idle
@@ -72,6 +73,8 @@ _WORDS = {"1": True, "t": True, "0": False, "f": False}
 _LINGER = "linger.ms"
 _IN_FLIGHT = "max.in.flight.requests.per.connection"
 _SESSION, HEARTBEAT = "session.timeout.ms", 3000
+_LONGEST_STATISTICS = 86_400_000
+"""Milliseconds: a day."""
 _MOST_ORDERED = 5
 """Requests in flight with which brokers can tell duplicates."""
 _ROOM = 64 << 20
@@ -85,6 +88,9 @@ class Given:
     ours: dict[str, Any] = field(repr=False)
     """Settings for our client, by Kafka's names."""
     error_cb: Callable[[KafkaError], object] | None = None
+    stats_cb: Callable[[str], object] | None = None
+    stats_every: float = 0.0
+    """Seconds between two calls of it; 0 for none."""
     on_delivery: Callable[[Any, Any], object] | None = None
     on_commit: Callable[[Any, Any], object] | None = None
     logger: logging.Logger | None = None
@@ -166,7 +172,7 @@ def _as_text_says(name: str, value: Any) -> Any:
         return value
     if kind == "boolean":
         return _WORDS.get(str(value).strip().lower(), value)
-    if kind == "text" and isinstance(value, int):
+    if kind == "text" and isinstance(value, int | UUID):
         return str(value)
     if name == _LINGER:  # librdkafka alone takes fractions of a millisecond
         with suppress(TypeError, ValueError, OverflowError):
@@ -195,15 +201,11 @@ def _take_callbacks(kind: str, settings: dict[str, Any], found: Given) -> None:
             "throttle_cb isn't called by this client, which tells nobody of throttling: leave it "
             "out",
         )
-    statistics = settings.pop("stats_cb", None)
-    every = settings.pop("statistics.interval.ms", 0)
-    if statistics is not None and int(every) > 0:
-        raise_error(
-            KafkaError._INVALID_ARG,
-            "stats_cb can't be called, as this client has no statistics in librdkafka's form: "
-            "leave it and statistics.interval.ms out; odradek's own explain() and listen() tell "
-            "what a client does",
-        )
+    found.stats_cb = settings.pop("stats_cb", None)
+    with translating():
+        every = integer(0, _LONGEST_STATISTICS)
+        settings.setdefault("statistics.interval.ms", 0)
+        found.stats_every = _number(settings, "statistics.interval.ms", every) / 1000
     token = settings.pop("oauth_cb", None)
     if token is not None:
         asked = settings.get("sasl.oauthbearer.config", "")

@@ -18,7 +18,8 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from odradek.common.errors import ConfigurationError
 
 ALLOWED_URLS = "ODRADEK_ALLOWED_URLS"
-"""Token endpoints, with commas between; not set: any http(s) URL. Empty: none."""
+"""Token endpoints and schema registries, with commas between; not set: any http(s) URL. Empty:
+none."""
 ALLOWED_FILES = "ODRADEK_ALLOWED_FILES"
 """Files with tokens, assertions and the keys that sign those, as absolute paths with commas
 between; not set: none."""
@@ -37,11 +38,28 @@ def allowed_url(url: str, environment: Mapping[str, str] | None = None) -> str:
         raise ConfigurationError(f"{URL_OPTION} must be an http, https or file URL{where}")
     listed = _listed(ALLOWED_URLS, environment)
     if listed is not None and _same(url) not in map(_same, listed):
-        raise ConfigurationError(
-            f"{URL_OPTION}: {shown(url)} isn't among the token servers that {ALLOWED_URLS} allows. "
-            "Whoever runs this process can add it to that environment variable"
-        )
+        raise _not_allowed(URL_OPTION, url, "token servers")
     return url
+
+
+def allowed_server(option: str, url: str, environment: Mapping[str, str] | None = None) -> str:
+    """An http(s) URL of a server of another kind that may be asked, without a `/` at its end."""
+    parts = _split(url)
+    if parts is None or parts.scheme not in _PORTS or not parts.hostname:
+        where = "" if parts is None else f", not {shown(url)!r}"
+        raise ConfigurationError(f"{option} must be an http or https URL{where}")
+    listed = _listed(ALLOWED_URLS, environment)
+    base = url.rstrip("/")
+    if listed is not None and _same(base) not in (_same(one.rstrip("/")) for one in listed):
+        raise _not_allowed(option, url, "servers")
+    return base
+
+
+def _not_allowed(option: str, url: str, kind: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{option}: {shown(url)} isn't among the {kind} that {ALLOWED_URLS} allows. "
+        "Whoever runs this process can add it to that environment variable"
+    )
 
 
 def allowed_file(

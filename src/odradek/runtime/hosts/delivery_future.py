@@ -201,6 +201,8 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
     """
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
+    _blank = (("_cancelled", False), ("_listeners", None))
+    """What else a new one has: `OpenBatches` makes it without a call of this class."""
 
     def __init__(
         self, producer: Surfacing, batch: ProducerBatch, index: int, timestamp_ms: int

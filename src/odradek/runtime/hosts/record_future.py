@@ -56,6 +56,8 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
     """
 
     __slots__ = ("_batch", "_index", "_producer", "_timestamp_ms")
+    _blank = ()
+    """What else a new one has: `OpenBatches` makes it without a call of this class."""
 
     def __init__(
         self, producer: SendingClient, batch: ProducerBatch, index: int, timestamp_ms: int

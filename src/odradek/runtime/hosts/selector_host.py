@@ -244,7 +244,10 @@ class SelectorHost(EngineHost):
                 )
             return self._pass(job)
         if self._busy.locked():
-            raise IllegalStateError("this client is being used by another thread right now")
+            raise IllegalStateError(
+                "this client is being used by another thread right now: it works in its caller's, "
+                "so it takes one call at a time (of an admin client with background=True, many)"
+            )
         if self.torn:
             raise ClientBrokenError("an exception interrupted this client amid a step")
         with self._at_work, self._busy:

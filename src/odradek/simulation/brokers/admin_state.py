@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odradek.common.errors import BrokerError
 from odradek.common.types import TopicPartition
 from odradek.protocol.message import Message
+from odradek.simulation.brokers.topic_options import TOPIC_OPTIONS
 
 if TYPE_CHECKING:
     from odradek.simulation.brokers.broker import SimulatedBroker
@@ -27,14 +28,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's numbers of what has a configuration."""
 LEVELS = ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
 DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
-    TOPIC: {
-        "cleanup.policy": ("delete", 7),
-        "compression.type": ("producer", 2),
-        "max.message.bytes": ("1048588", 3),
-        "min.insync.replicas": ("1", 3),
-        "retention.bytes": ("-1", 5),
-        "retention.ms": ("604800000", 5),
-    },
+    TOPIC: TOPIC_OPTIONS,
     BROKER: {
         "auto.create.topics.enable": ("false", 1),
         "log.retention.ms": ("604800000", 5),
@@ -45,7 +39,7 @@ DEFAULTS: dict[int, dict[str, tuple[str, int]]] = {
     GROUP: {"consumer.heartbeat.interval.ms": ("5000", 3)},
 }
 """The options of each kind: default, and Kafka's number of its type."""
-LIST, NUMBERS = 7, (3, 4, 5, 6)
+BOOLEAN, DOUBLE, LIST, WHOLE_NUMBERS = 1, 6, 7, (3, 4, 5)
 FEATURES = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
 LOG_DIRS = ("/simulated/d1", "/simulated/d2")
 TOKEN_LIFE = 7 * 86400.0

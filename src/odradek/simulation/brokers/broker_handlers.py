@@ -56,7 +56,8 @@ from odradek.simulation.brokers.produce_handler import produce
 from odradek.simulation.brokers.record_handlers import fetch, list_offsets
 from odradek.simulation.brokers.sasl import SASL_HANDLERS
 from odradek.simulation.brokers.security_admin_handlers import SECURITY_ADMIN_HANDLERS
-from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_HANDLERS
+from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS
+from odradek.simulation.brokers.topic_admin_handlers import TOPIC_ADMIN_HANDLERS, check_option
 from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 from odradek.simulation.coordinators.group_admin_handlers import GROUP_ADMIN_HANDLERS
 from odradek.simulation.coordinators.group_handlers import GROUP_HANDLERS
@@ -231,6 +232,8 @@ def _check_new_topic(
     cluster = broker.cluster
     name = asked.name
     check_topic_name(name)
+    for option in asked.configs:
+        check_option(TOPIC, option.name, option.value or "")
     if name in cluster.topics:
         raise errors.TopicAlreadyExistsError(f"Topic '{name}' already exists.")
     if assignments:
@@ -241,10 +244,20 @@ def _check_new_topic(
             raise errors.InvalidReplicaAssignmentError(f"the assignment of {name!r} has gaps")
         return
     if asked.num_partitions != -1 and asked.num_partitions <= 0:
-        raise errors.InvalidPartitionsError(f"{asked.num_partitions} partitions")
+        raise errors.InvalidPartitionsError(
+            "Number of partitions was set to an invalid non-positive value."
+        )
     factor = asked.replication_factor
-    if factor != -1 and not 0 < factor <= sum(b.registered for b in cluster.brokers.values()):
-        raise errors.InvalidReplicationFactorError(f"a replication factor of {factor}")
+    registered = sum(b.registered for b in cluster.brokers.values())
+    if factor > registered:
+        raise errors.InvalidReplicationFactorError(
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of"
+            f" {factor} cannot be reached because only {registered} broker(s) are registered."
+        )
+    if factor != -1 and factor <= 0:
+        raise errors.InvalidReplicationFactorError(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
 
 
 def delete_topics(
@@ -311,6 +324,7 @@ HANDLERS: dict[type[Message], Handler] = {
     **GROUP_HANDLERS,
     **SASL_HANDLERS,
     **SECURITY_ADMIN_HANDLERS,
+    **TELEMETRY_HANDLERS,
     **TOPIC_ADMIN_HANDLERS,
     **TRANSACTION_ADMIN_HANDLERS,
     **TRANSACTION_HANDLERS,

@@ -22,6 +22,7 @@ from odradek.simulation.brokers.broker_handlers import HANDLERS, picture
 from odradek.simulation.brokers.front_door import SimulatedFrontDoor as SimulatedFrontDoor
 from odradek.simulation.brokers.partition_log import PartitionLog, StoredBatch
 from odradek.simulation.brokers.sasl import SaslListener
+from odradek.simulation.brokers.telemetry_handlers import TELEMETRY_HANDLERS, TelemetryReceiver
 from odradek.simulation.brokers.topics import NO_LEADER, SimulatedPartition, SimulatedTopic
 from odradek.simulation.coordinators.group_coordinator import GROUP_TOPIC, GroupSettings, GroupShard
 from odradek.simulation.coordinators.shards import GROUP, TRANSACTION, CoordinatorTopic
@@ -34,6 +35,9 @@ HELD_LOOK = 0.01
 OldAddresses = Literal["refused", "blackholed"]
 Observer = Callable[[SimulatedBroker, str, ReceivedRequest], None]
 """Gets the broker, the name of the client's host and the request."""
+
+
+OFFERED = [kind for kind in HANDLERS if kind not in TELEMETRY_HANDLERS]
 
 
 class SimulatedCluster:
@@ -57,7 +61,8 @@ class SimulatedCluster:
         self.name = name
         self.cluster_id = cluster_id
         self.auto_create = auto_create
-        kinds: list[type[Message]] = [ApiVersionsRequest, *HANDLERS]
+        self.telemetry: TelemetryReceiver | None = None
+        kinds: list[type[Message]] = [ApiVersionsRequest, *OFFERED]
         self.versions = {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in kinds}
         self.versions.update(versions or {})
         self.default_replication = min(3, brokers)
@@ -119,6 +124,13 @@ class SimulatedCluster:
     def controller_id(self) -> int:
         """The first registered broker, -1 without one."""
         return next((b.id for b in self.brokers.values() if b.registered), -1)
+
+    def receive_telemetry(self, receiver: TelemetryReceiver) -> None:
+        """Offer clients to take their metrics (KIP-714); connections that are open don't know."""
+        self.telemetry = receiver
+        self.versions.update(
+            {kind.API_KEY: (kind.MIN_VERSION, kind.MAX_VERSION) for kind in TELEMETRY_HANDLERS}
+        )
 
     def topic_by_id(self, topic_id: bytes) -> SimulatedTopic | None:
         """The topic with this id."""

@@ -63,6 +63,8 @@ ADMIN_REFUSALS = {
     **TOPIC_ADMIN_REFUSALS,
     **TRANSACTION_ADMIN_REFUSALS,
 }
+REFUSABLE = tuple(sorted({*APIS, *ADMIN_READS, *ADMIN_REFUSALS}))
+"""What can be refused at all."""
 PERHAPS_DONE = (-1, 3, 6, 7, 13, 20, 56, 100)
 """What leaders say of batches that may have been appended; any other code says that they weren't,
 so a broker that has appended one and answers so lies, and no client can be right then."""

@@ -16,15 +16,17 @@ from odradek.protocol.messages import describe_configs as dc
 from odradek.protocol.messages import incremental_alter_configs as ac
 from odradek.protocol.messages import list_config_resources as lc
 from odradek.simulation.brokers.admin_state import (
+    BOOLEAN,
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
     DEFAULTS,
+    DOUBLE,
     GROUP,
     LEVELS,
     LIST,
-    NUMBERS,
     TOPIC,
+    WHOLE_NUMBERS,
     AdminHandler,
     Reply,
     each,
@@ -39,6 +41,14 @@ DEFAULT_CONFIG = 5
 DYNAMIC = {TOPIC: 1, BROKER: 2, BROKER_LOGGER: 6, CLIENT_METRICS: 7, GROUP: 8}
 """Where a value comes from that was set, by Kafka's numbers."""
 DYNAMIC_DEFAULT_BROKER = 3
+TYPES = {3: "INT", 4: "SHORT", 5: "LONG", 6: "DOUBLE"}
+KIND_NAMES = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "logger",
+    CLIENT_METRICS: "client metrics",
+    GROUP: "group",
+}
 
 
 def create_partitions(
@@ -187,15 +197,31 @@ def incremental_alter_configs(
     )
 
 
+def check_option(kind: int, name: str, value: str) -> None:
+    """Raise `InvalidConfigError` for an option that isn't there, or a value that it can't have."""
+    if name not in DEFAULTS[kind]:
+        raise errors.InvalidConfigError(f"Unknown {KIND_NAMES[kind]} config name: {name}")
+    value_type = DEFAULTS[kind][name][1]
+    said = f"Invalid value {value} for configuration {name}"
+    if value_type in WHOLE_NUMBERS and not value.removeprefix("-").isdecimal():
+        raise errors.InvalidConfigError(f"{said}: Not a number of type {TYPES[value_type]}")
+    if value_type == DOUBLE and not value.replace(".", "", 1).isdecimal():
+        raise errors.InvalidConfigError(f"{said}: Not a number of type {TYPES[value_type]}")
+    if value_type == BOOLEAN and value.lower() not in ("true", "false"):
+        raise errors.InvalidConfigError(f"{said}: Expected value to be either true or false")
+    if kind == BROKER_LOGGER and value not in LEVELS:
+        raise errors.InvalidConfigError(f"{value} is no level of a logger")
+
+
 def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
-    if op.name not in DEFAULTS[kind]:
-        raise errors.InvalidConfigError(f"Unknown {kind} config name: {op.name}")
-    default, value_type = DEFAULTS[kind][op.name]
+    default, value_type = DEFAULTS[kind].get(op.name, ("", 0))
     if op.config_operation == DELETE:
+        check_option(kind, op.name, default)
         values.pop(op.name, None)
         return
     value = op.value or ""
     if op.config_operation in (APPEND, SUBTRACT):
+        check_option(kind, op.name, default)
         if value_type != LIST:
             raise errors.InvalidConfigError(f"Can't append to config value of {op.name}: no list")
         there = [item for item in values.get(op.name, default).split(",") if item]
@@ -204,12 +230,7 @@ def _change(kind: int, values: dict[str, str], op: ac.AlterableConfig) -> None:
         else:
             there = [item for item in there if item not in value.split(",")]
         value = ",".join(there)
-    if value_type in NUMBERS and not value.removeprefix("-").isdecimal():
-        raise errors.InvalidConfigError(
-            f"Invalid value {value} for configuration {op.name}: Not a number"
-        )
-    if kind == BROKER_LOGGER and value not in LEVELS:
-        raise errors.InvalidConfigError(f"{value} is no level of a logger")
+    check_option(kind, op.name, value)
     values[op.name] = value
 
 

@@ -32,6 +32,7 @@ from odradek.simulation.coordinators.consumer_protocol_group import (
     Reconciliation,
 )
 from odradek.simulation.coordinators.group_coordinator import GroupShard
+from odradek.simulation.coordinators.offset_handlers import shard_of_consumers
 from odradek.simulation.coordinators.shards import GROUP
 
 if TYPE_CHECKING:
@@ -255,7 +256,8 @@ def offset_delete(
     """Delete committed offsets, but not of topics that a member subscribes to."""
     group_id = request.group_id
     try:
-        shard = _shard(broker, group_id)
+        _shard(broker, group_id)
+        shard = shard_of_consumers(broker, group_id)
         subscribed = shard.subscribed(group_id)
     except BrokerError as error:
         return od.OffsetDeleteResponse(error_code=error.code or -1)
@@ -333,7 +335,8 @@ def alter_share_offsets(
 ) -> sa.AlterShareGroupOffsetsResponse:
     """Set where a share group begins."""
     try:
-        _shard(broker, request.group_id)
+        if request.group_id in _shard(broker, request.group_id).groups:
+            raise errors.GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
     except BrokerError as error:
         return sa.AlterShareGroupOffsetsResponse(error_code=error.code or -1)
     topics = broker.cluster.topics

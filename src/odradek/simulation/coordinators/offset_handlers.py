@@ -35,6 +35,17 @@ def _shard(broker: SimulatedBroker, group_id: str) -> GroupShard:
     return found
 
 
+def shard_of_consumers(broker: SimulatedBroker, group_id: str) -> GroupShard:
+    """Where a group of consumers has its offsets. A share group's are none that a consumer commits
+    or deletes: Kafka's coordinator doesn't know it then (`ShareGroup.validateOffsetCommit`). What
+    it is asked to fetch of one it answers with no offsets.
+    """
+    found = _shard(broker, group_id)
+    if group_id in broker.cluster.admin.share_offsets:
+        raise errors.GroupIdNotFoundError(f"Group {group_id} is not a consumer group.")
+    return found
+
+
 def offset_commit(
     broker: SimulatedBroker, request: c.OffsetCommitRequest, version: int, reply: Reply
 ) -> c.OffsetCommitResponse | None:
@@ -69,7 +80,7 @@ def offset_commit(
 
     member = request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     try:
-        shard = _shard(broker, request.group_id)
+        shard = shard_of_consumers(broker, request.group_id)
     except BrokerError as error:
         settled(error)
         return None

@@ -23,6 +23,7 @@ from odradek.protocol.messages.add_offsets_to_txn import (
 from odradek.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from odradek.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from odradek.simulation.coordinators.committed_offsets import Committed
+from odradek.simulation.coordinators.offset_handlers import shard_of_consumers
 from odradek.simulation.coordinators.transaction_coordinator import OFFSETS, TransactionShard
 from odradek.simulation.coordinators.transaction_states import KIP_890, TransactionMetadata
 
@@ -218,7 +219,7 @@ def txn_offset_commit(
 
     groups = broker.cluster.groups
     try:
-        groups.shard(broker, request.group_id)
+        shard_of_consumers(broker, request.group_id)
         place = TopicPartition(OFFSETS, groups.index(request.group_id))
     except BrokerError as error:
         answer(_code(error))

@@ -23,6 +23,7 @@ from odradek.common.errors import KafkaError
 from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.kafka_settings import sealed_options
+from odradek.spark.options.registry_options import sealed_registry
 from odradek.spark.options.source_options import BATCH, STREAM, SourceOptions, parse_options
 from odradek.spark.tasks.task import batch_partitions, read_partition
 from odradek.spark.tasks.worker_clients import process_clients
@@ -43,7 +44,7 @@ class KafkaDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(sealed_options(options))
+        super().__init__(sealed_registry(sealed_options(options)))
 
     @classmethod
     def name(cls) -> str:
@@ -59,20 +60,20 @@ class KafkaDataSource(DataSource):
             # Whether it is a batch or a stream isn't known here. What is wrong for both is
             # refused now, in load(); the rest when the reader is made.
             options = parse_options(given, BATCH)
-        return full_schema(options.include_headers, options.value_type())
+        return full_schema(options.include_headers, options.resolved().decoded_types())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of a batch query; one that takes filters where Spark hands them over."""
         from odradek.spark.driver.pushdown import PushingBatchReader, planner_pushes
 
         reader = PushingBatchReader if planner_pushes() else KafkaBatchReader
-        return reader(parse_options(dict(self.options), BATCH), schema)
+        return reader(parse_options(dict(self.options), BATCH).resolved(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Make the reader of a streaming query."""
         from odradek.spark.driver.stream_source import KafkaStreamReader
 
-        return KafkaStreamReader(parse_options(dict(self.options), STREAM), schema)
+        return KafkaStreamReader(parse_options(dict(self.options), STREAM).resolved(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a batch query."""
@@ -98,7 +99,7 @@ class KafkaBatchReader(DataSourceReader):
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, options.value_type())
+        check_schema(schema, options.decoded_types())
         self._options, self._schema = options, schema
 
     def partitions(self) -> list[InputPartition]:

@@ -39,7 +39,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One run of a streaming query on its driver, and (as a pickled copy) its tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, options.value_type())
+        check_schema(schema, options.decoded_types())
         self._options, self._schema = options, schema
         self._tracker: OffsetTracker | None = None
         self._group: GroupProgress | None = None

@@ -263,8 +263,60 @@ _VALUES = (
         "valueFormat",
         "–",
         "With json or avro the column value is decoded on the way, to a struct as valueSchema "
-        "says; `select value.*` makes columns of it. For avro `odradek[avro]` must be installed, "
-        "on the executors as well.",
+        "says, or with schemaRegistryUrl (then also protobuf) as a registry does; `select value.*` "
+        "makes columns of it. For avro `odradek[avro]` must be installed, on the executors as "
+        "well, for protobuf `odradek[schemas]`.",
+        own=True,
+    ),
+    SparkOption(
+        "schemaRegistryUrl",
+        "–",
+        "Avro values, and with keyFormat keys, are read by the schema that each names, as "
+        "serializers with this schema registry have written them, whatever version that is; JSON "
+        "values have the fields of their subject's JSON Schema. Several URLs have commas between. "
+        "Settings of the registry's client have the prefix schemaRegistry., like "
+        "`schemaRegistry.basic.auth.user.info`. Driver and executors ask the registry.",
+        own=True,
+    ),
+    SparkOption(
+        "valueSubject",
+        "`<topic>-value`",
+        "With schemaRegistryUrl values are read as the latest version of this subject, as it was "
+        "when the query was defined, unless avroSchema (for json valueSchema) is given. A query of "
+        "several topics needs one of the two.",
+        own=True,
+    ),
+    SparkOption(
+        "keyFormat",
+        "–",
+        "With avro or protobuf, and schemaRegistryUrl, the column key is decoded as the column "
+        "value is by valueFormat; in Avro it may be a record or not.",
+        own=True,
+    ),
+    SparkOption(
+        "keySubject",
+        "`<topic>-key`",
+        "With keyFormat keys are read as the latest version of this subject.",
+        own=True,
+    ),
+    SparkOption(
+        "valueMessage",
+        "the file's first",
+        "With valueFormat=protobuf values are this message of the subject's file, by its full "
+        "name. A value that its schema calls another message doesn't fit.",
+        own=True,
+    ),
+    SparkOption(
+        "keyMessage",
+        "the file's first",
+        "With keyFormat=protobuf keys are this message of the subject's file.",
+        own=True,
+    ),
+    SparkOption(
+        "columnNameOfCorruptRecord",
+        "–",
+        "With schemaRegistryUrl and PERMISSIVE the struct of a value has one more field of this "
+        "name, `_corrupt_record` say, with the bytes of a value that doesn't fit.",
         own=True,
     ),
     SparkOption(
@@ -281,7 +333,18 @@ _VALUES = (
         "PERMISSIVE",
         "With PERMISSIVE fields of another type than in valueSchema are null, and all are where a "
         "value isn't JSON or isn't of the Avro schema, as in from_json and from_avro. With "
-        "FAILFAST the query fails and names the record.",
+        "DROPMALFORMED a record that doesn't fit is no row. With FAILFAST the query fails and "
+        "names the record.",
+        own=True,
+    ),
+    SparkOption(
+        "deadLetterTopic",
+        "–",
+        "Records that don't fit are written to this topic as they were, with the headers of "
+        "Kafka Connect's dead-letter queues (`__connect.errors.topic`, `….partition`, `….offset`, "
+        "`….exception.message` and others). valueMode is DROPMALFORMED then unless it is given. A "
+        "task that is tried again writes them again. The topic must exist; the readers' settings "
+        "kafka.* are the writer's, too.",
         own=True,
     ),
     SparkOption(

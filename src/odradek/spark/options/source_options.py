@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.config import CONSUMER
+from odradek.common.config import CONSUMER, PRODUCER
 from odradek.common.group_options import GROUP_NAMES
+from odradek.common.options import OPTIONS as CLIENT_OPTIONS
 from odradek.common.types import TopicPartition
 from odradek.spark.driver.bounds import OffsetSpec, check_batch_bounds, ending_spec, starting_spec
 from odradek.spark.options.kafka_settings import (
@@ -36,15 +37,25 @@ from odradek.spark.options.option_values import (
     whole,
     whole_or_none,
 )
+from odradek.spark.options.registry_options import (
+    is_registry_setting,
+    parse_registry_formats,
+    registry_settings_of,
+    sealed_registry,
+)
 from odradek.spark.options.topic_names import check_pattern, checked_name, listed_names
 from odradek.spark.options.topic_patterns import compiled
 from odradek.spark.problems import OptionError
-from odradek.spark.values.decoding import JsonFormat, parse_value_format
+from odradek.spark.values.decoding import (
+    DROPMALFORMED,
+    FAILFAST,
+    Format,
+    parse_value_format,
+    value_mode,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from odradek.spark.values.avro_values import AvroFormat
+    from pyspark.sql.types import DataType
 
 logger = logging.getLogger("odradek.spark")
 
@@ -94,8 +105,12 @@ class SourceOptions:
     fetch_attempts: int = 3
     retry_interval: float = 1.0
     discovery_interval: float = DISCOVERY_S
-    value_format: JsonFormat | AvroFormat | None = None
-    """How values are decoded; None: they stay bytes."""
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    """How keys and values are decoded; those that stay bytes aren't among them."""
+    drop_malformed: bool = False
+    """Whether records that don't fit are no rows."""
+    dead_letter_topic: str | None = None
+    """Where they go instead, or as well."""
     commit_group: str | None = None
     """The group that finished batches are committed to; None: none."""
     pause_file: Path | None = None
@@ -107,9 +122,27 @@ class SourceOptions:
             return True
         return tp.topic in self.topics if self.assigned is None else tp in self.assigned
 
-    def value_type(self) -> StructType | None:
-        """What values are decoded to; None where they stay bytes."""
-        return None if self.value_format is None else self.value_format.schema()
+    def resolved(self) -> SourceOptions:
+        """The same with what a schema registry knows looked up: once for a query.
+
+        Raises `SchemaRegistryError` and `OptionError`.
+        """
+        found = {name: one.resolved() for name, one in self.formats.items()}
+        return replace(self, formats=found)
+
+    def decoded_types(self) -> dict[str, DataType]:
+        """What keys and values are decoded to."""
+        return {name: one.schema() for name, one in self.formats.items()}
+
+    def producer_config(self) -> dict[str, Any]:
+        """Build the configuration of the client that writes dead letters: what of the readers'
+        settings a producer has, too.
+        """
+        stated = checked_by_client(CONSUMER, self.kafka, **{"auto.offset.reset": "none"}).stated
+        config = {n: value for n, value in stated.items() if PRODUCER in CLIENT_OPTIONS[n].clients}
+        config.setdefault("client.id", CLIENT_ID)
+        patience = str(max(1, round(self.outage_tolerance * 1000)))
+        return {"delivery.timeout.ms": patience, "max.block.ms": patience, **config}
 
     def consumer_config(self, expected_cluster: str | None) -> dict[str, Any]:
         """Build the configuration of a client that refuses every cluster but the expected one."""
@@ -137,7 +170,7 @@ class SourceOptions:
 
 def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     """Check the options of a batch or a stream query; every error names its option."""
-    given = sealed_options(given)
+    given = sealed_registry(sealed_options(given))
     kafka, plain = divided(given, _KNOWN_HERE, PROTECTED)
     limits = _limits_of_batches(plain)
     plain = _refuse_unknown(plain, query)
@@ -146,6 +179,7 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
     checked = checked_by_client(CONSUMER, kafka, **{"auto.offset.reset": "none"})
     commit_group = _commit_group(plain, kafka)
     topics, assigned, pattern = _what_to_read(plain)
+    dead_letter_topic = _dead_letter_topic(plain, topics, pattern)
     starting = starting_spec(plain, "earliest" if query == BATCH else "latest")
     ending = ending_spec(plain)
     if query == BATCH:
@@ -164,7 +198,9 @@ def parse_options(given: Mapping[str, Any], query: str) -> SourceOptions:
         discovery_interval=min(DISCOVERY_S, checked["metadata.max.age.ms"]),
         commit_group=commit_group,
         pause_file=_pause_file(plain),
-        value_format=parse_value_format(plain),
+        formats=_formats(plain, topics),
+        drop_malformed=value_mode(plain) == DROPMALFORMED,
+        dead_letter_topic=dead_letter_topic,
         min_partitions=whole_or_none(plain, "minPartitions", INT_MAX),
         max_records_per_partition=whole_or_none(plain, "maxRecordsPerPartition"),
         **(limits if query == STREAM else {}),
@@ -231,11 +267,42 @@ def _commit_group(plain: Mapping[str, str], kafka: Mapping[str, Any]) -> str | N
     return group
 
 
+def _formats(plain: Mapping[str, Any], topics: tuple[str, ...]) -> dict[str, Format]:
+    settings = registry_settings_of(plain)
+    if settings is not None:
+        return {**parse_registry_formats(plain, settings, topics)}
+    found = parse_value_format(plain)
+    return {} if found is None else {"value": found}
+
+
+def _dead_letter_topic(
+    plain: Mapping[str, str], topics: tuple[str, ...], pattern: str | None
+) -> str | None:
+    if "deadlettertopic" not in plain:
+        return None
+    if not {"valueformat", "keyformat"} & plain.keys():
+        raise OptionError("option deadLetterTopic is given without option valueFormat or keyFormat")
+    if value_mode(plain) == FAILFAST:
+        raise OptionError(
+            "option deadLetterTopic is given with valueMode=FAILFAST, which goes on after no record"
+        )
+    name = checked_name("deadLetterTopic", plain["deadlettertopic"].strip())
+    if name in topics or (pattern is not None and compiled(pattern).search(name)):
+        raise OptionError(
+            f"option deadLetterTopic is {name!r}, which the query reads: what doesn't fit would "
+            "come back for ever"
+        )
+    return name
+
+
 def _refuse_unknown(plain: Mapping[str, str], query: str) -> dict[str, str]:
     """Give the options that count for the query; those that don't are warned of or refused."""
     found = {}
     for name, value in sorted(plain.items()):
         option = OPTIONS.get(name)
+        if is_registry_setting(name):
+            found[name] = value
+            continue
         if option is None and name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
                 f"there is no option {name!r}{suggestion(name, OPTIONS.values())} (settings of the "

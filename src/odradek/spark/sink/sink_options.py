@@ -15,6 +15,7 @@ from typing import Any
 
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import UnsupportedFeatureError
+from odradek.serialization.registry_settings import registry_settings
 from odradek.spark.options.kafka_settings import (
     CLIENT_ID,
     checked_by_client,
@@ -25,8 +26,15 @@ from odradek.spark.options.kafka_settings import (
 from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
 from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
 from odradek.spark.options.option_values import boolean, seconds, whole
+from odradek.spark.options.registry_options import (
+    is_registry_setting,
+    registry_settings_of,
+    sealed_registry,
+)
 from odradek.spark.options.topic_names import checked_name
 from odradek.spark.problems import OptionError
+from odradek.spark.sink.avro_encoding import AvroEncoding
+from odradek.spark.values.avro_values import require_fastavro
 
 logger = logging.getLogger("odradek.spark")
 
@@ -96,6 +104,48 @@ OPTIONS: dict[str, SparkOption] = {
             BATCHES,
             own=True,
         ),
+        SparkOption(
+            "schemaRegistryUrl",
+            "–",
+            "With valueFormat or keyFormat the schemas are in this registry. Settings of its "
+            "client have the prefix schemaRegistry., as for the source. Executors ask it.",
+            own=True,
+        ),
+        SparkOption(
+            "valueFormat",
+            "–",
+            "With avro the column value is a struct and is written as Avro, with the id of its "
+            "schema before it, as serializers with a schema registry write it. Nothing is "
+            "registered.",
+            own=True,
+        ),
+        SparkOption(
+            "valueSubject",
+            "`<topic>-value`",
+            "With valueFormat=avro values are written by the latest version of this subject. "
+            "Without option topic it must be given.",
+            own=True,
+        ),
+        SparkOption(
+            "avroSchema",
+            "the latest version",
+            "With valueFormat=avro values are written by this schema, which the subject must have. "
+            "With exactly_once it must be given: a batch that comes again has to be the same.",
+            own=True,
+        ),
+        SparkOption(
+            "keyFormat",
+            "–",
+            "With avro the column key is written as the column value is by valueFormat; it may be "
+            "a struct, a text or a number. Not with exactly_once.",
+            own=True,
+        ),
+        SparkOption(
+            "keySubject",
+            "`<topic>-key`",
+            "With keyFormat=avro keys are written by the latest version of this subject.",
+            own=True,
+        ),
         SOURCE_OPTIONS["eventsdir"],
     )
 }
@@ -149,6 +199,8 @@ class SinkOptions:
     sink_name: str = "sink"
     job_id: str | None = None
     batch_id: int = 0
+    encodings: Mapping[str, AvroEncoding] = field(default_factory=dict)
+    """How keys and values are written; those that are bytes already aren't among them."""
 
     def first_contact(self, attempt: int) -> float:
         """Give the seconds for a cluster that never answered before."""
@@ -170,7 +222,7 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     """Check the options of a batch or a stream write; every error names its option."""
-    given = sealed_options(given)
+    given = sealed_registry(sealed_options(given))
     kafka, plain = divided(given, _OWN, PROTECTED)
     _refuse_unknown(plain, query)
     _drop_limits(kafka)
@@ -185,6 +237,7 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
         sink_name=_sink_name(plain),
         job_id=_name(plain, "jobId", "-") if "jobid" in plain else None,
         batch_id=whole("batchId", plain.get("batchid", "0"), least=0),
+        encodings=_encodings(plain),
     )
     _tell_of_less_patience(found)
     if query == BATCH and found.delivery == EXACTLY_ONCE and found.job_id is None:
@@ -195,6 +248,50 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
             "the job is run again, or write with delivery=at_least_once."
         )
     return found
+
+
+def _encodings(plain: Mapping[str, Any]) -> dict[str, AvroEncoding]:
+    """How keys and values are written with a registry."""
+    settings = registry_settings_of(plain)
+    if settings is None:
+        for option in ("valueFormat", "avroSchema"):
+            if option.lower() in plain:
+                raise OptionError(f"option {option} is given without option schemaRegistryUrl")
+        return {}
+    registry_settings(settings)  # whether they can be used
+    found = {
+        name: _encoding(name, plain, settings)
+        for name in ("key", "value")
+        if f"{name}format" in plain
+    }
+    if not found:
+        raise OptionError(
+            "option schemaRegistryUrl is given without option valueFormat or keyFormat"
+        )
+    return found
+
+
+def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) -> AvroEncoding:
+    given = str(plain[f"{name}format"]).strip().lower()
+    if given != "avro":
+        raise OptionError(f"option {name}Format must be avro, not {given!r}")
+    require_fastavro()
+    topic = _topic(plain)
+    subject = str(plain.get(f"{name}subject", "")).strip() or (topic and f"{topic}-{name}")
+    if not subject:
+        raise OptionError(
+            f"rows go to the topics of column topic, so option {name}Subject must say by which "
+            f"schema {name}s are written"
+        )
+    text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
+    if not text and _delivery(plain) == EXACTLY_ONCE:
+        raise OptionError(
+            f"option {name}Format=avro with delivery=exactly_once needs "
+            + ("option avroSchema" if name == "value" else "keys that are bytes already")
+            + ": a subject's latest version may change, and a batch that comes again has to be the "
+            "same"
+        )
+    return AvroEncoding(settings, subject, text or None)
 
 
 def _tell_of_less_patience(found: SinkOptions) -> None:
@@ -217,6 +314,8 @@ def _refuse_unknown(plain: Mapping[str, str], query: str) -> None:
         if option is not None:
             if query not in option.queries:
                 raise OptionError(f"option {option.name} isn't for a {query} write")
+        elif is_registry_setting(name):
+            continue
         elif name not in FROM_SPARK and not name.startswith("option."):
             raise OptionError(
                 f"the sink has no option {name!r}{suggestion(name, OPTIONS.values())} (settings of "

@@ -96,7 +96,8 @@ def check_columns(schema: t.StructType, options: SinkOptions) -> SinkColumns:
     if options.include_headers:
         _require(schema, found, "headers", "because option includeHeaders is true")
     for name, kind in found.items():
-        if not (name == "topic" and options.topic is not None) and not _fits(name, kind):
+        counts = name not in options.encodings and (name != "topic" or options.topic is None)
+        if counts and not _fits(name, kind):
             raise SinkSchemaError(
                 f"column {name} has type {kind.simpleString()}; it must be {_TYPES[name]}. Cast "
                 "it before writing (for JSON: to_json(struct(…)))."

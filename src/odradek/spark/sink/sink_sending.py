@@ -122,24 +122,8 @@ class RowSender:
 
     def meet(self, topic: str) -> None:
         """Make sure that the cluster answers, and that it has the topic."""
-        wait, first = self._patience.wait, self._first_contact
-        wait(self._producer.cluster_id, "first contact with the cluster", at_most=first)
-        since = self._patience.clock.now()
-
-        def look(timeout: float) -> None:
-            try:
-                self._producer.partitions_for(topic, min(timeout, TOPIC_PATIENCE))
-            except KafkaTimeoutError as error:
-                unknown = "UNKNOWN_TOPIC" in str(error)
-                if unknown and self._patience.clock.now() - since >= TOPIC_PATIENCE:
-                    raise MissingTopicError(
-                        f"topic {topic!r} doesn't exist (UNKNOWN_TOPIC_OR_PARTITION for "
-                        f"{TOPIC_PATIENCE:.0f} s). It comes from option topic or column topic of "
-                        "the sink; create it, since the sink creates none."
-                    ) from error
-                raise
-
-        wait(look, f"metadata of topic {topic!r}")
+        whence = "option topic or column topic of the sink"
+        meet(self._producer, self._patience, topic, whence, self._first_contact)
         self._known.add(topic)
         self.first_topic = self.first_topic or topic
 
@@ -164,6 +148,33 @@ class RowSender:
         self._bytes -= size
         if error is not None:
             raise _failure(error, future, piece) from error
+
+
+def meet(
+    producer: Producer, patience: Patience, topic: str, whence: str, first_contact: float | None
+) -> None:
+    """Make sure that the cluster answers, and that it has a topic; `whence`: who names it.
+
+    Raises `OutageError` and `MissingTopicError`.
+    """
+    wait = patience.wait
+    wait(producer.cluster_id, "first contact with the cluster", at_most=first_contact)
+    since = patience.clock.now()
+
+    def look(timeout: float) -> None:
+        try:
+            producer.partitions_for(topic, min(timeout, TOPIC_PATIENCE))
+        except KafkaTimeoutError as error:
+            unknown = "UNKNOWN_TOPIC" in str(error)
+            if unknown and patience.clock.now() - since >= TOPIC_PATIENCE:
+                raise MissingTopicError(
+                    f"topic {topic!r} doesn't exist (UNKNOWN_TOPIC_OR_PARTITION for "
+                    f"{TOPIC_PATIENCE:.0f} s). It comes from {whence}; create it, since Spark's "
+                    "tasks create none."
+                ) from error
+            raise
+
+    wait(look, f"metadata of topic {topic!r}")
 
 
 def _check_name(rows: TopicRows) -> None:

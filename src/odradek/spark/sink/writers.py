@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
+from odradek.spark.sink.avro_encoding import encoded
 from odradek.spark.sink.exactly_once import TransactionalTask, check_batch, end_open
 from odradek.spark.sink.sink_clients import make_producer, process_producers
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask, batch_task, stream_task
@@ -68,6 +69,8 @@ def write_task(
 ) -> SinkCommit:
     """Write one task's rows with the guarantee that was asked for."""
     task_begins()
+    if options.encodings:
+        batches = encoded(batches, options.encodings)
     if options.delivery == AT_LEAST_ONCE:
         return write_rows(options, columns, task, batches)
     writer = TransactionalTask(options, columns, task, make=make_producer, clock=SystemClock())

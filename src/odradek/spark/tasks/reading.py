@@ -10,7 +10,8 @@ that names the partition when nothing comes although brokers answer, or when an 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.records import LogTruncationError
@@ -25,10 +26,11 @@ from odradek.spark.problems import (
     OutageError,
     UndecodableValueError,
 )
+from odradek.spark.sink.dead_letters import COLUMNS, DeadLetters, Misfit
 from odradek.spark.tasks.worker_clients import Clock, known_topic_id
 from odradek.spark.values.decoding import ValueDecodeError, ValueDecoder
 from odradek.spark.values.event_times import check_times
-from odradek.spark.values.schema import fit
+from odradek.spark.values.schema import fit, without_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -234,11 +236,20 @@ class RangeReader:
         self._has_rows = False
 
     def batches(
-        self, columns: Sequence[str], target: pa.Schema, decoder: ValueDecoder | None = None
+        self,
+        columns: Sequence[str],
+        target: pa.Schema,
+        decoders: Mapping[str, ValueDecoder] = MappingProxyType({}),
+        dead_letters: DeadLetters | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Give the range's records in batches of exactly the target schema."""
-        named = decoder is not None or self._checks_times(columns)
-        fetched = [*columns, *(("offset",) if named and "offset" not in columns else ())]
+        """Give the range's records in batches of exactly the target schema.
+
+        `decoders` by column. Where there are `dead_letters`, records that don't fit are written
+        there before their batch goes out.
+        """
+        named = ("offset",) if decoders or self._checks_times(columns) else ()
+        more = named if dead_letters is None else COLUMNS
+        fetched = [*columns, *(name for name in more if name not in columns)]
         gatherer, silence = Gatherer(), self._silence
         self._assign_at(self._wanted.start)
         if not self._is_planned_topic():
@@ -255,7 +266,8 @@ class RangeReader:
                 break
             if batch is not None and batch.num_rows:
                 self._has_rows = True
-                for ready in gatherer.add(self._fitted(batch, columns, target, decoder)):
+                fitted = self._fitted(batch, columns, target, decoders, dead_letters)
+                for ready in gatherer.add(fitted):
                     yield ready
                     # Time that Spark took to drain isn't time that the broker was silent.
                     silence.over()
@@ -284,18 +296,27 @@ class RangeReader:
         batch: pa.RecordBatch,
         columns: Sequence[str],
         target: pa.Schema,
-        decoder: ValueDecoder | None,
+        decoders: Mapping[str, ValueDecoder],
+        dead_letters: DeadLetters | None,
     ) -> pa.RecordBatch:
         if self._checks_times(columns):
             check_times(batch, self._wanted.tp, self._consumer, self._clock)
-        if decoder is None:
-            return fit(batch, columns, target)
+        decoded = {name: self._decoded(batch, name, one) for name, one in decoders.items()}
+        found = fit(batch, columns, target, decoded)
+        bad = {
+            row: Misfit(name, why) for name, one in decoders.items() for row, why in one.bad.items()
+        }
+        if bad and dead_letters is not None:
+            dead_letters.send(self._wanted.tp, batch, bad)
+        return without_rows(found, bad) if bad and self._options.drop_malformed else found
+
+    def _decoded(self, batch: pa.RecordBatch, name: str, decoder: ValueDecoder) -> pa.Array:
         try:
-            return fit(batch, columns, target, decoder.decode)
+            return decoder.decode(batch.column(name))
         except ValueDecodeError as error:
             offset = batch.column("offset")[error.row].as_py()
             raise UndecodableValueError(
-                f"{self._wanted.tp}: the value at offset {offset} doesn't fit option valueSchema "
+                f"{self._wanted.tp}: the {name} at offset {offset} doesn't fit its schema "
                 f"({error.why}). With option valueMode PERMISSIVE what doesn't fit is null."
             ) from None
 

@@ -17,6 +17,10 @@ from odradek.runtime.system_clock import SystemClock
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.driver.tracker import BatchPlan
 from odradek.spark.options.source_options import SourceOptions
+from odradek.spark.sink.dead_letters import DeadLetters
+from odradek.spark.sink.sink_clients import process_producers
+from odradek.spark.sink.sink_options import FIRST_CONTACT
+from odradek.spark.sink.sink_sending import Patience
 from odradek.spark.tasks.later_runs import (
     BATCH_ID,
     QUERY_ID,
@@ -148,12 +152,14 @@ def _read_range(
     if None not in (known, partition.topic_id) and known != partition.topic_id:
         # This worker last read the topic before it was made anew; the planner knows better.
         consumer = clients.connect(config, partition.hint, fresh=True)
-    columns, target = check_schema(schema, options.value_type()), arrow_schema(schema)
+    columns, target = check_schema(schema, options.decoded_types()), arrow_schema(schema)
     clock = SystemClock()
     reader = RangeReader(consumer, wanted, partition.topic_id, options, clock)
     begun = clock.date_ms()
     try:
-        yield from reader.batches(columns, target, decoder_of(options, columns, target))
+        decoders = decoders_of(options, columns, target)
+        letters = dead_letters_of(options, clock) if decoders else None
+        yield from reader.batches(columns, target, decoders, letters)
         if partition.share is not None:
             _OLD_PLANS.look(options, wanted, partition.share, consumer, begun)
     except KafkaError:
@@ -164,14 +170,27 @@ def _read_range(
         clients.release(consumer)  # also where Spark wants no more (a limit); dropped is dropped
 
 
-def decoder_of(
+def decoders_of(
     options: SourceOptions, columns: tuple[str, ...], target: pa.Schema
-) -> ValueDecoder | None:
-    """What decodes the values, where that is asked for and the query reads them at all."""
-    if options.value_format is None or "value" not in columns:
+) -> dict[str, ValueDecoder]:
+    """What decodes keys and values, where that is asked for and the query reads them at all."""
+    return {
+        name: one.decoder(target.field(columns.index(name)).type)
+        for name, one in options.formats.items()
+        if name in columns
+    }
+
+
+def dead_letters_of(options: SourceOptions, clock: SystemClock) -> DeadLetters | None:
+    """What takes records that don't fit; None where they have no topic of their own."""
+    topic = options.dead_letter_topic
+    if topic is None:
         return None
-    kind = target.field(columns.index("value")).type
-    return options.value_format.decoder(kind)
+    producer, used = process_producers().checkout(options.producer_config(), fresh=_attempt() > 0)
+    patience = Patience(options.outage_tolerance, clock, producer.explain)
+    first = None if used else min(options.outage_tolerance, FIRST_CONTACT)
+    query = str(options.producer_config()["client.id"])
+    return DeadLetters(producer, patience, topic, query, _partition(), first)
 
 
 def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
@@ -186,6 +205,13 @@ def _attempt() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.attemptNumber()
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def _property(name: str) -> str | None:

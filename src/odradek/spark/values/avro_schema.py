@@ -19,11 +19,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from odradek.serialization.avro_types import MOST_TYPES
 from odradek.spark.problems import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
 MOST_DIGITS = 38
 """What Spark's and Arrow's decimals can hold."""
@@ -53,35 +54,36 @@ _ONE_NUMBER = {frozenset(("int", "long")): "long", frozenset(("float", "double")
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A record's schema in each form."""
+    """A schema in each form."""
 
     parsed: Any
     """What fastavro reads by."""
-    spark: StructType
-    raw: pa.StructType
+    spark: DataType
+    raw: pa.DataType
     """What holds fastavro's values until they are shaped to Spark's types."""
 
 
-def avro_schema(text: str, option: str) -> AvroSchema:
-    """Read an option's text."""
+def avro_schema(text: str, where: str, *, record: bool = True) -> AvroSchema:
+    """Read a schema's text; `where` it is from, for errors. `record`: whether it must be one's."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
     from pyspark.sql import types as t
 
     try:
         given = json.loads(text)
     except RecursionError:
-        raise OptionError(f"option {option} is nested too deeply") from None
+        raise OptionError(f"{where} is nested too deeply") from None
     except ValueError as error:
-        raise OptionError(f"option {option} isn't JSON: {error}") from None
+        raise OptionError(f"{where} isn't JSON: {error}") from None
     try:
-        found = _Walk(option).type(given, "", "")
-        if not isinstance(found.spark, t.StructType) or isinstance(found.reading, list):
-            raise OptionError(f"option {option} must be the schema of a record")
+        found = _Walk(where).type(given, "", "")
+        is_record = isinstance(found.spark, t.StructType) and not isinstance(found.reading, list)
+        if record and not is_record:
+            raise OptionError(f"{where} must be the schema of a record")
         parsed: Any = parse_schema(found.reading)
     except RecursionError:
-        raise OptionError(f"option {option} is nested too deeply") from None
+        raise OptionError(f"{where} is nested too deeply") from None
     except (SchemaParseException, UnknownType) as error:
-        raise OptionError(f"option {option} isn't a schema that can be used: {error}") from None
+        raise OptionError(f"{where} isn't a schema that can be used: {error}") from None
     _put_defaults(parsed)
     return AvroSchema(parsed, found.spark, found.raw)
 
@@ -124,9 +126,13 @@ class _Walk:
         self._named: dict[str, tuple[dict[str, Any], str]] = {}
         self._open: list[str] = []
         self._numbers = itertools.count(1)
+        self._met = 0
 
     def type(self, schema: Any, space: str, where: str) -> _Type:
         """Read one type; `space` is the namespace around it."""
+        self._met += 1
+        if self._met > MOST_TYPES:
+            raise self._wrong(where, f"there are more than {MOST_TYPES} types within types")
         if isinstance(schema, list):
             return self._union(schema, space, where)
         if isinstance(schema, str):
@@ -148,7 +154,8 @@ class _Walk:
             return self._map(schema, space, where)
         if kind in ("record", "enum", "fixed"):
             full = _full_name(schema, space)
-            if not full or full in self._named:
+            # The same one comes again where a type around it is used by its name.
+            if not full or self._named.get(full, (schema,))[0] is not schema:
                 raise self._wrong(
                     where, f"{full} is defined twice" if full else f"a {kind} has no name"
                 )
@@ -356,7 +363,7 @@ class _Walk:
         return _Type(plain.reading, spark, plain.raw, plain.takes_bytes, plain.default)
 
     def _wrong(self, where: str, why: str) -> OptionError:
-        return OptionError(f"option {self._option}: {f'field {where}: ' if where else ''}{why}")
+        return OptionError(f"{self._option}: {f'field {where}: ' if where else ''}{why}")
 
 
 def _primitive(name: str, schema: dict[str, Any]) -> _Type:

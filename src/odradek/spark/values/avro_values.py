@@ -23,7 +23,7 @@ from odradek.spark.values.decoding import ValueDecodeError, in_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType
 
 WRITER, READER = "valueSchema", "avroSchema"
 _ID_AT, _RECORD_AT = 1, 5
@@ -44,18 +44,22 @@ class AvroFormat:
     """The ids of schemas in Confluent's format that the written one stands for; empty: all."""
     fail_fast: bool = False
 
+    def resolved(self) -> AvroFormat:
+        """All of it is in the options."""
+        return self
+
     def schemas(self) -> tuple[AvroSchema, AvroSchema | None]:
         """Read both schemas."""
-        written = avro_schema(self.written_text, WRITER)
+        written = avro_schema(self.written_text, f"option {WRITER}")
         if self.read_text is None:
             return written, None
-        read = avro_schema(self.read_text, READER)
+        read = avro_schema(self.read_text, f"option {READER}")
         why = clash(written.parsed, read.parsed)
         if why:
             raise OptionError(f"option {READER} can't read what option {WRITER} wrote: {why}")
         return written, read
 
-    def schema(self) -> StructType:
+    def schema(self) -> DataType:
         """Give the type of the column `value`."""
         written, read = self.schemas()
         return (read or written).spark
@@ -117,9 +121,11 @@ class AvroDecoder:
         self._raw = (read or written).raw
         self._begin = _RECORD_AT if form.confluent else 0
         self._refused = (*_UNREADABLE, pa.ArrowInvalid, SchemaResolutionError)
+        self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""
+        self.bad = {}
         return in_parts(self._part, values, self._target)
 
     def _part(self, values: pa.Array, first: int) -> pa.Array:
@@ -168,9 +174,10 @@ class AvroDecoder:
         )
 
     def _misfit(self, row: int, error: Exception) -> dict[str, Any]:
+        why = "the value ends within the record" if isinstance(error, EOFError) else str(error)
+        self.bad[row] = why
         if not self._form.fail_fast:
             return {}  # a struct of nulls
-        why = "the value ends within the record" if isinstance(error, EOFError) else str(error)
         raise ValueDecodeError(row, why) from None
 
 

@@ -22,12 +22,13 @@ from odradek.spark.values.value_schema import value_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-    from odradek.spark.values.avro_values import AvroFormat
+    from pyspark.sql.types import DataType, StructType
 
 CORRUPT = "_corrupt_record"
 """A string field of this name gets the text of values that can't be decoded, as in `from_json`."""
+PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
+MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
+"""Spark's names for what becomes of values that don't fit."""
 TOGETHER = 1024
 """Values that are read together: so many are gone through one by one where one of them is bad."""
 
@@ -46,8 +47,24 @@ class ValueDecodeError(KafkaError):
 class ValueDecoder(Protocol):
     """Decodes the values of one task."""
 
+    bad: dict[int, str]
+    """Of the last `decode`: by its number, why a value doesn't fit, and is null or in part."""
+
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""
+
+
+class Format(Protocol):
+    """How a column is decoded; plain data, so it travels to tasks."""
+
+    def resolved(self) -> Format:
+        """The same with what isn't in the options looked up."""
+
+    def schema(self) -> DataType:
+        """Give the type of the decoded column."""
+
+    def decoder(self, target: Any) -> ValueDecoder:
+        """Make what decodes the values of one task to this type of Arrow's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,10 @@ class JsonFormat:
 
     schema_text: str
     fail_fast: bool = False
+
+    def resolved(self) -> JsonFormat:
+        """All of it is in the options."""
+        return self
 
     def schema(self) -> StructType:
         """Give the type of the column `value`."""
@@ -66,7 +87,7 @@ class JsonFormat:
         return JsonDecoder(target, fail_fast=self.fail_fast)
 
 
-def parse_value_format(plain: Mapping[str, str]) -> JsonFormat | AvroFormat | None:
+def parse_value_format(plain: Mapping[str, str]) -> Format | None:
     """Read valueFormat and the options that go with it (names in small letters)."""
     given = plain.get("valueformat", "").strip().lower()
     for name in ("valueSchema", "valueMode"):
@@ -79,20 +100,27 @@ def parse_value_format(plain: Mapping[str, str]) -> JsonFormat | AvroFormat | No
         return None
     if given not in ("json", "avro"):
         raise OptionError(f"option valueFormat must be json or avro, not {given!r}")
-    mode = plain.get("valuemode", "PERMISSIVE").strip().upper()
-    if mode not in ("PERMISSIVE", "FAILFAST"):
-        raise OptionError(f"option valueMode must be PERMISSIVE or FAILFAST, not {mode!r}")
+    fail_fast = value_mode(plain) == FAILFAST
     if given == "avro":
         from odradek.spark.values.avro_values import parse_avro_format
 
-        return parse_avro_format(plain, fail_fast=mode == "FAILFAST")
+        return parse_avro_format(plain, fail_fast=fail_fast)
     text = plain.get("valueschema", "").strip()
     if not text:
         raise OptionError(
             "option valueFormat needs option valueSchema, like id bigint, tags array<string>"
         )
     value_schema(text)
-    return JsonFormat(text, mode == "FAILFAST")
+    return JsonFormat(text, fail_fast)
+
+
+def value_mode(plain: Mapping[str, str]) -> str:
+    """Read valueMode; where bad values have a topic of their own, they are no rows by default."""
+    usual = DROPMALFORMED if "deadlettertopic" in plain else PERMISSIVE
+    mode = plain.get("valuemode", usual).strip().upper()
+    if mode not in MODES:
+        raise OptionError(f"option valueMode must be {' or '.join(MODES)}, not {mode!r}")
+    return mode
 
 
 def in_parts(
@@ -118,9 +146,11 @@ class JsonDecoder:
         self._corrupt = len(self._fields) < target.num_fields
         self._plain = pa.struct(self._fields)
         self._read = pa.schema([("v", _as_read(self._plain))])
+        self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
         """Give the struct of each value; null where a value is null."""
+        self.bad = {}
         return in_parts(self._part, values, self._target)
 
     def _part(self, values: pa.Array, first: int) -> pa.Array:
@@ -177,6 +207,8 @@ class JsonDecoder:
             row, why = _decoded(given, self._fields)
             if why and self._fail_fast:
                 raise ValueDecodeError(first + number, why)
+            if why:
+                self.bad[first + number] = why
             if why and self._corrupt and row is not None and given is not None:
                 row[CORRUPT] = given.decode(errors="replace")
             rows.append(row)

@@ -6,7 +6,8 @@ Arrow schema that Spark will compare with. Must not copy column data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 MAY_BE_NULL = frozenset(("key", "value", "headers"))
 
 
-def full_schema(include_headers: bool, value: t.StructType | None = None) -> t.StructType:
-    """Build the schema of the JVM connector, all columns nullable; `value` is what values become
-    where they are decoded.
+def full_schema(
+    include_headers: bool, decoded: Mapping[str, t.DataType] = MappingProxyType({})
+) -> t.StructType:
+    """Build the schema of the JVM connector, all columns nullable; `decoded` is what keys and
+    values become where they are decoded.
     """
     fields = [
-        t.StructField("key", t.BinaryType()),
-        t.StructField("value", value or t.BinaryType()),
+        t.StructField("key", decoded.get("key", t.BinaryType())),
+        t.StructField("value", decoded.get("value", t.BinaryType())),
         t.StructField("topic", t.StringType()),
         t.StructField("partition", t.IntegerType()),
         t.StructField("offset", t.LongType()),
@@ -41,13 +44,15 @@ def full_schema(include_headers: bool, value: t.StructType | None = None) -> t.S
     return t.StructType(fields)
 
 
-def check_schema(asked: t.StructType, value: t.StructType | None = None) -> tuple[str, ...]:
+def check_schema(
+    asked: t.StructType, decoded: Mapping[str, t.DataType] = MappingProxyType({})
+) -> tuple[str, ...]:
     """Accept any columns of the full schema in any order; return the names Kafka's side knows.
 
     A schema of fewer columns is column pruning: Spark can't push it down to a Python source by
     itself, and every column costs time for every row.
     """
-    full = full_schema(include_headers=True, value=value)
+    full = full_schema(include_headers=True, decoded=decoded)
     known = {field.name.lower(): field for field in full.fields}
     found: list[str] = []
     for field in asked.fields:
@@ -79,20 +84,34 @@ def fit(
     batch: pa.RecordBatch,
     columns: Sequence[str],
     target: pa.Schema,
-    decode: Callable[[pa.Array], pa.Array] | None = None,
+    decoded: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> pa.RecordBatch:
     """Put a batch's columns in the user's order, under the exact schema, without copying.
 
-    `decode` makes of the column value what the schema says.
+    `decoded`: what stands for columns that were decoded.
     """
     import pyarrow as pa
 
     arrays: list[Any] = []
     for name, field in zip(columns, target, strict=True):
-        array = batch.column(name)
-        if decode is not None and name == "value":
-            array = decode(array)
+        array = decoded[name] if name in decoded else batch.column(name)
         if array.type != field.type:  # names and nullability inside a list count as well
             array = array.cast(field.type)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def without_rows(batch: pa.RecordBatch, rows: Collection[int]) -> pa.RecordBatch:
+    """All rows but these."""
+    import pyarrow as pa
+
+    return batch.filter(pa.array([row not in rows for row in range(batch.num_rows)], pa.bool_()))
+
+
+def nullable_struct(found: pa.StructArray, values: pa.Array) -> pa.StructArray:
+    """The same structs, null where a value is null and nowhere else: a struct of nulls instead."""
+    import pyarrow as pa
+
+    return pa.StructArray.from_arrays(
+        found.flatten(), fields=list(found.type), mask=values.is_null()
+    )

@@ -45,11 +45,19 @@ class Jar:
     module: str
     revision: str
     sha256: str
+    classifier: str = ""
+    extension: str = "jar"
 
     @property
     def file_name(self) -> str:
         """The name in the cache; the organisation keeps namesakes apart."""
-        return f"{self.organisation}.{self.module}-{self.revision}.jar"
+        return f"{self.organisation}.{self.module}-{self.revision}.{self.extension}"
+
+    @property
+    def artifact(self) -> str:
+        """How an Ivy file names it."""
+        more = f' e:classifier="{self.classifier}"' if self.classifier else ""
+        return f'<artifact name="{self.module}" type="jar" ext="{self.extension}"{more}/>'
 
 
 def versions() -> list[str]:
@@ -74,8 +82,8 @@ def read_list(listed: Path) -> list[Jar]:
     jars = []
     for line in listed.read_text().splitlines():
         coordinates, sha256 = line.split()
-        organisation, module, revision = coordinates.split(":")
-        jars.append(Jar(organisation, module, revision, sha256))
+        organisation, module, revision, *more = coordinates.split(":")
+        jars.append(Jar(organisation, module, revision, sha256, *more))
     return jars
 
 
@@ -164,12 +172,12 @@ def _locked(path: Path) -> Iterator[None]:
 def _run_ivy(work: Path, jars: list[Jar]) -> None:
     dependencies = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" '
-        f'transitive="false" conf="default"><artifact name="{jar.module}" type="jar" ext="jar"/>'
-        "</dependency>"
+        f'transitive="false" conf="default">{jar.artifact}</dependency>'
         for jar in jars
     )
     (work / "ivy.xml").write_text(
-        '<ivy-module version="2.0"><info organisation="odradek" module="kafka"/>'
+        '<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">'
+        '<info organisation="odradek" module="kafka"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )

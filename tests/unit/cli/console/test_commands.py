@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from odradek.cli import broker_api_versions
 from odradek.cli.console import consume, produce
 from odradek.cli.console.consume import formatter_of
-from odradek.cli.console.consuming import start_offset
+from odradek.cli.console.formatting import RecordFormatter
+from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import UsageError
 from odradek.cli.console.waiting import PROGRESS, patiently, terminable
 from odradek.common.errors import KafkaTimeoutError
@@ -56,6 +57,17 @@ def test_flags_of_the_producer() -> None:
     }
 
 
+def test_variables_stand_for_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ODRADEK_BOOTSTRAP_SERVER", "b:2")
+    monkeypatch.setenv("ODRADEK_COMMAND_CONFIG", str(tmp_path / "client.properties"))
+    (tmp_path / "client.properties").write_text("client.id=me\n")
+    for tool in ("consume", "produce"):
+        config = client_of(f"odradek {tool} --topic t")["config"]
+        assert (config["bootstrap.servers"], config["client.id"]) == ("b:2", "me")
+        config = client_of(f"odradek {tool} {START}")["config"]
+        assert config["bootstrap.servers"] == "a:1"
+
+
 def test_flags_that_are_not_given_configure_nothing() -> None:
     found = client_of(f"odradek produce {START} --sync --json")["config"]
     assert found == {"bootstrap.servers": "a:1", "client.id": "console-producer"}
@@ -76,7 +88,9 @@ def test_the_older_name_of_the_batch_size_goes_last() -> None:
         ("--partition 0", "latest"),
         ("--partition 0 --from-beginning", "earliest"),
         ("--partition 0 --offset latest", "latest"),
-        ("--partition 0 --offset 7", "none"),
+        ("--offset 7", "none"),
+        ("--offset -7", "earliest"),
+        ("--exit", "earliest"),
         ("--partition 0 --offset 7 --consumer-property auto.offset.reset=earliest", "earliest"),
     ],
 )
@@ -91,21 +105,43 @@ def test_where_a_consumer_starts(words: str, reset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "offset"), [(None, None), ("12", 12), ("Earliest", "earliest"), ("latest", "latest")]
+    ("text", "kind", "number"),
+    [
+        ("12", PlaceKind.OFFSET, 12),
+        ("Earliest", PlaceKind.BEGINNING, 0),
+        ("beginning", PlaceKind.BEGINNING, 0),
+        ("latest", PlaceKind.END, 0),
+        ("end", PlaceKind.END, 0),
+        ("stored", PlaceKind.STORED, 0),
+        ("-10", PlaceKind.BEFORE_END, 10),
+        ("@1500", PlaceKind.TIME, 1500),
+        ("s@1500", PlaceKind.TIME, 1500),
+        ("1970-01-02", PlaceKind.TIME, 86_400_000),
+        ("1970-01-01T01:00:01.5", PlaceKind.TIME, 3_601_500),
+        ("1970-01-01T01:00:01+01:00", PlaceKind.TIME, 1000),
+    ],
 )
-def test_offsets(text: str | None, offset: object) -> None:
-    assert start_offset(text) == offset
+def test_places(text: str, kind: PlaceKind, number: int) -> None:
+    assert log_place(text, "--offset") == LogPlace(kind, number)
 
 
-@pytest.mark.parametrize("text", ["-1", "x", "1.5", ""])
-def test_offsets_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="earliest, latest or a number"):
-        start_offset(text)
+@pytest.mark.parametrize(
+    "text", ["x", "1.5", "", "--1", "-", "@", "@x", "s@-1", "1960-01-01", "٣", "9" * 19]
+)
+def test_places_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="--until must be a number from 0 on"):
+        end_place(text, "--until")
+
+
+def test_an_end_is_not_to_come() -> None:
+    with pytest.raises(UsageError, match="9999-01-01 is still to come"):
+        end_place("9999-01-01", "--until")
 
 
 @pytest.mark.parametrize(
     ("function", "words", "says"),
     [
+        (produce.produce, "--bootstrap-server a:1", "which topic to write to: --topic flights"),
         (produce.produce, f"{START} --line-reader X", "--line-reader isn't in this release"),
         (produce.produce, f"{START} --socket-buffer-size 1", "--socket-buffer-size isn't in this"),
         (produce.produce, f"{START} --compression-codec lzo", "must be one of none, gzip, snappy"),
@@ -115,7 +151,25 @@ def test_offsets_that_are_none(text: str) -> None:
         (produce.produce, f"{START} --command-config /nix", "/nix can't be read"),
         (produce.produce, "--bootstrap-server a --topic t", "'a' isn't host:port"),
         (consume.consume, f"{START} --group g --partition 0", "can't be given together: the group"),
-        (consume.consume, f"{START} --include x", "--include isn't in this release"),
+        (consume.consume, f"{START} --include x", "give --topic or --include"),
+        (consume.consume, "--bootstrap-server a:1 --include (", "is no regular expression"),
+        (consume.consume, "--bootstrap-server a:1 --include x --partition 0", "for one --topic"),
+        (consume.consume, f"{START} --group g --offset 1", "--offset stored reads without"),
+        (consume.consume, f"{START} --group g --exit", "a member of a group has no end"),
+        (consume.consume, f"{START} --offset stored", "--offset stored needs --group"),
+        (consume.consume, f"{START} --until end --exit", "--exit is --until end"),
+        (consume.consume, f"{START} --format %x", "%x means nothing; there are %t topic"),
+        (consume.consume, f"{START} --format %s%", "% means nothing"),
+        (consume.consume, f"{START} --format \\q", "means nothing; there are"),
+        (consume.consume, f"{START} --format %s --json", "--format and --json can't be"),
+        (consume.consume, f"{START} --format %s --property print.key=true", "form of its own"),
+        (consume.consume, f"{START} --decode-value avro", "needs --value-schema FILE"),
+        (consume.consume, f"{START} --key-schema /nix", "is for --decode-key avro"),
+        (
+            consume.consume,
+            f"{START} --decode-key int --key-deserializer Long",
+            "--decode-key and key.deserializer can't be",
+        ),
         (consume.consume, f"{START} --formatter X", "--formatter isn't in this release"),
         (consume.consume, f"{START} --enable-systest-events", "--enable-systest-events isn't in"),
         (
@@ -123,9 +177,8 @@ def test_offsets_that_are_none(text: str) -> None:
             f"{START} --group g --command-property group.protocol=x",
             "classic, consumer",
         ),
-        (consume.consume, "--bootstrap-server a:1", "--topic is missing"),
-        (consume.consume, f"{START} --offset 1", "--offset needs --partition"),
-        (consume.consume, f"{START} --partition 0 --offset x", "--offset must be earliest"),
+        (consume.consume, "--bootstrap-server a:1", "--topic or --include: one is missing"),
+        (consume.consume, f"{START} --partition 0 --offset x", "--offset must be a number"),
         (
             consume.consume,
             f"{START} --partition 0 --offset 1 --from-beginning",
@@ -167,7 +220,7 @@ def test_help(function: Any) -> None:
 def test_deserializers_may_be_given_by_their_own_flags() -> None:
     words = f"{START} --key-deserializer Long --value-deserializer Integer"
     found = formatter_of(parameters(consume.consume, words.split()))
-    assert found is not None
+    assert isinstance(found, RecordFormatter)
     assert found._of_key is not None
     assert found._of_value is not None
 
@@ -239,12 +292,11 @@ def test_only_a_terminal_gets_records_escaped(
     """R-IN-3; a pipe gets the bytes, as from Kafka's tool."""
     seen: list[bool] = []
 
-    def made(*_: Any, **given: Any) -> None:
-        seen.append(given["escaped"])
+    def made(*_: Any, escaped: bool) -> None:
+        seen.append(escaped)
         raise KafkaTimeoutError("enough")
 
-    monkeypatch.setattr(consume, "Records", made)
-    monkeypatch.setattr(consume, "_Stdout", lambda: None)
+    monkeypatch.setattr(consume, "formatter_of", made)
     monkeypatch.setattr(consume, "_on_terminal", lambda: terminal)
     run(consume.consume, f"{START} {words}")
     assert seen == [escaped]

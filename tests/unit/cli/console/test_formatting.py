@@ -7,12 +7,8 @@ import struct
 
 import pytest
 
-from odradek.cli.console.formatting import (
-    FormatError,
-    RecordFormatter,
-    json_for_terminal,
-    json_line,
-)
+from odradek.cli.console.decoding import FormatError
+from odradek.cli.console.formatting import JsonFormatter, RecordFormatter
 from odradek.cli.console.properties import UsageError
 from odradek.clients.consumer.records import ConsumerRecord
 
@@ -82,7 +78,7 @@ def test_an_unknown_deserializer_is_refused() -> None:
 
 
 def test_json() -> None:
-    line = json_line(RECORD._replace(key=b"\xff"))
+    line = JsonFormatter().line(RECORD._replace(key=b"\xff"))
     assert line.endswith(b"}\n")
     assert json.loads(line) == {
         "topic": "t",
@@ -119,6 +115,6 @@ def test_records_steer_no_terminal() -> None:
 
 def test_json_steers_no_terminal_and_says_the_same() -> None:
     record = HOSTILE._replace(value="\x7f\u202e\x9b ü".encode())
-    shown = json_for_terminal(record)
-    assert json.loads(shown) == json.loads(json_line(record))
+    shown = JsonFormatter(escaped=True).line(record)
+    assert json.loads(shown) == json.loads(JsonFormatter().line(record))
     assert shown.decode().rstrip("\n").isprintable()

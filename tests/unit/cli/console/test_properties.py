@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from odradek.cli.console.client_settings import client_config
 from odradek.cli.console.properties import (
     UsageError,
-    client_config,
     line_settings,
     parse_words,
     refuse_what_is_not_there,
@@ -77,9 +77,13 @@ def test_flags_go_over_properties_and_these_over_the_file(tmp_path: Path) -> Non
 
 
 def test_the_older_names_mean_the_same_but_not_both() -> None:
-    old = {"consumer_property": ["fetch.min.bytes=5"]}
-    found = client_config(old, tool="consumer", flags={})
-    assert found == {"fetch.min.bytes": "5", "client.id": "console-consumer"}
+    old = {"consumer_property": ["fetch.min.bytes=5", "bootstrap.servers=a:1"]}
+    found = client_config(old, tool="consumer", flags={}, environment={})
+    assert found == {
+        "fetch.min.bytes": "5",
+        "bootstrap.servers": "a:1",
+        "client.id": "console-consumer",
+    }
     both = {**old, "command_property": ["fetch.min.bytes=6"]}
     with pytest.raises(UsageError, match="--command-property and --consumer-property"):
         client_config(both, tool="consumer", flags={})

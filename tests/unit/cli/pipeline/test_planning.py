@@ -100,6 +100,16 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
             "p.yml:14: names: cluster main has no topic nemes",
         ),
         ("Topic: copy", "Topic: cpy", "p.yml:19: far: cluster other has no topic cpy"),
+        (
+            "options: {subscribe: names}",
+            """options:
+      subscribe: names
+      valueFormat: avro
+      schemaRegistryUrl: http://127.0.0.1:1
+      schemaRegistry.basic.auth.user.info: me:word
+      deadLetterTopic: bad""",
+            "p.yml:19: names: cluster main has no topic bad",
+        ),
     ],
 )
 def test_missing_topics_have_their_lines(

@@ -31,6 +31,7 @@ from odradek.protocol.messages.find_coordinator import (
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
+    MetadataResponseBroker,
     MetadataResponseTopic,
 )
 
@@ -181,7 +182,8 @@ class Scripted(World):
             )
             for t in request.topics or []
         ]
-        return MetadataResponse(cluster_id="cluster-1", topics=found)
+        brokers = [MetadataResponseBroker(0, "broker-0", 9092)]
+        return MetadataResponse(cluster_id="cluster-1", brokers=brokers, topics=found)
 
     # Steps of a test
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.clients.consumer.test_fetched import ALL, fetched
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
 from odradek.clients.consumer.fetching.hand_over import HandOver
 from odradek.clients.consumer.subscription_state import SubscriptionState
 from odradek.common.backoff import ExponentialBackoff
@@ -25,6 +25,17 @@ def subscription() -> SubscriptionState:
     return made
 
 
+def kept(entry: CompletedFetch, to: DecodingProgress) -> bool:
+    """As what holds the entry still."""
+    entry.put_back(to)
+    return True
+
+
+def gone(entry: CompletedFetch, to: DecodingProgress) -> bool:
+    entry.put_back(to)
+    return False
+
+
 def take(hand_over: HandOver, entry: CompletedFetch, most: int) -> list[int]:
     hand_over.note(entry)
     return [row[0] for row in entry.move(entry.peek(most))]
@@ -38,7 +49,7 @@ def test_what_waits_still_is_put_back(subscription: SubscriptionState, most: int
     hand_over.done()
     rest = take(hand_over, entry, most) + take(hand_over, entry, most)
     assert subscription.position(TP) == first[-1] + 1  # what is on its way doesn't count
-    assert not hand_over.take_back(lambda _: True)
+    assert not hand_over.take_back(kept)
     assert (state.position, entry.exhausted) == (5, False)
     assert take(hand_over, entry, most) + take(hand_over, entry, most) == rest
 
@@ -48,7 +59,7 @@ def test_what_was_let_go_of_is_fetched_again(subscription: SubscriptionState) ->
     entry = fetched(state, ALL)
     state.fetch_offset = 40
     take(hand_over, entry, 100)
-    assert hand_over.take_back(lambda _: False)
+    assert hand_over.take_back(gone)
     assert (state.position, state.fetch_offset) == (0, 0)
     assert not entry.valid
 
@@ -58,7 +69,7 @@ def test_a_seek_meanwhile_stays(subscription: SubscriptionState, offset: int) ->
     state, hand_over = subscription.get(TP), subscription.hand_over
     take(hand_over, fetched(state, ALL), 20)
     subscription.seek(TP, offset)  # also to where it stands already
-    assert not hand_over.take_back(lambda _: True)
+    assert not hand_over.take_back(kept)
     assert state.position == offset
 
 

@@ -12,7 +12,9 @@ from odradek.clients.consumer.fetching.read_replicas import LEADERS_ONLY, ReadRe
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.config import CONSUMER, Config
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import NO_ID, Broker, Cluster, Partition, Topic
+from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
+from odradek.metadata.partitions import Partition
+from odradek.metadata.topic_map import TopicMap
 
 TP = TopicPartition("t", 0)
 BROKERS = {n: Broker(n, Address("127.0.0.1", 9000 + n), f"rack-{n}") for n in (1, 2, 3)}
@@ -21,7 +23,7 @@ LED_BY_1 = Partition(0, 1, 5, (1, 2, 3), (1, 2, 3))
 
 def cluster(partition: Partition = LED_BY_1, *, without: int = 0) -> Cluster:
     brokers = {n: b for n, b in BROKERS.items() if n != without}
-    return Cluster("c", brokers, 1, {"t": Topic("t", NO_ID, (partition,))})
+    return Cluster("c", brokers, 1, TopicMap({"t": Topic("t", NO_ID, (partition,))}))
 
 
 def make() -> tuple[ReadReplicas, PartitionState]:

@@ -9,7 +9,8 @@ from odradek.clients.producer.partition_load import LOOKS_PER_CHOICE, PartitionL
 from odradek.clients.producer.partition_queue import PartitionQueue
 from odradek.common.config import PRODUCER, Config
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import NO_ID, Broker, Partition, Topic
+from odradek.metadata.cluster import NO_ID, Broker, Topic
+from odradek.metadata.partitions import Partition
 from odradek.record import BatchBuilder
 
 BROKERS = {n: Broker(n, Address(f"b{n}", 9092), None) for n in range(4)}

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from odradek.clients.producer.partitioner import Partitioner
-from odradek.metadata.cluster import NO_ID, Partition, Topic
+from odradek.metadata.cluster import NO_ID, Topic
+from odradek.metadata.partitions import Partition
 
 STRIDE = 1000
 

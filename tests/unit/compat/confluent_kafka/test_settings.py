@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -119,7 +120,8 @@ def test_a_transactional_producer_is_noted() -> None:
         (PRODUCER, {"linger_ms": 1}, "linger_ms"),
         (PRODUCER, {"dr_cb": print}, "on_delivery"),
         (PRODUCER, {"throttle_cb": print}, "throttle_cb"),
-        (PRODUCER, {"stats_cb": print, "statistics.interval.ms": 1000}, "stats_cb"),
+        (PRODUCER, {"stats_cb": print, "statistics.interval.ms": -1}, "statistics.interval.ms"),
+        (PRODUCER, {"stats_cb": print, "statistics.interval.ms": "often"}, "statistics.interval"),
         (PRODUCER, {"plugin.library.paths": "x"}, "plugin.library.paths"),
         (PRODUCER, {"ssl.engine.location": "x"}, "ssl.engine.location"),
         (PRODUCER, {"queue.buffering.max.messages": "many"}, "queue.buffering.max.messages"),
@@ -266,3 +268,5 @@ def test_what_cannot_linger_is_refused(wrong: Any) -> None:
 def test_names_may_be_numbers() -> None:
     _, config = of(CONSUMER, group__id=7, client__id=8)
     assert (config["group.id"], config["client.id"]) == ("7", "8")
+    found, _ = of(CONSUMER, **{"group.id": UUID(int=1)})
+    assert found.ours["group.id"] == str(UUID(int=1))

@@ -8,7 +8,7 @@ before anything is decoded. Must not: move a position before its rows were hande
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Literal, NamedTuple, TypeVar
@@ -51,7 +51,8 @@ def survey(records: memoryview, offset: int) -> Survey:
 Aborted = tuple[tuple[int, int], ...]
 Wanted = tuple[bool, bool, Headers]
 DecodingProgress = tuple[
-    memoryview, int, int, Aborted, tuple[int, Aborted], Wanted, DecodedRecords | None, int, bool
+    *tuple[memoryview, int, int, Aborted, tuple[int, Aborted], Wanted],
+    *tuple[DecodedRecords | None, int, int, bool],
 ]
 """How far an answer was decoded and handed out; `CompletedFetch.put_back` names the parts."""
 
@@ -61,21 +62,24 @@ class CompletedFetch:
 
     __slots__ = (
         "_aborted",
-        "_at",
         "_before",
+        "_clock",
         "_decoded",
         "_done",
         "_epochs",
         "_limits",
         "_lock",
         "_records",
-        "_row",
         "_start",
         "_wanted",
         "address",
         "arrived",
+        "at",
         "generation",
+        "handed",
+        "row",
         "size",
+        "spent",
         "state",
     )
 
@@ -91,7 +95,9 @@ class CompletedFetch:
         arrived: float,
         lock: Lock = NULL_LOCK,
         limits: Limits = NO_LIMITS,
+        clock: Callable[[], float] = float,
     ) -> None:
+        """`clock`: what decoding takes is measured by it; by default it is always 0."""
         self.state = state
         self.generation = state.generation
         self.size = len(records)
@@ -99,16 +105,23 @@ class CompletedFetch:
         self.arrived = arrived
         self._lock = lock
         self._limits = limits
+        self._clock = clock
+        self.spent = 0.0
+        """Seconds of decoding."""
         self._records = records
         self._epochs = found.epochs
         self._aborted = aborted
         self._start = start
-        self._at = 0
+        self.at = 0
+        """Bytes of what was decoded, as they lie in the log."""
         self._before = (0, aborted)
         """Where the last decoding began: what is left of it may be wanted with more columns."""
         self._wanted: Wanted = (True, True, True)
         self._decoded: DecodedRecords | None = None
-        self._row = 0
+        self.row = 0
+        """Rows handed out of what is decoded now."""
+        self.handed = 0
+        """Rows handed out of what was decoded before."""
         self._done = False
 
     @property
@@ -133,13 +146,13 @@ class CompletedFetch:
 
     def progress(self) -> DecodingProgress:
         """How far this is; `put_back` goes back to it, whatever has come between."""
-        here = self._records, self._at, self._start, self._aborted, self._before, self._wanted
-        return *here, self._decoded, self._row, self._done
+        here = self._records, self.at, self._start, self._aborted, self._before, self._wanted
+        return *here, self._decoded, self.row, self.handed, self._done
 
     def put_back(self, to: DecodingProgress) -> None:
         """What was taken since then wasn't handed out."""
-        self._records, self._at, self._start, self._aborted, self._before, self._wanted = to[:6]
-        self._decoded, self._row, self._done = to[6:]
+        self._records, self.at, self._start, self._aborted, self._before, self._wanted = to[:6]
+        self._decoded, self.row, self.handed, self._done = to[6:]
 
     def move(self, columns: RecordColumns) -> RecordColumns:
         """Move the position past rows that `peek` gave; they are the caller's then.
@@ -150,13 +163,13 @@ class CompletedFetch:
         with self._lock:
             if not self.valid or self.state.paused or decoded is None:
                 return EMPTY
-            self._row += columns.count
+            self.row += columns.count
             epochs, epoch = self._epochs, None
             if columns.count and epochs:
                 epoch = epochs[0][1]
                 if len(epochs) > 1:
                     epoch = self._epoch_at(columns.offset_at(columns.count - 1))
-            self.state.pass_over(decoded.next_offset_after(self._row), epoch)
+            self.state.pass_over(decoded.next_offset_after(self.row), epoch)
         self._let_go()
         return columns
 
@@ -185,14 +198,14 @@ class CompletedFetch:
             and wanted != self._wanted
             and any(w and w != h for w, h in zip(wanted, self._wanted, strict=True))
         ):
-            self._at, self._aborted = self._before
-            self._start = decoded.next_offset_after(self._row)
+            self.at, self._aborted = self._before
+            self._start = decoded.next_offset_after(self.row)
             decoded = None
-        while decoded is None or (self._row >= decoded.columns.count and not decoded.finished):
+        while decoded is None or (self.row >= decoded.columns.count and not decoded.finished):
             # At least one: a decoding that may end before the first row never gets on.
             stop = max(most, ahead, 1) if enough is None else enough
             decoded = self._decode_on(stop, key, value, headers, layout)
-        return decoded.columns.slice(self._row, self._row + most)
+        return decoded.columns.slice(self.row, self.row + most)
 
     def walk(self, records: list[R], epochs: int | list[int] = -1) -> Iterator[R]:
         """Hand out what `peek` gave one by one, moving the position with each.
@@ -202,7 +215,7 @@ class CompletedFetch:
         """
         decoded = self._decoded
         # Bound here, not at the first `next`: by then another may have handed out some of these.
-        return iter(()) if decoded is None else self._walk(decoded, self._row, records, epochs)
+        return iter(()) if decoded is None else self._walk(decoded, self.row, records, epochs)
 
     def _walk(
         self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
@@ -215,12 +228,12 @@ class CompletedFetch:
         for record, epoch, position in zip(records, each, positions, strict=False):
             # No other thread and no signal can come between these lines and the `yield`: they call
             # nothing. So a position moves only with a record that is handed out.
-            if self._decoded is not decoded or self._row != row:
+            if self._decoded is not decoded or self.row != row:
                 return
             if state.generation != self.generation or state.paused:
                 return
             row += 1
-            self._row = row
+            self.row = row
             state.consumed, state.consumed_epoch = state.position, state.position_epoch
             state.position, state.position_epoch = position, epoch
             if finished and row == last:
@@ -230,17 +243,17 @@ class CompletedFetch:
     def _let_go(self) -> None:
         """Give buffers back as soon as all was handed out."""
         decoded = self._decoded
-        if decoded is not None and decoded.finished and self._row >= decoded.columns.count:
+        if decoded is not None and decoded.finished and self.row >= decoded.columns.count:
             self._done, self._records, self._decoded = True, NOTHING, None
 
     def _decode_on(
         self, enough: int, key: bool, value: bool, headers: Headers, layout: Layout
     ) -> DecodedRecords:
-        self._before, self._wanted = (self._at, self._aborted), (key, value, headers)
+        self._before, self._wanted = (self.at, self._aborted), (key, value, headers)
 
         def decoded_until(until: int) -> DecodedRecords:
             return decode(
-                self._records[self._at :],
+                self._records[self.at :],
                 start_offset=self._start,
                 until_offset=until,
                 aborted=self._aborted,
@@ -253,6 +266,7 @@ class CompletedFetch:
                 limits=self._limits,
             )
 
+        begun = self._clock()  # once for an answer, or some thousand rows of it
         try:
             decoded = decoded_until(self.state.until)
         except RecordLimitError as error:
@@ -260,16 +274,18 @@ class CompletedFetch:
                 raise
             # Its neighbours aren't to blame: those before it go first, and it is met again.
             decoded = replace(decoded_until(error.record), finished=False)
+        self.spent += self._clock() - begun
         self._start, self._aborted = decoded.next_offset, decoded.aborted_left
-        self._at += decoded.bytes_consumed
-        self._decoded, self._row = decoded, 0
+        self.at += decoded.bytes_consumed
+        self.handed += self.row
+        self._decoded, self.row = decoded, 0
         return decoded
 
     def next_behind(self, error: KafkaError) -> int | None:
         """The offset after what has just raised, to go on from; None where it isn't known."""
         if isinstance(error, RecordLimitError) and error.record is not None:
             return error.record + 1
-        found = behind(self._records, self._at)
+        found = behind(self._records, self.at)
         return None if found is None or found <= self._start else found
 
     def _epoch_at(self, offset: int) -> int:

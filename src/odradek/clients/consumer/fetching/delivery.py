@@ -33,6 +33,8 @@ logger = logging.getLogger("odradek.consumer")
 
 R = TypeVar("R")
 
+Convert = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
+"""Makes records of records, of as many as can be: none of the first raises why."""
 UNREADABLE = (CorruptRecordError, UnsupportedFeatureError)
 ARROW_ROWS = 131072
 """Rows of one record batch at which decoding stops, at the end of a batch of Kafka's."""
@@ -53,7 +55,16 @@ class Delivery:
         self._skips: bool = engine.config["on.corrupt.record"] == "skip"
         self._disturbed_at = -math.inf
         self._undelivered = True
+        self._convert: Convert | None = None
         engine.events.listen(self._note_disturbance)
+
+    def convert_with(self, convert: Convert | None) -> None:
+        """Have records made of others before their position moves past them."""
+        self._convert = convert
+
+    def take_over(self, old: Delivery) -> None:
+        """Convert as the delivery of an engine before this one did."""
+        self._convert = old._convert
 
     @property
     def ready(self) -> bool:
@@ -75,16 +86,26 @@ class Delivery:
         left = most
         entry = self._head()
         while entry is not None and left > 0:
+            rows = None
             try:
                 self._note_taking(entry)
-                columns = entry.move(entry.peek(left, ahead=max(left, RECORD_ROWS), headers="raw"))
+                ahead = max(left, RECORD_ROWS)
+                columns = entry.peek(left, ahead=ahead, headers="raw")
+                if self._convert is not None and columns.count:
+                    rows = self._convert(_rows(entry, columns))
+                    columns = entry.peek(len(rows), ahead=ahead, headers="raw")
+                columns = entry.move(columns)
             except UNREADABLE as error:
                 if runs:
                     break  # what came before it goes first; the next call meets it again
                 self._leave_out(entry, error, now)
+            except KafkaError:
+                if runs:
+                    break  # of a record that can't be converted, or not yet
+                raise
             else:
                 if self._note_taken(entry, columns, now):
-                    runs.append(_rows(entry, columns))
+                    runs.append(_rows(entry, columns) if rows is None else rows)
                     left -= columns.count
                 elif not runs:
                     self.handed_over()  # markers are through with
@@ -107,7 +128,10 @@ class Delivery:
                 self._leave_out(entry, error, now)
             else:
                 if self._note_taken(entry, columns, now):
-                    return entry.walk(made(_rows(entry, columns)), entry.leader_epochs(columns))
+                    rows = _rows(entry, columns)
+                    if self._convert is not None:
+                        rows = self._convert(rows)
+                    return entry.walk(made(rows), entry.leader_epochs(columns))
                 entry.move(columns)  # the position moves past markers and aborted transactions
                 self.handed_over()
             entry = self._next()
@@ -174,7 +198,7 @@ class Delivery:
         subscription = self._subscription
         if subscription.hand_over:
             with self._lock:
-                if subscription.hand_over.take_back(self._fetcher.waiting.holds):
+                if subscription.hand_over.take_back(self._fetcher.waiting.put_back):
                     subscription.touch()
 
     def handed_over(self) -> None:

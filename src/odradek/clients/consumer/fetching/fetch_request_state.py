@@ -16,15 +16,20 @@ from odradek.clients.consumer.fetching.fetch_session import (
     Wanted,
 )
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, PartitionState
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address
-from odradek.metadata.cluster import Partition, Topic
+from odradek.metadata.cluster import Topic
+from odradek.metadata.partitions import Partition
 
 Name = tuple[str, int]
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class FetchRequestState:
-    """One leader's partitions; each state refers to the `FetchRequestState` that it is in."""
+@dataclass(eq=False, repr=False)
+class FetchRequestState(Sampled):
+    """One leader's partitions; each state refers to the `FetchRequestState` that it is in.
+
+    What is sampled is how long answers took, in seconds.
+    """
 
     address: Address
     session: FetchSession = field(default_factory=FetchSession)
@@ -35,6 +40,8 @@ class FetchRequestState:
     """The last request asked for no advice whom to read."""
     under_way: bool = False
     """A request is unanswered."""
+    sent_at: float = 0.0
+    """When the last one went out."""
     outdated: bool = False
     """The metadata has changed since the request under way was sent."""
     parts: dict[Name, tuple[PartitionState, int, int, Key]] = field(default_factory=dict)
@@ -44,6 +51,9 @@ class FetchRequestState:
     _doubtful: dict[Name, None] = field(default_factory=dict)
     """Partitions that failed before: an answer without news of them ends their backoff."""
     _changes: int = -1
+
+    def __post_init__(self) -> None:
+        Sampled.__init__(self)
 
     @property
     def nameless(self) -> bool:
@@ -72,13 +82,22 @@ class FetchRequestState:
         if state.backoff.failures or state.missing_since is not None:
             self._doubtful[name] = None
 
-    def sent(self, *, leaders_only: bool) -> None:
+    def sent(self, now: float, *, leaders_only: bool) -> None:
         """The next request is out."""
-        self.under_way, self.leaders_only = True, leaders_only
+        self.under_way, self.sent_at, self.leaders_only = True, now, leaders_only
 
-    def ended(self) -> None:
+    def ended(self, now: float, *, answered: bool) -> None:
         """It was answered, or is lost."""
         self.under_way = False
+        if not answered:
+            return
+        waited = now - self.sent_at  # `record`, written out
+        if now >= self._until:
+            self._turn(now)
+        self._count += 1
+        self._whole += waited
+        if waited > self._largest:
+            self._largest = waited
 
     def outdate(self) -> None:
         """The metadata has changed since the request under way was sent."""

@@ -39,8 +39,10 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.record_errors import FetchTooLargeError
+from odradek.common.sampled import Sampled
 from odradek.common.types import Address
-from odradek.metadata.cluster import NO_ID, Broker, Cluster, Partition, Topic
+from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
+from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
@@ -85,6 +87,10 @@ class Fetcher:
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.waiting = WaitingRecords(subscription, self._room)
+        self._former = Sampled()
+        """Seconds from a fetch to its answer, of those that lead no more."""
+        self.fetched_bytes = 0
+        """Bytes of records that came since the beginning."""
         self._asked: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
@@ -92,6 +98,11 @@ class Fetcher:
         self._seen: Cluster | None = None
         self._settled: tuple[int, int] | None = None
         """How often things had changed when there was nothing more to do; None: look again."""
+
+    @property
+    def measured(self) -> list[Sampled]:
+        """How long fetches took, in seconds, by leader."""
+        return [self._former, *list(self._asked.values())]
 
     # The component's part
 
@@ -165,6 +176,7 @@ class Fetcher:
             if not asked.under_way:
                 asked.release_all()
                 if asked.address not in here:
+                    self._former.take_over(asked, now)
                     del self._asked[asked.address]
                 continue
             asked.outdate()
@@ -196,7 +208,7 @@ class Fetcher:
         unchecked: list[tuple[PartitionState, Partition]] = []
         for state in states:
             name, number = state.partition
-            topic = snapshot.topics.get(name)
+            topic = snapshot.asked.get(name) or snapshot.topic(name)
             partition = snapshot.partition(name, number)
             broker = None
             if partition is not None:
@@ -303,7 +315,7 @@ class Fetcher:
             rack_id="" if leaders_only else self._replicas.rack,
         )
         asked.session.fill(body, asked.wanted, version)
-        asked.sent(leaders_only=leaders_only)
+        asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
         request.reply.when_done(partial(self._answered, asked))
@@ -314,7 +326,7 @@ class Fetcher:
     def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
         self._settled = None
-        asked.ended()
+        asked.ended(now, answered=reply.error is None)
         if reply.error is not None:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
@@ -424,8 +436,10 @@ class Fetcher:
             arrived=now,
             lock=self._engine.lock,
             limits=self._limits,
+            clock=self._engine.clock,
         )
         self._served += 1
+        self.fetched_bytes += entry.size
         count = found.next_offset - offset
         state.fetched(
             None if found.odd else found.next_offset,

@@ -63,8 +63,9 @@ class HandOver:
             return state.position, state.position_epoch
         return before.position, before.epoch
 
-    def take_back(self, waits: Callable[[CompletedFetch], bool]) -> bool:
-        """Put everything back; `waits` says what is buffered still, the rest is fetched again.
+    def take_back(self, put_back: Callable[[CompletedFetch, DecodingProgress], bool]) -> bool:
+        """Put everything back; `put_back` does so with an entry and says whether it is buffered
+        still, the rest is fetched again.
 
         Interrupted, it begins again at the next call. Says whether something is fetched again.
         """
@@ -72,8 +73,7 @@ class HandOver:
         for state, before in self._before.items():
             if before.moves != state.moves:
                 continue
-            if before.entry.valid and waits(before.entry):
-                before.entry.put_back(before.progress)
+            if put_back(before.entry, before.progress) and before.entry.valid:
                 state.put_back(before.position, before.epoch)
             else:
                 state.put_back(before.position, before.epoch)

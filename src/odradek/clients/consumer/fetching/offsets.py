@@ -18,7 +18,7 @@ from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import Partition
+from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.types import Address
-from odradek.metadata.cluster import Broker, Cluster, Partition
+from odradek.metadata.cluster import Broker, Cluster
+from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from odradek.clients.consumer.subscription_state import (
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import Cluster, Partition
+from odradek.metadata.cluster import Cluster
+from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message

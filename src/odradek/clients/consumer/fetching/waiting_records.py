@@ -17,12 +17,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
+from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch, DecodingProgress
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.types import Address
 
 SMALLEST_SHARE = 1
+
+
+class Consumed(NamedTuple):
+    """What the caller had of one topic."""
+
+    records: int
+    bytes: int
+    """Of batches that were decoded, as they lie in the log."""
+    seconds: float
+    """Spent on decoding."""
+
+
+NOTHING_CONSUMED = Consumed(0, 0, 0.0)
 
 
 class WaitingRecords:
@@ -35,6 +49,8 @@ class WaitingRecords:
         self.fetched: deque[CompletedFetch] = deque()
         self.paused: dict[PartitionState, deque[CompletedFetch]] = {}
         """Who was paused first comes first."""
+        self._gone: dict[str, Consumed] = {}
+        """What was handed out of entries that are here no more, by topic."""
         self._buffered: dict[Address, int] = {}
         self._aside: dict[Address, int] = {}
         self._share = 0
@@ -88,10 +104,45 @@ class WaitingRecords:
 
     def clear(self) -> None:
         """Nothing is handed out any more."""
+        for entry in self._all():
+            self._note_gone(entry)
         self.fetched.clear()
         self.paused.clear()
         self._buffered.clear()
         self._aside.clear()
+
+    # For metrics
+
+    def consumed(self) -> dict[str, Consumed]:
+        """What was handed out since the beginning, by topic; any thread may ask."""
+        found = dict(self._gone)
+        for entry in self._all():
+            _add(
+                found, entry.state.partition.topic, entry.handed + entry.row, entry.at, entry.spent
+            )
+        return found
+
+    def bytes_held(self) -> int:
+        """Bytes of what waits for the caller."""
+        return sum(entry.size for entry in self._all())
+
+    def _all(self) -> list[CompletedFetch]:
+        return [*self.fetched, *(e for entries in list(self.paused.values()) for e in entries)]
+
+    def _note_gone(self, entry: CompletedFetch) -> None:
+        _add(
+            self._gone, entry.state.partition.topic, entry.handed + entry.row, entry.at, entry.spent
+        )
+
+    def put_back(self, entry: CompletedFetch, to: DecodingProgress) -> bool:
+        """What was taken of an entry since then wasn't handed out; whether it is here still."""
+        records, size = entry.handed + entry.row, entry.at
+        entry.put_back(to)
+        if self.holds(entry):
+            return True
+        records, size = entry.handed + entry.row - records, entry.at - size
+        _add(self._gone, entry.state.partition.topic, records, size, 0.0)
+        return False
 
     # For the caller of `poll()`
 
@@ -130,12 +181,17 @@ class WaitingRecords:
             if aside is None or entry not in aside:
                 return
             aside.remove(entry)
+            self._note_gone(entry)
             if not aside:
                 del self.paused[entry.state]
             self._count(self._aside, entry.address, -entry.size)
             room = True
         else:
             self.fetched.popleft()
+            topic = entry.state.partition.topic  # `_note_gone`, written out
+            gone = self._gone.get(topic, NOTHING_CONSUMED)
+            records, size = gone.records + entry.handed + entry.row, gone.bytes + entry.at
+            self._gone[topic] = tuple.__new__(Consumed, (records, size, gone.seconds + entry.spent))
             before = self._buffered.get(entry.address, 0)
             left = self._count(self._buffered, entry.address, -entry.size)
             # A look at all partitions for each of their batches would cost the square of their
@@ -176,6 +232,8 @@ class WaitingRecords:
                 self._count(self._buffered, entry.address, -entry.size)
                 if entry.valid:
                     self._put_aside(entry)
+                else:
+                    self._note_gone(entry)
             self._room_made = True
         self._torn = False
 
@@ -209,6 +267,7 @@ class WaitingRecords:
                 kept.append(entry)
             else:
                 self._count(self._aside, entry.address, -entry.size)
+                self._note_gone(entry)
         if not kept:
             del self.paused[state]
         self._room_made = True
@@ -222,6 +281,8 @@ class WaitingRecords:
             if entry.valid and not entry.exhausted:
                 self._count(self._buffered, entry.address, entry.size)
                 self.fetched.appendleft(entry)
+            else:
+                self._note_gone(entry)
         self._room_made = True
         self._room()
 
@@ -233,3 +294,8 @@ class WaitingRecords:
         else:
             bytes_of.pop(address, None)
         return left
+
+
+def _add(to: dict[str, Consumed], topic: str, records: int, size: int, seconds: float) -> None:
+    before = to.get(topic, NOTHING_CONSUMED)
+    to[topic] = Consumed(before.records + records, before.bytes + size, before.seconds + seconds)

@@ -32,6 +32,7 @@ from odradek.common.kafka_errors import (
     UnknownMemberIdError,
     error_for,
 )
+from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import NO_ID, Cluster
 from odradek.network.flow import START, Flow, Wait
@@ -95,6 +96,8 @@ class CommittedOffsets:
         self.owner = owner
         self.refused: GroupIdentity | None = None
         """Who the last commit was refused to."""
+        self.latency = Sampled()
+        """Seconds from a commit to its answer."""
         self._queue = CommitQueue()
         self._unknown: dict[str, tuple[float, float]] = {}
         """When a topic was first and last met as unknown: of commits in a row only one waits."""
@@ -210,6 +213,7 @@ class _Commit:
         self._sent = stored.identity()
         self._held = {p: stored.owner(p) for p in offsets}
         self._names: dict[bytes, str] = {}
+        self._asked_at = 0.0
 
     def run(self, deadline: float) -> Flow[None]:
         """Ask until all is taken, or some of it can't be."""
@@ -221,6 +225,7 @@ class _Commit:
         )
 
     def _body(self, _: float) -> OffsetCommitRequest:
+        self._asked_at = self._stored.now
         self._names = self._stored.ids({p.topic: None for p in self._left})
         who = self._stored.identity()
         if not self._still(who):
@@ -229,6 +234,8 @@ class _Commit:
         return self._stored.commit_request(self._left, self._names, who)
 
     def _read(self, answer: OffsetCommitResponse) -> KafkaError | None:
+        now = self._stored.now
+        self._stored.latency.record(now - self._asked_at, now)
         error: KafkaError | None = None
         unknown: set[str] | None = set()
         """None: there are other errors as well."""

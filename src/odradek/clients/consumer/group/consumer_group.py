@@ -31,6 +31,7 @@ from odradek.clients.consumer.group.pending_callbacks import (
     PendingCallback,
     PendingCallbacks,
 )
+from odradek.clients.consumer.group.rebalances import Rebalances
 from odradek.clients.consumer.group.topic_watch import TopicWatch
 from odradek.clients.consumer.records import ConsumerGroupMetadata
 from odradek.clients.consumer.subscription_state import PartitionState
@@ -96,6 +97,8 @@ class ConsumerGroup:
         """Why the group refuses this consumer for good."""
         self.trouble: KafkaError | None = None
         """What the next poll raises, once."""
+        self.rebalances = Rebalances()
+        engine.events.listen(self.rebalances.note)
         self.commits = GroupCommits(self)
         self.auto_commit = AutoCommit(self) if config["enable.auto.commit"] else None
         self._subscription = engine.subscription
@@ -215,6 +218,11 @@ class ConsumerGroup:
     def polled_at(self) -> float:
         """When the caller was last inside `poll()`."""
         return self.engine.now if self._polling else max(self.asked_at, self.given[0])
+
+    @property
+    def polling(self) -> bool:
+        """The caller asks for records just now."""
+        return self._polling
 
     def last_poll(self, now: float) -> float | None:
         """How long ago the caller asked for records; None while it asks, or never did."""

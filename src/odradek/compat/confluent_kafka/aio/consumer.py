@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any, Self
+from weakref import WeakMethod
 
 import odradek
 from odradek.compat.confluent_kafka.aio import beneath
@@ -48,7 +49,24 @@ class _Core(ConsumerCore):
         return asyncio.sleep(seconds)
 
     def _called(self, flow: Callable[..., Flow[None]]) -> Callable[..., Any]:
-        return lambda consumer, partitions: awaited(flow(consumer, partitions))
+        alive = WeakMethod(flow)
+
+        async def called(_: object, partitions: Any) -> None:
+            method = alive()
+            if method is not None:
+                await awaited(method(partitions))
+
+        return called
+
+    def _heard(self) -> Callable[[odradek.Event], None]:
+        alive = WeakMethod(self._hear)
+
+        def hear(event: odradek.Event) -> None:
+            method = alive()
+            if method is not None:
+                method(event)
+
+        return hear
 
 
 class AIOConsumer:

@@ -35,4 +35,9 @@ def in_loop(callback: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 def with_loop(found: Given) -> Given:
     """A configuration whose callbacks may be coroutine functions."""
-    return replace(found, error_cb=in_loop(found.error_cb), on_commit=in_loop(found.on_commit))
+    return replace(
+        found,
+        error_cb=in_loop(found.error_cb),
+        stats_cb=in_loop(found.stats_cb),
+        on_commit=in_loop(found.on_commit),
+    )

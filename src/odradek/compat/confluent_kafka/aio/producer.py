@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 from weakref import ref
@@ -28,6 +29,7 @@ from odradek.compat.confluent_kafka.produce_arguments import as_bytes, as_header
 from odradek.compat.confluent_kafka.producer import CLOSE_TIMEOUT
 from odradek.compat.confluent_kafka.sent_messages import Reports, SentMessages
 from odradek.compat.confluent_kafka.settings import FOREVER, checked_seconds, given
+from odradek.compat.confluent_kafka.statistics_json import tell_regularly
 from odradek.compat.confluent_kafka.topic_partition import (
     TopicPartition,
     ours,
@@ -58,10 +60,12 @@ class AIOProducer:
         self._given = with_loop(given(PRODUCER, producer_conf))
         self._queue = CallbackQueue(self._given)
         self._came = asyncio.Event()
-        self._sent = SentMessages(self._given, partial(_deliver, ref(self), self._came))
+        every = replace(self._given, only_errors=False)  # each message has a future, which ends
+        self._sent = SentMessages(every, partial(_deliver, ref(self), self._came))
         self._questions = AsyncClusterQuestions(self._given.admin)
         self._closed = False
         self._producer = self._made()
+        tell_regularly(self._queue, PRODUCER, self._given, self, lambda own: own._producer)
 
     def _made(self) -> PlacingProducer:
         with translating():
@@ -97,7 +101,8 @@ class AIOProducer:
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         producer, loop = self._open(), asyncio.get_running_loop()
         future: asyncio.Future[Message] = loop.create_future()
-        call = partial(_told, future, in_loop(callback or on_delivery or self._given.on_delivery))
+        report = in_loop(callback or on_delivery or self._given.on_delivery)
+        call = partial(_told, future, report, self._given.only_errors)
         data, name = as_bytes(value), as_bytes(key)
         pairs, number = as_headers(headers), as_partition(partition)
         size = (0 if data is None else len(data)) + (0 if name is None else len(name))
@@ -272,14 +277,15 @@ def _deliver(producer: ref[AIOProducer], came: asyncio.Event, reports: Reports) 
 def _told(
     future: asyncio.Future[Message],
     report: Callable[[KafkaError | None, Message], object] | None,
+    only_errors: bool,
     error: KafkaError | None,
     message: Message,
 ) -> None:
-    """A message has its outcome."""
+    """A message has its outcome; its future ends in any case, its callback may be for errors."""
     if not future.done():
         if error is None:
             future.set_result(message)
         else:
             future.set_exception(KafkaException(error))
-    if report is not None:
+    if report is not None and (error is not None or not only_errors):
         report(error, message)

@@ -20,13 +20,15 @@ from odradek.clients.consumer.group.assignors import (
 )
 from odradek.common.errors import ConfigurationError
 from odradek.common.types import Address, TopicPartition
-from odradek.metadata.cluster import Broker, Cluster, Partition, Topic
+from odradek.metadata.cluster import Broker, Cluster, Topic
+from odradek.metadata.partitions import Partition
+from odradek.metadata.topic_map import TopicMap
 
 BROKERS = {n: Broker(n, Address("h", n), rack) for n, rack in ((1, "a"), (2, "b"))}
 ORDERS = Topic(
     "orders", bytes(15) + b"1", tuple(Partition(n, 1, 0, replicas=(2 - n,)) for n in range(2))
 )
-CLUSTER = Cluster("c", BROKERS, topics={"orders": ORDERS})
+CLUSTER = Cluster("c", BROKERS, topics=TopicMap({"orders": ORDERS}))
 MEMBERS = {
     "m1": MemberSubscription(("orders", "gone"), rack="a"),
     "m2": MemberSubscription(("orders",), rack="b"),

@@ -1,0 +1,34 @@
+"""Serializers and deserializers of a client, loaded only where it has some.
+
+In: what a program gives. Out: what stands between it and its client's bytes, or None. Must not:
+make a client without them import or call anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odradek.clients.calls.record_sending import RecordSending
+    from odradek.serialization.record_reading import RecordReading
+
+
+def reading(key: Any, value: Any, *, in_loop: bool = False) -> RecordReading | None:
+    """What makes objects of a consumer's records."""
+    if key is None and value is None:
+        return None
+    from odradek.serialization.record_reading import RecordReading
+
+    return RecordReading(key, value, in_loop=in_loop)
+
+
+def sending(
+    producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
+) -> Callable[..., Any] | None:
+    """What makes bytes of objects, and sends them."""
+    if key is None and value is None:
+        return None
+    from odradek.serialization.record_writing import serialized_put, serialized_send
+
+    return (serialized_put if in_loop else serialized_send)(producer, key, value)

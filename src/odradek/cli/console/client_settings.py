@@ -1,0 +1,44 @@
+"""The client of a console tool: how its flags, older names among them, make its settings.
+
+In: the parameters of `odradek consume` or `odradek produce`. Out: settings with Kafka's names, put
+together as those of all commands are (`cli.frame.settings`). Must not: connect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.cli.console.properties import one_of
+from odradek.cli.console.waiting import say
+from odradek.cli.frame.settings import Flags, client_settings
+
+
+def client_config(
+    params: Mapping[str, Any],
+    *,
+    tool: str,
+    flags: Mapping[str, str],
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, Any]:
+    """A client's settings: the profile, over it the file, the properties, the flags.
+
+    `tool` is "producer" or "consumer"; `flags` gives the option that each parameter sets. What is
+    unsafe about a profile is said on stderr. Raises `UsageError`.
+    """
+    path, _ = one_of(params, "command_config", f"{tool}_config")
+    words, spelling = one_of(params, "command_property", f"{tool}_property")
+    own = {
+        option: str(params[parameter])
+        for parameter, option in flags.items()
+        if params.get(parameter) is not None
+    }
+    usual = {"client.id": f"console-{tool}"}
+    given = Flags(None, path, tuple(words or ()), params.get("profile"), spelling=spelling)
+    found = client_settings(given, tool, usual, own, environment=environment)
+    if found.profile.settings:
+        found.checked(tool)  # here, where the line that is wrong is known
+    if found.profile.warning:
+        say(found.profile.warning)
+    return found.given

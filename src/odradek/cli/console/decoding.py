@@ -1,0 +1,162 @@
+"""What bytes of a key or value mean: text, JSON, Avro, numbers.
+
+In: the word of `--decode-key` or `--decode-value`, for Avro a schema's file. Out: a function from
+bytes to a plain value, and that value's text. Must not: ask a schema registry.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import struct
+from collections.abc import Callable
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from odradek.cli.console.properties import refuse
+
+Decoder = Callable[[bytes], Any]
+
+
+class Decoding(StrEnum):
+    """What `--decode-key` and `--decode-value` may say."""
+
+    JSON = "json"
+    AVRO = "avro"
+    STRING = "string"
+    HEX = "hex"
+    INT = "int"
+    LONG = "long"
+    NONE = "none"
+
+
+class WireFormat(StrEnum):
+    """What stands before an Avro datum: nothing, or the header of Confluent's serializers."""
+
+    PLAIN = "plain"
+    CONFLUENT = "confluent"
+
+
+class FormatError(Exception):
+    """A record can't be shown as wished."""
+
+
+def decoder(
+    kind: Decoding | None, schema: Path | None, form: WireFormat, *, part: str
+) -> Decoder | None:
+    """How a part ("key" or "value") is decoded; None for bytes as they are."""
+    if schema is not None and kind is not Decoding.AVRO:
+        refuse(f"--{part}-schema is for --decode-{part} avro")
+    if kind is None or kind is Decoding.NONE:
+        return None
+    if kind is Decoding.AVRO:
+        if schema is None:
+            refuse(f"--decode-{part} avro needs --{part}-schema FILE: an Avro schema, as JSON")
+        return _avro(schema, form)
+    return _DECODERS[kind]
+
+
+def as_bytes(value: Any) -> bytes:
+    """A decoded value as it is written: texts as they are, all else as JSON."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(plain(value), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it; bytes that aren't UTF-8 become `{"base64": …}`."""
+    if isinstance(value, dict):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes):
+        return bytes_or_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal | UUID | timedelta):
+        return str(value)
+    return value
+
+
+def bytes_or_text(data: bytes) -> str | dict[str, str]:
+    """Bytes in JSON: a text where they are one."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise FormatError("JSON: it is nested too deep") from None
+    except ValueError as error:
+        raise FormatError(f"JSON: {error}") from None
+
+
+def _number(name: str, code: str) -> Decoder:
+    size = struct.calcsize(code)
+
+    def decode(data: bytes) -> int:
+        if len(data) != size:
+            raise FormatError(f"{name} wants {size} bytes, not {len(data)}")
+        return int(struct.unpack(code, data)[0])
+
+    return decode
+
+
+def _avro(path: Path, form: WireFormat) -> Decoder:
+    from odradek.serialization.avro_reading import AvroReading
+    from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+    from odradek.serialization.wire_format import schema_of
+
+    try:
+        import fastavro
+        from fastavro.schema import SchemaParseException, UnknownType
+    except ImportError:
+        refuse("Avro needs the package fastavro: pip install 'odradek[avro]'")
+    try:
+        schema = fastavro.parse_schema(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        refuse(f"{path} can't be read: {error.strerror or error}")
+    except (ValueError, TypeError, KeyError, SchemaParseException, UnknownType) as error:
+        refuse(f"{path} isn't an Avro schema: {type(error).__name__}: {error}")
+    framed, reading = form is WireFormat.CONFLUENT, AvroReading()
+
+    def decode(data: bytes) -> Any:
+        begin = 0
+        if framed:
+            try:
+                _, begin = schema_of(data)
+            except DeserializationError as error:
+                raise FormatError(f"Avro: {error}") from None
+        try:
+            return reading.value(data[begin:], schema)
+        except (DeserializationError, InvalidSchemaError) as error:
+            raise FormatError(f"Avro: {error}{_hint(data)}") from None
+
+    def _hint(data: bytes) -> str:
+        if framed or data[:1] != b"\0":
+            return ""
+        return " (it begins with a zero, as Confluent's do: --avro-wire-format confluent)"
+
+    return decode
+
+
+_DECODERS: dict[Decoding, Decoder] = {
+    Decoding.JSON: _json,
+    Decoding.STRING: lambda data: data.decode(errors="replace"),
+    Decoding.HEX: bytes.hex,
+    Decoding.INT: _number("int", ">i"),
+    Decoding.LONG: _number("long", ">q"),
+}

@@ -1,0 +1,208 @@
+"""`odradek copy`: a topic's records into another one, of the same cluster or of another.
+
+In: two topics, addresses. Out: the same records, with keys, headers, timestamps and partitions, in
+their order; how far it is, as offsets of a group at the destination. Exit statuses: 0 (also after
+SIGTERM), 1 it failed, 2 wrong use, 130 Ctrl-C. Whatever its end is, the same command again goes on
+from there. Must not: change the source.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+
+import typer
+
+from odradek.api.admin import Admin
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.cli import INTERRUPTED
+from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place, offsets_at
+from odradek.cli.console.properties import refuse
+from odradek.cli.console.waiting import ending, say, telling_of_waiting, terminable
+from odradek.cli.copy import flags
+from odradek.cli.copy.copying import CopyBooks, Copying
+from odradek.cli.copy.planning import CopiedTopics, CopyPlan, plan
+from odradek.cli.copy.report import CopyReport, in_a_sentence, summary
+from odradek.cli.copy.sides import CopySide, sides
+from odradek.cli.copy.writers import AtLeastOnceWriter, CopyWriter, TransactionalWriter
+from odradek.cli.frame.results import as_document
+from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.types import TopicPartition
+
+PATIENCE = 60.0
+"""Seconds that each question at the start has, as default.api.timeout.ms is usually."""
+CLOSING = 10.0
+"""Seconds for the end of an open transaction."""
+AT_ONCE = 0.2
+"""Seconds after which somebody who waits for the end hears why."""
+
+
+def copy(
+    context: typer.Context,
+    source: flags.Source,
+    destination: flags.Destination,
+    from_bootstrap_server: flags.FromServer = None,
+    to_bootstrap_server: flags.ToServer = None,
+    from_profile: flags.FromProfile = None,
+    to_profile: flags.ToProfile = None,
+    from_command_config: flags.FromConfig = None,
+    to_command_config: flags.ToConfig = None,
+    from_command_property: flags.FromProperty = None,
+    to_command_property: flags.ToProperty = None,
+    offset: flags.Offset = "beginning",
+    until: flags.Until = None,
+    follow: flags.Follow = False,
+    create: flags.Create = False,
+    restart: flags.Restart = False,
+    at_least_once: flags.AtLeastOnce = False,
+    json: flags.Json = False,
+) -> None:
+    """Copy a topic: each record once, in order, with key, headers, timestamp and partition.
+
+    The same command again goes on where this one ended, however it ended.
+
+    Example: odradek copy flights flights-copy --bootstrap-server localhost:9092 --create
+    """
+    with ending("odradek copy"), as_document(json=json), terminable() as end:
+        if follow and until is not None:
+            refuse("--follow has no end: it can't be given with --until")
+        start = log_place(offset, "--offset")
+        stop = None if follow else end_place(until or "end", "--until")
+        for place in (start, stop):
+            if place is not None and place.kind is PlaceKind.STORED:
+                refuse("a copy knows itself where it was: stored is no place here")
+        reading, writing = sides(context.params)
+        for warning in dict.fromkeys((reading.warning, writing.warning)):
+            if warning:
+                say(warning)
+        try:
+            with ExitStack() as stack:
+                work = _prepared(stack, reading, writing, create=create, exactly=not at_least_once)
+                with work.writer.alone():
+                    _begin(work, start, restart=restart)
+                    ends = None if stop is None else _at(work, stop)
+                    interrupted, seconds = _carried_out(work, ends, quiet=json)
+                # Here, where a Ctrl-C amid the end of the clients can't keep it back.
+                _tell(work, seconds, json=json)
+        except KeyboardInterrupt:
+            raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
+        if interrupted and not end.terminated:
+            raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a copy works with."""
+
+    plan: CopyPlan
+    admin: Admin
+    """Of the destination."""
+    watch: CopiedTopics
+    consumer: Consumer
+    producer: Producer
+    writer: CopyWriter
+    books: CopyBooks
+    missed: int = 0
+    """Offsets that were gone before they could be copied."""
+
+
+def _prepared(
+    stack: ExitStack, reading: CopySide, writing: CopySide, *, create: bool, exactly: bool
+) -> _Work:
+    """Look at both clusters and make the clients. What they can't use is a wrong use."""
+    given, target = reading.consumer(), writing.admin()
+    writing.producer("x" if exactly else None)
+    text = f"{reading.servers} or {writing.servers} hasn't answered yet"
+    with telling_of_waiting(text):
+        there = stack.enter_context(Admin(reading.admin()))
+        admin = stack.enter_context(Admin(target))
+        found = plan(there, admin, reading, writing, create=create)
+        producer = Producer(writing.producer(found.name if exactly else None))
+        stack.enter_context(_closing(producer, exactly=exactly))
+        consumer = stack.enter_context(Consumer(given, background=True))
+        writer: CopyWriter = TransactionalWriter(producer, found)
+        if not exactly:
+            writer = AtLeastOnceWriter(producer, admin, found)
+        watch = CopiedTopics(there, admin, found)
+        return _Work(found, admin, watch, consumer, producer, writer, CopyBooks({}))
+
+
+@contextmanager
+def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
+    """Close it at the end; an open transaction is aborted by that."""
+    try:
+        yield
+    finally:
+        how = "what is open at the destination is aborted" if exactly else "the last records go out"
+        text = f"ending: {how}, for {CLOSING:.0f} s at most; "
+        # Whoever can't wait loses nothing: its coordinator ends it, and the next run does.
+        with telling_of_waiting(f"{text}Ctrl-C ends at once", AT_ONCE), suppress(KafkaError):
+            producer.close(CLOSING)
+
+
+def _tell(work: _Work, seconds: float, *, json: bool) -> None:
+    """What was done."""
+    if not json:
+        say(in_a_sentence(work.books, seconds, work.plan.name))
+        return
+    told = {"group": work.plan.name, **summary(work.books, seconds, work.missed)}
+    typer.echo(jsonlib.dumps(told))
+
+
+def _at(work: _Work, place: LogPlace) -> dict[int, int]:
+    """The offset of a place in each partition of the source."""
+    partitions = [work.plan.source_of(p) for p in range(work.plan.partitions)]
+    found = offsets_at(work.consumer, partitions, place, patience=PATIENCE, tell=say)
+    return {tp.partition: offset for tp, offset in found.items()}
+
+
+def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
+    """Find out where each partition goes on."""
+    positions = work.writer.progress(restart=restart)
+    if not positions and not restart:
+        _refuse_records(work)
+    starts = _at(work, start)
+    first = _at(work, LogPlace(PlaceKind.BEGINNING))
+    for partition in range(work.plan.partitions):
+        at = positions.get(partition, starts[partition])
+        if at < first[partition] and partition in positions:
+            gone = first[partition] - at
+            work.missed += gone
+            say(f"{gone:,} offsets of {work.plan.source_of(partition)} were deleted uncopied")
+        work.books.positions[partition] = max(at, first[partition])
+    # Before the first record: so who is killed at any moment finds it.
+    work.writer.commit(work.books.positions)
+
+
+def _refuse_records(work: _Work) -> None:
+    """Records without a word about how far the copy was could be those of an earlier one."""
+    partitions = [TopicPartition(work.plan.destination, p) for p in range(work.plan.partitions)]
+    least = work.admin.list_offsets(dict.fromkeys(partitions, "EARLIEST"))
+    most = work.admin.list_offsets(dict.fromkeys(partitions, "LATEST"))
+    if any((most[tp].offset or 0) > (least[tp].offset or 0) for tp in partitions):
+        raise ConfigurationError(
+            f"{work.plan.destination} has records, and group {work.plan.name} doesn't say how far "
+            "a copy was: they may be the same records; --restart copies all the same"
+        )
+
+
+def _carried_out(work: _Work, ends: dict[int, int] | None, *, quiet: bool) -> tuple[bool, float]:
+    """Copy; whether a signal ended it, and the seconds that it took."""
+    copying = Copying(work.consumer, work.writer, work.plan, work.books, time.monotonic, work.watch)
+
+    def troubles() -> str | None:
+        with suppress(KafkaError):
+            return work.consumer.health().reason or work.producer.health().reason
+        return None
+
+    report = CopyReport(work.books, ends, troubles, quiet=quiet)
+    with report:
+        try:
+            copying.run(ends)
+        except KeyboardInterrupt:
+            return True, report.seconds
+    return False, report.seconds

@@ -1,0 +1,164 @@
+"""The loop of a copy: Arrow batches from a consumer to a writer, a step at a time.
+
+In: a consumer, a writer, where each partition begins and ends. Out: `CopyBooks`, which
+others may read meanwhile. Must not: open or close anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odradek.api.consumer import Consumer
+from odradek.cli.copy.planning import CopiedTopics, CopyPlan
+from odradek.cli.copy.writers import CopyWriter
+from odradek.common.errors import (
+    AbortableTransactionError,
+    ConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STEP = 1.0
+"""Seconds of one step: what a reader of committed records waits for at most."""
+TURN = 0.25
+"""Seconds of one poll: how late a step may end while nothing comes."""
+FAILURES = 5
+"""Steps in a row that may fail before the copy does: each has tried for delivery.timeout.ms."""
+COLUMNS = ("key", "value", "headers", "partition", "timestamp")
+
+
+@dataclass(slots=True)
+class CopyBooks:
+    """How far a copy is. Records and bytes are those of steps that ended."""
+
+    positions: dict[int, int]
+    """By partition the next offset of the source that isn't copied."""
+    records: int = 0
+    bytes: int = 0
+    steps: int = 0
+    given_up: int = 0
+    """Steps that were done again."""
+    lag: int | None = None
+    open_records: int = field(default=0, repr=False)
+    open_bytes: int = field(default=0, repr=False)
+
+
+class Copying:
+    """Copies partitions of one topic."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        writer: CopyWriter,
+        plan: CopyPlan,
+        books: CopyBooks,
+        clock: Callable[[], float],
+        watch: CopiedTopics | None = None,
+    ) -> None:
+        """`watch` looks at the topics before a step is kept, and after one that failed."""
+        self._consumer, self._writer, self._plan = consumer, writer, plan
+        self._watch = watch
+        self.books = books
+        self._clock = clock
+        self._failed = 0
+
+    def run(self, ends: dict[int, int] | None) -> None:
+        """Go on to the ends, or for ever. What was begun when it raises isn't counted."""
+        self._seek(ends)
+        while ends is None or any(self.books.positions[p] < end for p, end in ends.items()):
+            try:
+                self._step(ends)
+                self._failed = 0
+            except AbortableTransactionError:
+                self._failed += 1
+                if self._failed == FAILURES:
+                    raise
+                self._make_sure()
+                self._writer.abort()
+                self.books.given_up += 1
+                self._seek(ends)
+            except KafkaError:
+                self._make_sure()
+                raise
+
+    def _make_sure(self) -> None:
+        """A topic that was deleted or made again shows in a step as many an error: as offsets that
+        aren't there, as a timeout. What became of it is the error then.
+        """
+        if self._watch is not None:
+            self._watch.make_sure()
+
+    def _seek(self, ends: dict[int, int] | None) -> None:
+        """Read from where the books are."""
+        self.books.open_records = self.books.open_bytes = 0
+        starts = {
+            self._plan.source_of(partition): offset
+            for partition, offset in self.books.positions.items()
+            if ends is None or offset < ends[partition]
+        }
+        until = None if ends is None else {tp: ends[tp.partition] for tp in starts}
+        self._consumer.assign(starts, until=until)
+        for tp, offset in starts.items():
+            self._consumer.seek(tp, offset)
+
+    def _step(self, ends: dict[int, int] | None) -> None:
+        """Copy for a while, and keep it."""
+        deadline = self._clock() + STEP
+        while self._clock() < deadline and not self._read(ends):
+            batch = self._consumer.poll_arrow(TURN, columns=COLUMNS)
+            if batch is not None and batch.num_rows:
+                self._writer.write(batch)
+                self.books.open_records += batch.num_rows
+                self.books.open_bytes += _size(batch)
+        if self._watch is not None:
+            self._watch.look()
+        self._commit()
+        if ends is None:
+            self._no_more_partitions()
+
+    def _no_more_partitions(self) -> None:
+        """Partitions that came meanwhile would be left out without a word."""
+        try:
+            found = len(self._consumer.partitions_for(self._plan.source, TURN))
+        except KafkaTimeoutError:  # an outage, of which the clients tell
+            return
+        if found > self._plan.partitions:
+            raise ConfigurationError(
+                f"{self._plan.source} has {found} partitions now, not {self._plan.partitions}; "
+                "the same command again copies them, too"
+            )
+
+    def _commit(self) -> None:
+        books, found = self.books, self._found()
+        if found != books.positions:
+            self._writer.commit(found)
+            books.positions = found
+            books.records += books.open_records
+            books.bytes += books.open_bytes
+            books.steps += 1
+            books.open_records = books.open_bytes = 0
+        lags = [lag for lag in self._consumer.lag().values() if lag is not None]
+        books.lag = sum(lags) if lags else None
+
+    def _found(self) -> dict[int, int]:
+        """The positions now: also behind what isn't a record, as marks of transactions."""
+        found = dict(self.books.positions)
+        for tp in self._consumer.assignment():
+            found[tp.partition] = max(found[tp.partition], self._consumer.position(tp))
+        return found
+
+    def _read(self, ends: dict[int, int] | None) -> bool:
+        if ends is None:
+            return False
+        found = self._found()
+        return all(found[partition] >= end for partition, end in ends.items())
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of keys and values."""
+    return int(batch.column("key").nbytes + batch.column("value").nbytes)

@@ -1,0 +1,153 @@
+"""What a copy will do: which partitions, from where to where; or why it can't be done.
+
+In: admin clients of both clusters. Out: a `CopyPlan`. Must not: write a record. With `--create` it
+makes the destination, with the source's partitions and options.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from odradek.api.admin import Admin
+from odradek.cli.copy.sides import CopySide
+from odradek.cli.frame.results import counted
+from odradek.clients.admin.admin_arguments import NewTopic
+from odradek.clients.admin.configs import ConfigResource
+from odradek.clients.descriptions import TopicDescription
+from odradek.clients.missing_topics import alike, like_it
+from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
+from odradek.common.types import TopicPartition
+
+OWN = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+"""Options of a topic that name brokers of its cluster."""
+LOOK = 1.0
+"""Seconds that a look at the topics takes at most, while a copy runs."""
+ABSENT = 3
+"""Looks in a row that miss a topic before it counts as deleted."""
+PAUSE = 0.5
+"""Seconds between these, where nothing else is done meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """A copy that can be done."""
+
+    source: str
+    destination: str
+    partitions: int
+    name: str
+    """Of the group that keeps the progress, at the destination; and the `transactional.id`."""
+    mark: str
+    """Stands at each offset that is kept: the ids of both topics. Others have other records."""
+    one_cluster: bool
+
+    def kept_at(self, partition: int) -> TopicPartition:
+        """Under which partition the group has the source's offset: within one cluster the source's,
+        so that the group's lag is that of the copy. Another cluster need not have such a topic, and
+        brokers refuse offsets of topics that they don't have.
+        """
+        return TopicPartition(self.source if self.one_cluster else self.destination, partition)
+
+    def source_of(self, partition: int) -> TopicPartition:
+        """A partition of the source."""
+        return TopicPartition(self.source, partition)
+
+
+def plan(
+    reading: Admin, writing: Admin, source: CopySide, destination: CopySide, *, create: bool
+) -> CopyPlan:
+    """Look at both topics. Raises `ConfigurationError` with the cure for what can't be done."""
+    cluster = reading.describe_cluster().cluster_id
+    one = cluster == writing.describe_cluster().cluster_id
+    if one and source.topic == destination.topic:
+        raise ConfigurationError(f"{source.topic} can't be copied onto itself")
+    try:
+        there = reading.describe_topics(source.topic)[source.topic]
+    except UnknownTopicOrPartitionError:
+        near = like_it(alike(source.topic, reading.list_topics()))
+        text = f"topic {source.topic} isn't there at {source.servers}{near}"
+        raise ConfigurationError(text) from None
+    try:
+        goal = writing.describe_topics(destination.topic)[destination.topic]
+    except UnknownTopicOrPartitionError:
+        if not create:
+            raise ConfigurationError(
+                f"topic {destination.topic} isn't there; --create makes it as {source.topic} is"
+            ) from None
+        goal = _made(reading, writing, there, destination.topic)
+    count = len(there.partitions)
+    if len(goal.partitions) < count:
+        raise ConfigurationError(
+            f"{destination.topic} has {counted(len(goal.partitions), 'partition')} and "
+            f"{source.topic} {count}: each keeps its own, so it needs as many"
+        )
+    return CopyPlan(
+        source.topic,
+        destination.topic,
+        count,
+        f"odradek-copy.{cluster}.{source.topic}.{destination.topic}",
+        f"{there.topic_id} {goal.topic_id}",
+        one,
+    )
+
+
+class CopiedTopics:
+    """Notices that one of a copy's topics isn't the one that it began with any more."""
+
+    def __init__(self, reading: Admin, writing: Admin, plan: CopyPlan) -> None:
+        self._sides = ((reading, plan.source), (writing, plan.destination))
+        self._plan = plan
+        self._absent = 0
+
+    def look(self) -> None:
+        """Look once. Raises `ConfigurationError` where a topic was deleted or made again: what is
+        written then are other records, or nobody's. An outage is no news here.
+        """
+        ids = []
+        for admin, topic in self._sides:
+            try:
+                ids.append(str(admin.describe_topics(topic, LOOK)[topic].topic_id))
+            except UnknownTopicOrPartitionError:
+                self._absent += 1
+                if self._absent < ABSENT:  # one broker may not know it yet
+                    return
+                raise ConfigurationError(f"topic {topic} was deleted amid the copy") from None
+            except KafkaError:
+                return
+        self._absent = 0
+        if " ".join(ids) != self._plan.mark:
+            raise ConfigurationError(made_again(self._plan))
+
+    def make_sure(self) -> None:
+        """Look as often as it takes to know that a topic that can't be found was deleted. Where an
+        outage comes between, that isn't known, and whoever asked goes on.
+        """
+        for _ in range(ABSENT):
+            self.look()
+            if not self._absent:
+                return
+            time.sleep(PAUSE)
+
+
+def made_again(plan: CopyPlan) -> str:
+    """That what was copied means nothing any more, and the cure."""
+    return (
+        f"{plan.source} or {plan.destination} was made again since this copy began, so how far it "
+        f"was (group {plan.name}) means nothing; --restart begins again"
+    )
+
+
+def _made(reading: Admin, writing: Admin, source: TopicDescription, name: str) -> TopicDescription:
+    """Make the destination: as many partitions, and the options that were set at the source."""
+    resource = ConfigResource("TOPIC", source.name)
+    found = reading.describe_configs([resource])[resource]
+    configs = {
+        one.name: one.value
+        for one in found.values()
+        if one.source == "DYNAMIC_TOPIC_CONFIG" and one.value is not None and one.name not in OWN
+    }
+    # The timestamps that records have are kept.
+    configs.pop("message.timestamp.type", None)
+    return writing.create_topics([NewTopic(name, len(source.partitions), -1, configs)])[name]

@@ -1,0 +1,121 @@
+"""What a copy tells while it runs, and at its end: records, rate, lag, time that is left.
+
+In: `CopyBooks`, what the clients say of their health. Out: lines on stderr, on a
+terminal one that is written over. Must not: slow the copy; a thread of its own looks at the books.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from odradek.cli.copy.copying import CopyBooks
+from odradek.cli.live_view import PLAIN_INTERVAL
+from odradek.common.printable import printable
+
+DRAWN = 0.5
+"""Seconds between two looks on a terminal."""
+WINDOW = 20
+"""Looks that the rate is of."""
+
+
+class CopyReport:
+    """Tells of a copy while it is entered."""
+
+    def __init__(
+        self,
+        books: CopyBooks,
+        ends: Mapping[int, int] | None,
+        troubles: Callable[[], str | None],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """`troubles` says what is wrong with a client, if anything is."""
+        self._books, self._ends, self._troubles = books, ends, troubles
+        self._terminal = sys.stderr.isatty()
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._seen: deque[tuple[float, int]] = deque([(self._began, 0)], maxlen=WINDOW)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="copy report", daemon=True)
+
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if not self._quiet:
+            self._thread.join()
+            if self._terminal:
+                sys.stderr.write("\r\x1b[K")
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._began
+
+    def _run(self) -> None:
+        while not self._over.wait(DRAWN if self._terminal else PLAIN_INTERVAL):
+            line = self.line(time.monotonic())
+            sys.stderr.write(f"\r\x1b[K{line}" if self._terminal else f"{line}\n")
+            sys.stderr.flush()
+
+    def line(self, now: float) -> str:
+        """How it goes, as of now."""
+        books = self._books
+        self._seen.append((now, books.records))
+        since, before = self._seen[0]
+        rate = (books.records - before) / (now - since) if now > since else 0.0
+        parts = [f"{books.records:,} records, {size(books.bytes)}, {rate:,.0f}/s"]
+        left = self.left()
+        if left is not None:
+            parts.append(f"lag {left:,}")
+            if self._ends is not None and rate:
+                parts.append(f"{left / rate:,.0f} s left")
+        trouble = self._troubles()
+        if trouble is not None:
+            parts.append(printable(trouble))
+        return "; ".join(parts)
+
+    def left(self) -> int | None:
+        """Offsets that are still to be copied."""
+        if self._ends is None:
+            return self._books.lag
+        positions = self._books.positions
+        return sum(max(0, end - positions[p]) for p, end in self._ends.items())
+
+
+def size(count: int) -> str:
+    """Bytes, in a unit that fits."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} B"
+
+
+def summary(books: CopyBooks, seconds: float, missed: int) -> dict[str, Any]:
+    """What was done, as plain data."""
+    return {
+        "records": books.records,
+        "bytes": books.bytes,
+        "seconds": round(seconds, 3),
+        "steps": books.steps,
+        "given_up": books.given_up,
+        "missed": missed,
+        "positions": {str(p): offset for p, offset in sorted(books.positions.items())},
+    }
+
+
+def in_a_sentence(books: CopyBooks, seconds: float, group: str) -> str:
+    """What was done, for people."""
+    rate = books.records / seconds if seconds else 0.0
+    return (
+        f"Copied {books.records:,} records ({size(books.bytes)}) in {seconds:.1f} s, "
+        f"{rate:,.0f}/s; how far it is stands in group {group}"
+    )

@@ -1,0 +1,302 @@
+"""Makes a command of a function that asks an admin client.
+
+In: a function `(run, its own arguments …) -> Result`. Out: a command that has the flags of all
+beside its own, prints the result, and ends with a status: 0 done, 1 it failed or some of it did, 2
+wrong use, 130 Ctrl-C. Must not: retry; the admin client does, until the time is up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints, overload
+
+import typer
+from typer.core import TyperCommand
+
+from odradek.api.admin import Admin
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_waiting
+from odradek.cli.frame.likenesses import told_with_likenesses
+from odradek.cli.frame.results import (
+    Result,
+    as_document,
+    print_error,
+    show_failed,
+    show_found,
+)
+from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE, Flags, settings
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import BrokerIdNotRegisteredError
+from odradek.common.printable import printable
+
+K = TypeVar("K")
+V = TypeVar("V")
+Verb = Callable[..., Result]
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(help=f"Where to start: host:port, with commas (or {BOOTSTRAP})."),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help=f"A file with options of the client, in Java's properties form (or {COMMAND_CONFIG})."
+    ),
+]
+
+
+def _property(*names: str) -> typer.models.OptionInfo:
+    text = "An option of the client, by Kafka's name; may be repeated."
+    option: typer.models.OptionInfo = typer.Option(*names, metavar="KEY=VALUE", help=text)
+    return option
+
+
+CommandProperty = Annotated[list[str] | None, _property("--command-property", "--config")]
+PropertyAlone = Annotated[list[str] | None, _property("--command-property")]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        help=f"A profile of ~/.config/odradek/config.toml with the client's options (or {PROFILE})."
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        show_default=False,
+        help="How long it may take in all (default: default.api.timeout.ms, a minute).",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask whether it is meant.")]
+
+
+class AdminRun:
+    """One run of a command: its admin client, its time, and what it may do."""
+
+    def __init__(
+        self, admin: Admin, timeout: float, tool: str, *, dry_run: bool, yes: bool, json: bool
+    ) -> None:
+        self.admin = admin
+        self.tool = tool
+        """The command as it is typed."""
+        self.json = json
+        self.dry_run = dry_run
+        """Nothing may be changed: `validate_only` where Kafka has it, else only words."""
+        self._yes = yes
+        self._timeout = timeout
+        self._until = time.monotonic() + timeout
+        self._telling = contextlib.ExitStack()
+
+    def left(self) -> float:
+        """Seconds that are left of `--timeout`; every call of `admin` gets them as its timeout."""
+        return max(0.0, self._until - time.monotonic())
+
+    def again(self) -> None:
+        """Begin the time again, for a command that looks again and again, or waits for somebody."""
+        self._until = time.monotonic() + self._timeout
+
+    @overload
+    def each(self, call: Callable[[], Mapping[K, V]]) -> tuple[dict[K, V], dict[K, KafkaError]]: ...
+
+    @overload
+    def each(
+        self, call: Callable[[], object], items: Iterable[K]
+    ) -> tuple[dict[K, Any], dict[K, KafkaError]]: ...
+
+    def each(
+        self, call: Callable[[], Any], items: Iterable[Any] = ()
+    ) -> tuple[dict[Any, Any], dict[Any, KafkaError]]:
+        """Make a call with several items: what it gave by item, and what failed by item.
+
+        For a call that gives nothing, `items` are those that it was given. Raises what isn't about
+        an item.
+        """
+        try:
+            found = call()
+        except KafkaError as error:
+            if not error.errors:
+                raise
+            return dict(error.results), dict(error.errors)
+        return dict.fromkeys(items) if found is None else dict(found), {}
+
+    def absent_brokers(self, ids: Iterable[int]) -> dict[int, KafkaError]:
+        """Errors of those of these brokers that the cluster doesn't list.
+
+        A client waits for a broker, as it may come back; somebody who typed its id doesn't want to.
+        """
+        wanted = list(dict.fromkeys(ids))
+        if not wanted:
+            return {}
+        there = sorted(one.id for one in self.admin.describe_cluster(self.left()).brokers)
+        known = ", ".join(map(str, there))
+        return {
+            one: BrokerIdNotRegisteredError(f"there is no broker {one} now; there are {known}")
+            for one in wanted
+            if one not in there
+        }
+
+    def confirm(self, what: str) -> None:
+        """Ask whether this is meant, before something is destroyed; `what` begins with a verb.
+
+        Needless with `--yes` and in a dry run. Raises `UsageError` where nobody can be asked, and
+        `typer.Exit` when the answer isn't yes.
+        """
+        if self._yes or self.dry_run:
+            return
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise UsageError(
+                f"this would {what}, and nobody is there to be asked: "
+                "give --yes if it is meant, or --dry-run to see what would be done"
+            )
+        self._telling.close()
+        began = time.monotonic()
+        sys.stderr.write(printable(f"This will {what}. Go on? [y/N] ", limit=None))
+        sys.stderr.flush()
+        meant = sys.stdin.readline().strip().lower() in ("y", "yes")
+        if not meant:
+            say("Nothing was done.")
+            if self.json:
+                print_error(UsageError("nothing was done: the answer wasn't yes"))
+            raise typer.Exit(1)
+        self._until += time.monotonic() - began
+        self.tell_of_waiting()
+
+    def tell_of_waiting(self) -> None:
+        """From now on, a line on stderr says so where it takes long."""
+        text = f"still waiting for the cluster; {self.left():.0f} s at most"
+        self._telling.enter_context(telling_of_waiting(text))
+
+    def close(self) -> None:
+        """End what `tell_of_waiting` began."""
+        self._telling.close()
+
+
+def reads(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+    """A command that only looks."""
+    return lambda verb: _command(app, name, verb, changes=False, destroys=False)
+
+
+def changes(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+    """A command that changes something: it has `--dry-run`, too."""
+    return lambda verb: _command(app, name, verb, changes=True, destroys=False)
+
+
+def destroys(app: typer.Typer, name: str | None = None) -> Callable[[Verb], Verb]:
+    """A command after which something is gone: it has `--dry-run` and `--yes`, and confirms."""
+    return lambda verb: _command(app, name, verb, changes=True, destroys=True)
+
+
+def _command(
+    app: typer.Typer, name: str | None, verb: Verb, *, changes: bool, destroys: bool
+) -> Verb:
+    own = inspect.signature(verb).parameters
+    kinds = get_type_hints(verb, include_extras=True)
+    of_frame: dict[str, tuple[Any, Any]] = {
+        "bootstrap_server": (Bootstrap, None),
+        "command_config": (CommandConfig, None),
+        # Kafka's tools have --config for what a topic is made with; there, it isn't the client's.
+        "command_property": (PropertyAlone if "config" in own else CommandProperty, None),
+        "profile": (ProfileName, None),
+        "timeout": (Timeout, None),
+    }
+    if changes:
+        of_frame["dry_run"] = (DryRun, False)
+    if destroys:
+        of_frame["yes"] = (Yes, False)
+    of_frame["json"] = (Json, False)
+
+    @wraps(verb, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def command(context: typer.Context, **given: Any) -> None:
+        frame = {key: given.pop(key) for key in of_frame}
+        _run(_path(context), lambda run: verb(run, **given), frame)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]
+    parameters += [
+        p.replace(annotation=kinds[p.name], kind=keyword) for p in list(own.values())[1:]
+    ]
+    parameters += [
+        inspect.Parameter(key, keyword, default=default, annotation=kind)
+        for key, (kind, default) in of_frame.items()
+    ]
+    # Both are what typer reads, which looks names up in the verb's module: not those of `command`.
+    command.__annotations__.clear()
+    command.__dict__["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__.update({p.name: p.annotation for p in parameters})
+    app.command(name, cls=_VerbCommand)(command)
+    return verb
+
+
+class _VerbCommand(TyperCommand):
+    """A command whose `--json` has its document for words that can't be read, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Typer has a Click of its own
+        given = list(args)  # Click takes out of it what it has read
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if "--json" in given and hasattr(error, "format_message"):  # Click's, with a usage
+                print_error(UsageError(error.format_message()))
+            raise
+
+
+def _path(context: typer.Context) -> str:
+    """The command as it is typed, whatever the program is called where this runs."""
+    names: list[str] = []
+    at: Any = context
+    while at.parent is not None:
+        names.insert(0, at.info_name or "")
+        at = at.parent
+    return " ".join(("odradek", *names))
+
+
+def _run(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]) -> None:
+    with ending(tool), as_document(json=frame["json"]):
+        result = _called(tool, verb, frame)
+    with perhaps_unread():
+        show_found(result, json=frame["json"])
+    show_failed(result, tool)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _called(tool: str, verb: Callable[[AdminRun], Result], frame: dict[str, Any]) -> Result:
+    found = settings(
+        Flags(
+            frame["bootstrap_server"],
+            frame["command_config"],
+            tuple(frame["command_property"] or ()),
+            frame["profile"],
+            frame["timeout"],
+        )
+    )
+    if found.warning:
+        say(found.warning)
+    with (
+        Admin(found.given) as admin,
+        contextlib.closing(
+            AdminRun(
+                admin,
+                found.timeout,
+                tool,
+                dry_run=frame.get("dry_run", False),
+                yes=frame.get("yes", False),
+                json=frame["json"],
+            )
+        ) as run,
+    ):
+        run.tell_of_waiting()
+        result = verb(run)
+        return replace(result, failed=told_with_likenesses(run, result.failed))

@@ -1,0 +1,55 @@
+"""Names of the cluster's topics and groups, for the shell that completes a word.
+
+In: what was typed so far. Out: names, or none where the cluster can't be asked within a moment.
+Must not: say anything, or offer a name that a shell would take for more than a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import typer
+
+from odradek.api.admin import Admin
+from odradek.cli.console.properties import UsageError
+from odradek.cli.frame.settings import Flags, settings
+from odradek.common.errors import KafkaError
+
+PATIENCE = 1.5
+"""Seconds that a shell waits."""
+MOST = 500
+"""Names that are offered."""
+_HARMLESS = re.compile(r"[\w.:@+%,/-]+", re.ASCII)
+"""A group may be called `$(rm -r .)`, and a shell would put that into the line as it is."""
+
+
+def topic_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Topics whose names begin so."""
+    return _names(context, incomplete, lambda admin: admin.list_topics(PATIENCE))
+
+
+def group_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Groups whose ids begin so."""
+    return _names(
+        context, incomplete, lambda admin: [g.group_id for g in admin.list_groups(PATIENCE)]
+    )
+
+
+def _names(
+    context: typer.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]
+) -> list[str]:
+    typed = context.params
+    flags = Flags(
+        typed.get("bootstrap_server"),
+        typed.get("command_config"),
+        tuple(typed.get("command_property") or ()),
+        typed.get("profile"),
+    )
+    try:
+        with Admin(settings(flags).given) as admin:
+            found = sorted(ask(admin))
+    except (KafkaError, UsageError, OSError):
+        return []
+    fit = [name for name in found if name.startswith(incomplete) and _HARMLESS.fullmatch(name)]
+    return fit[:MOST]

@@ -1,0 +1,68 @@
+"""Names that may be meant where one isn't there: of topics and of groups.
+
+In: the errors of a command, by item. Out: the same, those of absent topics and groups with names
+like theirs. Must not: fail, or take more than a moment; without a list there is no hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from odradek.api.admin import Admin
+from odradek.clients.missing_topics import alike, like_it
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
+
+PATIENCE = 2.0
+"""Seconds for a list of names."""
+LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
+    UnknownTopicOrPartitionError: lambda admin, left: admin.list_topics(left),
+    GroupIdNotFoundError: lambda admin, left: [g.group_id for g in admin.list_groups(left)],
+}
+"""What gives the names that there are, by the error of one that isn't there."""
+
+
+class Asking(Protocol):
+    """A run of a command, as far as names are asked for."""
+
+    @property
+    def admin(self) -> Admin: ...
+    def left(self) -> float: ...
+
+
+def told_with_likenesses(run: Asking, failed: Mapping[Any, KafkaError]) -> dict[Any, KafkaError]:
+    """The errors of items; one about a name that isn't there says which names are like it."""
+    told = dict(failed)
+    for kind, names in LISTS.items():
+        absent = {i: e for i, e in failed.items() if isinstance(e, kind) and _about(i, kind)}
+        if not absent:
+            continue
+        try:
+            there = list(names(run.admin, min(PATIENCE, run.left())))
+        except KafkaError:
+            continue
+        for item, error in absent.items():
+            name = _name(item)
+            if name not in there:  # else it is a partition that isn't there
+                told[item] = _with(error, like_it(alike(name, there)))
+    return told
+
+
+def _about(item: Any, kind: type[KafkaError]) -> bool:
+    """Whether the item is what isn't there; a partition is no group."""
+    return kind is not GroupIdNotFoundError or isinstance(item, str)
+
+
+def _name(item: Any) -> str:
+    """The topic or group of an item: a name, a partition, a resource."""
+    return str(getattr(item, "topic", None) or getattr(item, "name", None) or item)
+
+
+def _with(error: KafkaError, hint: str) -> KafkaError:
+    if not hint:
+        return error
+    kind, (said, *more) = type(error), error.args or (type(error).__name__,)
+    made = kind.__new__(kind, f"{said}{hint}", *more)
+    vars(made).update(vars(error))
+    return made

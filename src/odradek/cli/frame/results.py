@@ -1,0 +1,219 @@
+"""What a command found or did: tables and lines for people, one JSON document for machines.
+
+In: a `Result`. Out: text on standard output; a line on stderr for each item that failed. Must not:
+print what a peer chose as it came: control characters are escaped, in JSON as JSON does it.
+
+On a terminal a table is folded to its width, with colours unless NO_COLOR is set; anywhere else
+each row is a line of its own, columns are two blanks apart, and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json as jsonlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+from uuid import UUID
+
+import typer
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from odradek.cli.console.properties import UsageError
+from odradek.cli.console.waiting import perhaps_unread
+from odradek.common.errors import KafkaError
+from odradek.common.printable import printable
+
+MOST_FOLDED = 5000
+"""Rows that a terminal gets folded to its width; it breaks the lines of longer tables by itself."""
+LEAST_FOLDED = 6
+"""Characters that a folded column has at least, if it needs them; where there is no room for that,
+the terminal breaks lines by itself: columns of single letters can't be read.
+"""
+GAP = "  "
+NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """Rows under heads. A cell may be None, a truth value, a number, a text or several of these."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    empty: str = ""
+    """What is said in place of a table without rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a command found or did.
+
+    `document`: what `--json` prints, one object; dataclasses, ids and sets are made plain. `shown`:
+    what people see, tables and single lines. `failed`: errors by item; the document gets them, too.
+    """
+
+    document: Mapping[str, Any]
+    shown: Sequence[ResultTable | str] = ()
+    failed: Mapping[Any, KafkaError] = field(default_factory=dict)
+
+
+def show(result: Result, tool: str, *, json: bool) -> None:
+    """Print a result: what was found, and what failed."""
+    show_found(result, json=json)
+    show_failed(result, tool)
+
+
+def show_found(result: Result, *, json: bool) -> None:
+    """Print what was found or done, on standard output."""
+    if json:
+        failed = {str(item): error_document(error) for item, error in result.failed.items()}
+        print_json({**result.document, "failed": failed})
+    else:
+        before: ResultTable | str = ""
+        for part in result.shown:
+            if result.failed and isinstance(part, ResultTable) and not part.rows:
+                continue  # that there is nothing would be no answer: the errors say why
+            if isinstance(before, ResultTable) or (before and isinstance(part, ResultTable)):
+                typer.echo()
+            _show(part)
+            before = part
+        sys.stdout.flush()
+
+
+def show_failed(result: Result, tool: str) -> None:
+    """Print what failed, a line on stderr for each error."""
+    items_by_text: dict[str, list[str]] = {}
+    for item, error in result.failed.items():
+        items_by_text.setdefault(f"{type(error).__name__}: {error}", []).append(str(item))
+    for text, items in items_by_text.items():  # a cluster that is away is so for all of them
+        named = ", ".join(printable(item, limit=None) for item in items)
+        about = f"{named}: " if len(items) > 1 else ""
+        typer.echo(printable(f"{tool}: {about}{text}", limit=None, lines=True), err=True)
+
+
+def error_document(error: BaseException) -> dict[str, Any]:
+    """An error as JSON has it: its class, Kafka's code (null for our own), its words."""
+    return {
+        "error": type(error).__name__,
+        "code": getattr(error, "code", None),
+        "message": str(error),
+    }
+
+
+@contextlib.contextmanager
+def as_document(*, json: bool) -> Iterator[None]:
+    """Print an error that ends a command as its document, where one is wanted; it goes on."""
+    try:
+        yield
+    except (KafkaError, UsageError) as error:
+        if json:
+            print_error(error)
+        raise
+
+
+def print_error(error: BaseException) -> None:
+    """Print the document of a command that failed as a whole."""
+    with perhaps_unread():
+        print_json({"failed": {}, "error": error_document(error)})
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one document in one line."""
+    text = jsonlib.dumps(plain(document))
+    typer.echo(text.replace("\x7f", "\\u007f"))  # the one control character that JSON lets through
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can have it: dataclasses and named tuples are objects, sets sorted lists."""
+    if isinstance(value, BaseException):
+        return error_document(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(plain, value))
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return str(value) if isinstance(value, UUID) else value
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, as in "1 topic" and "2 topics"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def cell(value: Any) -> str:
+    """A value as a table has it."""
+    if value is None or value in ("", ()):
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list | set | frozenset) and not hasattr(value, "_asdict"):
+        several = sorted(value) if isinstance(value, set | frozenset) else value
+        return ",".join(map(cell, several)) or NONE
+    return printable(str(value), limit=None)
+
+
+def _show(part: ResultTable | str) -> None:
+    if isinstance(part, str):
+        typer.echo(printable(part, limit=None))  # one line: a name with a line's end makes no other
+        return
+    if not part.rows:
+        if part.empty:
+            typer.echo(printable(part.empty, limit=None))
+        return
+    rows = [[cell(value) for value in row] for row in part.rows]
+    numeric = [
+        all(isinstance(row[n], int | float | None) for row in part.rows)
+        for n in range(len(part.heads))
+    ]
+    console = Console(highlight=False, soft_wrap=True)
+    widths = [
+        max(map(cell_len, (head, *(row[n] for row in rows)))) for n, head in enumerate(part.heads)
+    ]
+    if console.is_terminal and len(rows) <= MOST_FOLDED:
+        gaps = len(GAP) * (len(widths) - 1)
+        least = sum(min(width, LEAST_FOLDED) for width in widths) + gaps
+        if least <= console.width < sum(widths) + gaps:
+            _fold(console, part.heads, rows, numeric)
+        else:
+            lines = _lines([part.heads, *rows], widths, numeric)
+            console.print(Text(next(lines), style="bold"))
+            for line in lines:
+                console.print(Text(line))
+        return
+    typer.echo("\n".join(_lines([part.heads, *rows], widths, numeric)))
+
+
+def _lines(
+    rows: Iterable[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]
+) -> Iterator[str]:
+    for row in rows:
+        padded = []
+        for value, width, right in zip(row, widths, numeric, strict=True):
+            room = " " * (width - cell_len(value))
+            padded.append(room + value if right else value + room)
+        yield GAP.join(padded).rstrip()
+
+
+def _fold(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numeric: Sequence[bool],
+) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head, right in zip(heads, numeric, strict=True):
+        table.add_column(Text(head), overflow="fold", justify="right" if right else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table, soft_wrap=False)

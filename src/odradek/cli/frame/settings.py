@@ -1,0 +1,163 @@
+"""Which cluster a command talks to, and how: flags, the environment and a profile, put together.
+
+In: flags of the command line, the environment. Out: the settings of a client, and for an admin
+client the seconds, too. Must not: connect.
+
+What a flag names comes over what the environment names, which comes over a profile. A profile that
+`--profile` names is a flag's: the environment's settings don't mix with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from odradek.cli.console.properties import parse_words, read_client_file, refuse
+from odradek.cli.frame.profiles import Profile, profiles_file, read_profile
+from odradek.common.config import ADMIN, Config
+from odradek.common.errors import ConfigurationError, UnsupportedFeatureError
+from odradek.common.spellings import ALIASES, dotted, sealed
+
+BOOTSTRAP, COMMAND_CONFIG, PROFILE = (
+    *("ODRADEK_BOOTSTRAP_SERVER", "ODRADEK_COMMAND_CONFIG"),
+    "ODRADEK_PROFILE",
+)
+"""Variables of the environment that stand for flags."""
+SERVERS = "bootstrap.servers"
+PROPERTY = "--command-property"
+NOWHERE = (
+    "it must know where to start: give an address (--bootstrap-server host:port), set "
+    "ODRADEK_BOOTSTRAP_SERVER, or give --profile with a profile that has bootstrap.servers"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says about the cluster."""
+
+    bootstrap_server: str | None = None
+    command_config: Path | None = None
+    command_property: tuple[str, ...] = ()
+    spelling: str = field(default=PROPERTY, kw_only=True)
+    """The flag that these words came with."""
+    profile: str | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The settings of a client, and the profile that some of them come from."""
+
+    given: dict[str, Any]
+    profile: Profile
+
+    def checked(self, client: str) -> Config:
+        """The configuration. Raises `UsageError`, which names file and line of a profile's."""
+        try:
+            return Config(client, self.given)
+        except (ConfigurationError, UnsupportedFeatureError) as error:
+            refuse(_at(str(error), self.given, self.profile))
+
+    @property
+    def servers(self) -> str:
+        """Where it starts, in Kafka's own form."""
+        found = next(value for name, value in self.given.items() if _meaning(name) == SERVERS)
+        return ",".join(map(str, found)) if isinstance(found, list | tuple) else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSettings:
+    """The settings of an admin client, and the seconds that the command may take."""
+
+    given: dict[str, Any]
+    timeout: float
+    warning: str = ""
+    servers: str = field(default="", kw_only=True)
+    config: Config = field(kw_only=True)
+
+
+USUAL = MappingProxyType({"client.id": "odradek-cli"})
+
+
+def settings(
+    flags: Flags,
+    environment: Mapping[str, str] = os.environ,
+    usual: Mapping[str, Any] = USUAL,
+) -> AdminSettings:
+    """Put the settings together, over what is usual for the command. Raises `UsageError`, which
+    names file and line of a profile's.
+    """
+    found = client_settings(flags, ADMIN, usual, environment=environment)
+    config = found.checked(ADMIN)
+    limit = config["default.api.timeout.ms"]
+    servers = ",".join(map(str, config[SERVERS]))
+    timeout = limit if flags.timeout is None else flags.timeout
+    return AdminSettings(
+        found.given, timeout, found.profile.warning, servers=servers, config=config
+    )
+
+
+def client_settings(
+    flags: Flags,
+    client: str,
+    usual: Mapping[str, Any],
+    own: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> ClientSettings:
+    """Put the settings of any client together: over what is usual, and under what its command's
+    own flags say. Raises `UsageError`; what a setting may be isn't checked yet.
+    """
+    named = flags.profile or environment.get(PROFILE)
+    path = profiles_file(environment)
+    profile = read_profile(path, named, client) if named else Profile()
+    words = sealed(parse_words(flags.command_property, flags.spelling))
+    layers = [
+        profile.settings,
+        read_client_file(flags.command_config, client),
+        words,
+        _start(flags.bootstrap_server),
+        own,
+    ]
+    if not flags.profile:
+        file = environment.get(COMMAND_CONFIG)
+        layers[1:1] = [
+            read_client_file(Path(file) if file else None, client),
+            _start(environment.get(BOOTSTRAP)),
+        ]
+    given = dict(usual)
+    for layer in layers:
+        given = _over(given, layer)
+    if SERVERS not in map(_meaning, given):
+        refuse(NOWHERE)
+    return ClientSettings(given, profile)
+
+
+def _start(servers: str | None) -> dict[str, Any]:
+    return {SERVERS: servers} if servers else {}
+
+
+def _over(below: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """One layer over another, whichever of a setting's names each of them uses."""
+    new = set(map(_meaning, layer))
+    return {name: value for name, value in below.items() if _meaning(name) not in new} | {**layer}
+
+
+def _meaning(name: str) -> str:
+    return ALIASES.get(dotted(name), dotted(name))
+
+
+def _at(problem: str, given: Mapping[str, Any], profile: Profile) -> str:
+    """The problem, with the line of the profile that makes it, where one does."""
+    from_profile = [
+        name
+        for name, value in profile.settings.items()
+        if given.get(name) is value and (name in problem or _meaning(name) in problem)
+    ]
+    if not from_profile:
+        return problem
+    return f"{profile.places[max(from_profile, key=len)]}: {problem}"

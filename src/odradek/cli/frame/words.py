@@ -1,0 +1,110 @@
+"""Words of the command line that name a part of a cluster: `flights:0`, `flights:0=1,2,3`.
+
+In: words. Out: partitions, brokers' ids, changes of options. Must not: know whether they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from odradek.cli.console.properties import parse_values, refuse
+from odradek.cli.frame.completion import topic_names
+from odradek.cli.words import MOST_INT32, whole_number
+from odradek.clients.admin.configs import AlterConfigOp
+from odradek.common.types import TopicPartition
+
+TopicNames = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names),
+]
+AnyTopicNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        help="Names of topics.",
+        show_default="all topics",
+        autocompletion=topic_names,
+    ),
+]
+
+
+def _change(flag: str, form: str, text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(flag, metavar=form, help=text)
+    return option
+
+
+SetOptions = Annotated[
+    list[str] | None, _change("--set", "KEY=VALUE", "Set an option; may be repeated.")
+]
+DeleteOptions = Annotated[
+    list[str] | None, _change("--delete", "KEY", "Put an option back to its default.")
+]
+AppendOptions = Annotated[
+    list[str] | None, _change("--append", "KEY=VALUE", "Add a value to an option that is a list.")
+]
+SubtractOptions = Annotated[
+    list[str] | None, _change("--subtract", "KEY=VALUE", "Take a value from one that is a list.")
+]
+
+
+def option_changes(
+    set_: Sequence[str] | None,
+    delete: Sequence[str] | None,
+    append: Sequence[str] | None,
+    subtract: Sequence[str] | None,
+) -> list[AlterConfigOp]:
+    """The changes that the four flags ask for; an option may be named once. At least one."""
+    found = [
+        AlterConfigOp(name, value, operation)
+        for flag, operation, words in (
+            ("--set", "SET", set_),
+            ("--append", "APPEND", append),
+            ("--subtract", "SUBTRACT", subtract),
+        )
+        for name, value in parse_values(words or (), flag).items()
+    ]
+    found += [AlterConfigOp(name, None, "DELETE") for name in dict.fromkeys(delete or ())]
+    names = [one.name for one in found]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        refuse(f"{twice[0]} is to be changed in two ways: name it once")
+    if not found:
+        refuse("nothing is to be changed: give --set KEY=VALUE, --delete, --append or --subtract")
+    return found
+
+
+def changed_words(changes: Iterable[AlterConfigOp]) -> str:
+    """Changes in words."""
+    return ", ".join(
+        f"{one.operation.lower()} {one.name}" + ("" if one.value is None else f"={one.value}")
+        for one in changes
+    )
+
+
+def topic_partition(word: str) -> TopicPartition:
+    """`flights:0`; Kafka's own tools write partitions so."""
+    topic, _, text = word.rpartition(":")
+    number = whole_number(text, MOST_INT32)
+    if not topic or number is None:
+        refuse(f"{word!r} isn't TOPIC:PARTITION, as in flights:0")
+    return TopicPartition(topic, number)
+
+
+def replicas(text: str) -> list[int]:
+    """`1,2,3`: ids of brokers."""
+    found = [whole_number(one, MOST_INT32) for one in text.split(",")]
+    ids = [one for one in found if one is not None]
+    if len(ids) < len(found):
+        refuse(f"{text!r} isn't a list of brokers' ids, as in 1,2,3")
+    return ids
+
+
+def parted(word: str, form: str) -> tuple[str, str]:
+    """The two sides of a word with a `=` in it."""
+    left, sign, right = word.partition("=")
+    if not (left and sign and right):
+        refuse(f"{word!r} isn't {form}")
+    return left, right

@@ -1,0 +1,199 @@
+"""`odradek groups`: groups of all kinds listed, described, watched, moved and deleted.
+
+In: groups' ids and flags, as far as they can be with the names of Kafka's kafka-consumer-groups.
+Out: answers of the commands' frame. Must not: take part in a group.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.console.properties import refuse
+from odradek.cli.frame.commands import AdminRun, destroys, reads
+from odradek.cli.frame.completion import group_ids
+from odradek.cli.frame.results import Result, ResultTable, counted
+from odradek.cli.groups import looking, moving, showing, watching
+from odradek.cli.groups.looking import all_consumer_groups, look
+from odradek.cli.overviews import overview
+from odradek.cli.words import listed, one_word
+from odradek.clients.admin.groups import SHARE, STATES, TYPES
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import NonEmptyGroupError, UnknownMemberIdError
+
+app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
+NO_GROUPS = "There are no groups of consumers."
+
+Groups = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=group_ids),
+]
+GroupsOrAll = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="GROUP",
+        help="Ids of groups; without any, all groups of consumers.",
+        autocompletion=group_ids,
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=group_ids)
+]
+
+
+@reads(app, "list")
+def list_(
+    run: AdminRun,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only groups in this state; may be repeated: {', '.join(STATES)}."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", help=f"Only groups of this type; may be repeated: {', '.join(TYPES)}."
+        ),
+    ] = None,
+) -> Result:
+    """List groups of all types, with their state.
+
+    Example: odradek groups list --state Stable --bootstrap-server localhost:9092
+    """
+    found = run.admin.list_groups(
+        run.left(),
+        states=[one_word("--state", word, STATES) for word in state or ()],
+        types=[one_word("--type", word, TYPES) for word in kind or ()],
+    )
+    rows = [(g.group_id, g.type, g.protocol_type, g.state) for g in found]
+    heads = ("GROUP", "TYPE", "PROTOCOL", "STATE")
+    return Result({"groups": found}, [ResultTable(heads, rows, "There are no such groups.")])
+
+
+@reads(app)
+def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
+    """Describe groups: state, assignor, what each partition's reader has read and has left.
+
+    Example: odradek groups describe billing --bootstrap-server localhost:9092
+    """
+    looks, failed = look(run, groups or all_consumer_groups(run))
+    shown: list[ResultTable | str] = []
+    for seen in looks.values():
+        shown += [showing.headline(seen.group), showing.described(seen)]
+    document = {g: {**showing.facts(s.group), **showing.read(s)} for g, s in looks.items()}
+    return Result({"groups": document}, shown or [ResultTable((), (), NO_GROUPS)], failed)
+
+
+@reads(app)
+def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
+    """Show the members of groups, with what each of them reads.
+
+    Example: odradek groups members billing --bootstrap-server localhost:9092
+    """
+    found, failed = looking.describe(run, groups or all_consumer_groups(run))
+    document = {group: showing.facts(description) for group, description in found.items()}
+    return Result({"groups": document}, [showing.members(found.values())], failed)
+
+
+@reads(app)
+def lag(
+    run: AdminRun,
+    groups: GroupsOrAll = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two looks.")
+    ] = 5.0,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --watch: end after so many looks."),
+    ] = None,
+) -> Result:
+    """Show how many records groups have left to read, of each partition and together.
+
+    With --watch a table is drawn again and again, with records read and written
+    a second; where its output is piped or --json is given, a line for each group
+    and look.
+
+    Example: odradek groups lag billing --watch --bootstrap-server localhost:9092
+    """
+    if watch:
+        return watching.watch(run, groups or (), interval, count)
+    looks, failed = look(run, groups or all_consumer_groups(run))
+    shown = [showing.lags(looks.values())] if groups else []
+    shown.append(showing.sums(looks.values(), NO_GROUPS))
+    document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks.items()}
+    return Result({"groups": document}, shown, failed)
+
+
+@destroys(app)
+def delete(run: AdminRun, groups: Groups) -> Result:
+    """Delete groups of any type that have no members, with all they have committed.
+
+    Example: odradek groups delete billing --dry-run --bootstrap-server localhost:9092
+    """
+    wanted = list(dict.fromkeys(groups))
+    if run.dry_run:
+        found, failed = looking.describe(run, wanted)
+        able = [group for group, d in found.items() if not d.members]
+        lines = [f"Would delete group {group}." for group in able]
+        for group, d in found.items():
+            if d.members:
+                text = f"group {group} has {counted(len(d.members), 'member')}"
+                failed[group] = NonEmptyGroupError(text)
+        return Result({"dry_run": True, "would_delete": able}, lines, failed)
+    what = f"delete {counted(len(wanted), 'group')} with all that was committed"
+    run.confirm(f"{what}: {listed(wanted)}")
+    gone, failed = run.each(lambda: run.admin.delete_groups(wanted, run.left()), wanted)
+    lines = [f"Deleted group {group}." for group in gone]
+    return Result({"deleted": list(gone)}, lines, failed)
+
+
+@destroys(app, "remove-members")
+def remove_members(
+    run: AdminRun,
+    group: Group,
+    instance_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A static member, by its group.instance.id; may be repeated. Without it, all."
+        ),
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="What the broker's log shall say.")] = None,
+) -> Result:
+    """Take members out of a group; those that still run come back.
+
+    Example: odradek groups remove-members billing --instance-id worker-3 --yes
+    """
+    found, failed = looking.describe(run, [group])
+    if failed:
+        raise failed[group]
+    if found[group].type == SHARE:
+        refuse(f"{group} is a share group: Kafka has no request that takes members out of one")
+    inside = [m for m in found[group].members if not instance_id or m.instance_id in instance_id]
+    names = [m.instance_id or m.member_id for m in inside]
+    document: dict[str, Any] = {"group": group, "members": names}
+    bad: dict[str, KafkaError] = {
+        one: UnknownMemberIdError(f"group {group} has no member with the instance id {one!r}")
+        for one in dict.fromkeys(instance_id or ())
+        if one not in names
+    }
+    if not names:
+        return Result(document, [] if bad else [f"Group {group} has no members."], bad)
+    if run.dry_run:
+        lines = [f"Would remove member {name} of group {group}." for name in names]
+        return Result({"dry_run": True, **document}, lines, bad)
+    run.confirm(f"take {counted(len(inside), 'member')} out of group {group}")
+    static = names if instance_id else None
+    _, refused = run.each(
+        lambda: run.admin.remove_group_members(group, static, run.left(), reason=reason), names
+    )
+    gone = [name for name in names if name not in refused]
+    lines = [f"Removed member {name} of group {group}." for name in gone]
+    return Result({**document, "members": gone}, lines, bad | refused)
+
+
+destroys(app, "delete-offsets")(moving.delete_offsets)
+destroys(app, "reset-offsets")(moving.reset_offsets)

@@ -1,0 +1,123 @@
+"""What a cluster says of groups: kinds, members, what is committed, how far they are behind.
+
+In: a run of a command, names of groups. Out: a `Look` at each, and errors of those that couldn't be
+had. Ends of logs are asked once for all groups together. Must not: draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from odradek.cli.frame.commands import AdminRun
+from odradek.cli.groups.lag import LagRow, lag_rows, wanted_partitions
+from odradek.clients.admin.group_offsets import ShareGroupOffset
+from odradek.clients.admin.groups import CONSUMER_PROTOCOL, SHARE, STREAMS, GroupDescription
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import GroupIdNotFoundError, UnsupportedVersionError
+from odradek.common.types import TopicPartition
+
+Failed = dict[str, KafkaError]
+"""Errors by group."""
+LookFailed = dict[str | TopicPartition, KafkaError]
+"""Errors by group, and by partition where its log's end couldn't be had, whichever groups read it.
+"""
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A group at one time. `rows` are of what consumers read, `shared` of what a share group does.
+
+    `lag` and `rows` are empty for share groups, `shared` for all others.
+    """
+
+    group: GroupDescription
+    rows: Sequence[LagRow] = ()
+    shared: Mapping[TopicPartition, ShareGroupOffset] = field(default_factory=dict)
+
+
+def all_consumer_groups(run: AdminRun) -> list[str]:
+    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
+    admin client has set has no protocol yet.
+    """
+    groups = run.admin.list_groups(run.left(), protocol_types=["", CONSUMER_PROTOCOL])
+    return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)]
+
+
+def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
+    """Groups of any kind with their members, in the order asked for.
+
+    Only their coordinators are asked, for each kind in turn: a list of all groups would say which
+    kind each is, but takes every broker, and one that is silent would hide all groups.
+    """
+    wanted, admin = list(dict.fromkeys(groups)), run.admin
+    if not wanted:
+        return {}, {}
+    found, failed = run.each(lambda: admin.describe_consumer_groups(wanted, run.left()))
+    for call in (admin.describe_share_groups, admin.describe_streams_groups):
+        absent = [g for g in wanted if isinstance(failed.get(g), GroupIdNotFoundError)]
+        if not absent:
+            break
+        more, errors = run.each(partial(call, absent, run.left()))
+        found.update(more)
+        # Brokers that don't know the kind have no such group either.
+        none = GroupIdNotFoundError | UnsupportedVersionError
+        failed.update({g: e for g, e in errors.items() if not isinstance(e, none)})
+        failed = {g: e for g, e in failed.items() if g not in more}
+    return {g: found[g] for g in wanted if g in found}, failed
+
+
+def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFailed]:
+    """Groups with what they have read and what is left to read. A group of which some ends of logs
+    are missing is shown, and these have failed.
+    """
+    described, absent = describe(run, groups)
+    shares = [g for g, d in described.items() if d.type == SHARE]
+    others = [g for g in described if g not in shares]
+    committed, bad = _committed(run, others)
+    shared, worse = _shared(run, shares)
+    partitions = {
+        at for g, offsets in committed.items() for at in wanted_partitions(offsets, described[g])
+    }
+    ends, errors = ends_of(run, partitions)
+    texts = {at: f"{type(error).__name__}: {error}" for at, error in errors.items()}
+    looks = {}
+    for group, description in described.items():
+        if group in committed:
+            rows = lag_rows(committed[group], description, ends, texts)
+            looks[group] = Look(description, rows)
+        elif group in shared:
+            looks[group] = Look(description, (), shared[group])
+    failed: LookFailed = dict(errors.items())
+    failed.update((absent | bad | worse).items())
+    return looks, failed
+
+
+def ends_of(
+    run: AdminRun, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
+    """The ends of logs, and why some can't be had."""
+    wanted = sorted(partitions)
+    if not wanted:
+        return {}, {}
+    found, errors = run.each(
+        lambda: run.admin.list_offsets(dict.fromkeys(wanted, "LATEST"), run.left())
+    )
+    return {at: listing.offset for at, listing in found.items()}, errors
+
+
+def _committed(run: AdminRun, groups: list[str]) -> tuple[dict[str, Committed], Failed]:
+    if not groups:
+        return {}, {}
+    return run.each(lambda: run.admin.list_group_offsets(groups, run.left()))
+
+
+def _shared(
+    run: AdminRun, groups: list[str]
+) -> tuple[dict[str, dict[TopicPartition, ShareGroupOffset]], Failed]:
+    if not groups:
+        return {}, {}
+    return run.each(lambda: run.admin.list_share_group_offsets(groups, run.left()))

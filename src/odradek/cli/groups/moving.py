@@ -1,0 +1,338 @@
+"""`odradek groups reset-offsets` and `delete-offsets`: where groups go on reading, if anywhere.
+
+In: groups, partitions, a mode. Out: new offsets, committed for groups that have no members; or the
+plan, as a table, or as lines that Kafka's tool reads. Must not: commit anything of a plan that has
+an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.console.properties import refuse
+from odradek.cli.console.waiting import say
+from odradek.cli.frame.commands import AdminRun
+from odradek.cli.frame.completion import group_ids, topic_names
+from odradek.cli.frame.results import Result, ResultTable, counted
+from odradek.cli.groups.looking import describe
+from odradek.cli.groups.plans import Mode, Plan, parse_mode, plan, read, written
+from odradek.cli.partitions import parse_scope, partitions_of
+from odradek.cli.words import listed
+from odradek.clients.admin.groups import SHARE
+from odradek.clients.admin.offsets import OffsetSpec
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import GroupIdNotFoundError, NonEmptyGroupError
+from odradek.common.printable import printable
+from odradek.common.types import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+Groups = Annotated[
+    list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=group_ids)
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC[:PARTITIONS]",
+        help="What to go on with elsewhere, as flights or flights:0,2; may be repeated.",
+        autocompletion=topic_names,
+    ),
+]
+AllTopics = Annotated[
+    bool, typer.Option("--all-topics", help="All partitions with a committed offset.")
+]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="After the last record.")]
+ToCurrent = Annotated[
+    bool,
+    typer.Option("--to-current", help="To what is committed; without that, after the last record."),
+]
+ToOffset = Annotated[int | None, typer.Option(min=0, metavar="N", help="To this offset.")]
+ShiftBy = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="So many records on from what is committed; -N: back."),
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="To the first record of this time or later: 2026-03-01T12:30:00.000, in UTC "
+        "unless it ends with a zone (Z, +02:00).",
+    ),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="To the first record of so long ago or later: PT1H30M, P7D."
+    ),
+]
+FromFile = Annotated[
+    Path | None, typer.Option(help="To the offsets of a file's lines, as --export writes them.")
+]
+Export = Annotated[
+    bool,
+    typer.Option(
+        "--export",
+        help="Print the new offsets as lines of comma-separated values, and change nothing.",
+    ),
+]
+
+
+def reset_offsets(
+    run: AdminRun,
+    groups: Groups,
+    topics: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    export: Export = False,
+) -> Result:
+    """Let groups go on reading elsewhere, while none of their members runs.
+
+    Say what for by --topic or --all-topics, and where by one of --to-earliest,
+    --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
+    --by-duration; or both by --from-file. An offset outside of the log becomes
+    the log's nearer end, with a warning.
+
+    Example: odradek groups reset-offsets billing --topic flights --to-earliest --dry-run
+    """
+    flags = {
+        "to-earliest": to_earliest,
+        "to-latest": to_latest,
+        "to-current": to_current,
+        "to-offset": to_offset,
+        "shift-by": shift_by,
+        "to-datetime": to_datetime,
+        "by-duration": by_duration,
+        "from-file": from_file,
+    }
+    mode = parse_mode(flags, time.time())
+    _check_scope(mode, topics, all_topics=all_topics)
+    wanted = list(dict.fromkeys(groups))
+    if export and len(wanted) > 1:
+        _check_printable(wanted)
+    given = _file(from_file, wanted)
+    kinds, in_use = _in_use(run, wanted)
+    failed: dict[Any, KafkaError] = dict(in_use)
+    plans = {
+        g: _plan(run, mode, g, topics, given.get(g), shares=kinds.get(g) == SHARE)
+        for g in wanted
+        if g not in failed
+    }
+    for group, made in plans.items():
+        for text in made.warnings:
+            say(f"{run.tool}: warning: {printable(f'group {group}: {text}', limit=None)}")
+        failed |= {f"{group} {at}": error for at, error in made.errors.items()}
+    offsets = {g: made.offsets for g, made in plans.items()}
+    document: dict[str, Any] = {"dry_run": True} if run.dry_run or export else {}
+    document["groups"] = {g: _document(made) for g, made in plans.items()}
+    if failed or not any(offsets.values()):
+        return Result(document, ["There is no offset to set."] if not failed else (), failed)
+    if export:
+        return Result(document, written(offsets).removesuffix("\n").split("\n"))
+    if not run.dry_run:
+        run.confirm(_question(offsets))
+        failed = _commit(run, offsets, kinds)
+        plans = {g: _done(made, g, failed) for g, made in plans.items()}
+        document["groups"] = {g: _document(made) for g, made in plans.items()}
+    return Result(document, [_table({g: made.offsets for g, made in plans.items()})], failed)
+
+
+def _done(made: Plan, group: str, failed: Container[str]) -> Plan:
+    """What of a plan was done: of the rest only `failed` tells."""
+    offsets = {at: n for at, n in made.offsets.items() if f"{group} {at}" not in failed}
+    return replace(made, offsets=offsets)
+
+
+def _commit(
+    run: AdminRun, offsets: Mapping[str, Offsets], kinds: Mapping[str, str]
+) -> dict[Any, KafkaError]:
+    """Commit new offsets; gives what failed. One group hides no other."""
+    failed: dict[Any, KafkaError] = {}
+    for group, new in offsets.items():
+        if not new:
+            continue
+        shares = kinds.get(group) == SHARE
+        alter = run.admin.alter_share_group_offsets if shares else run.admin.alter_group_offsets
+        try:
+            _, bad = run.each(partial(alter, group, new, run.left()), new)
+        except KafkaError as error:
+            bad = dict.fromkeys(new, error)
+        failed |= {f"{group} {at}": error for at, error in bad.items()}
+    return failed
+
+
+def _check_scope(mode: Mode, topics: list[str] | None, *, all_topics: bool) -> None:
+    parse_scope(topics or ())  # before a cluster is asked
+    if mode.flag == "from-file":
+        if topics or all_topics:
+            refuse("--from-file says itself which partitions are meant")
+    elif bool(topics) == all_topics:
+        refuse("say which partitions are meant, by --topic or by --all-topics")
+
+
+def _check_printable(groups: Iterable[str]) -> None:
+    """A plan of several groups has their names, and is printed as everything is."""
+    for group in groups:
+        if printable(group, limit=None, lines=True) != group:
+            refuse(f"--export: the name of group {group} has control characters: export it alone")
+
+
+def _file(path: Path | None, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"--from-file: {path} can't be read: {getattr(error, 'strerror', '') or error}")
+    return read(text, groups, str(path))
+
+
+def _in_use(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, str], dict[str, KafkaError]]:
+    """Groups' types, and why some can't be moved: those that have members, and those that can't be
+    looked at.
+    """
+    found, failed = describe(run, groups)
+    for group, d in found.items():
+        if d.members:
+            text = (
+                f"group {group} has {counted(len(d.members), 'member')} and is {d.state}: offsets "
+                "can be set only while none runs"
+            )
+            failed[group] = NonEmptyGroupError(text)
+    # A group that isn't there is made by its first offsets, as by Kafka's tool.
+    bad = {g: e for g, e in failed.items() if not isinstance(e, GroupIdNotFoundError)}
+    return {group: d.type for group, d in found.items()}, bad
+
+
+def _plan(
+    run: AdminRun,
+    mode: Mode,
+    group: str,
+    topics: list[str] | None,
+    given: Offsets | None,
+    *,
+    shares: bool,
+) -> Plan:
+    """The plan of one group; errors of partitions that can't be had are in it."""
+    committed = _committed(run, group, None, shares=shares)
+    partitions = sorted(committed)
+    errors: dict[Any, KafkaError] = {}
+    if given is not None:
+        partitions = list(given)
+    elif topics:
+        partitions, unknown = partitions_of(run, topics)
+        errors.update(unknown)
+    found: dict[OffsetSpec, dict[TopicPartition, int | None]] = {}
+    for spec in mode.questions if partitions else ():
+        specs: dict[TopicPartition, OffsetSpec] = dict.fromkeys(partitions, spec)
+        there, bad = run.each(partial(run.admin.list_offsets, specs, run.left()))
+        found[spec] = {at: one.offset for at, one in there.items()}
+        errors.update(bad)
+    made = plan(mode, [at for at in partitions if at not in errors], committed, found, given)
+    made.errors.update(errors)
+    return made
+
+
+def _committed(
+    run: AdminRun, group: str, partitions: list[TopicPartition] | None, *, shares: bool
+) -> dict[TopicPartition, int]:
+    """What a group has committed, or where a share group begins."""
+    wanted = {group: partitions}
+    if shares:
+        begins = run.admin.list_share_group_offsets(wanted, run.left())[group]
+        return {at: known.start_offset for at, known in begins.items()}
+    listed = run.admin.list_group_offsets(wanted, run.left())[group]
+    return {at: known.offset for at, known in listed.items()}
+
+
+def _question(offsets: Mapping[str, Offsets]) -> str:
+    moves = [f"{group} {at} to {n}" for group, new in offsets.items() for at, n in new.items()]
+    return f"set {counted(len(moves), 'offset')}: {listed(moves)}"
+
+
+def _table(offsets: Mapping[str, Offsets]) -> ResultTable:
+    rows = [(group, *at, offset) for group, new in offsets.items() for at, offset in new.items()]
+    return ResultTable(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+
+
+def _document(made: Plan) -> dict[str, Any]:
+    offsets = [{**at._asdict(), "offset": n} for at, n in made.offsets.items()]
+    return {"offsets": offsets, "warnings": made.warnings}
+
+
+# Taking offsets away
+
+
+def delete_offsets(
+    run: AdminRun,
+    group: Annotated[
+        str, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=group_ids)
+    ],
+    topic: Annotated[
+        list[str],
+        typer.Option(
+            metavar="TOPIC[:PARTITIONS]",
+            help="Whose offsets, as flights or flights:0,2; may be repeated.",
+            autocompletion=topic_names,
+        ),
+    ],
+) -> Result:
+    """Delete what a group has committed for topics that no member subscribes to.
+
+    Of a share group, where it begins, of whole topics only.
+
+    Example: odradek groups delete-offsets billing --topic flights:0,2 --yes
+    """
+    scope = parse_scope(topic)
+    found, absent = describe(run, [group])
+    if absent:
+        return Result({"group": group, "deleted": []}, (), absent)
+    shares = found[group].type == SHARE
+    if shares and any(numbers is not None for numbers in scope.values()):
+        refuse(f"{group} is a share group: its offsets are deleted by whole topics")
+    partitions, missing = partitions_of(run, topic)
+    if run.dry_run:
+        committed = _committed(run, group, partitions, shares=shares)
+        there = {str(at): offset for at, offset in committed.items()}
+        lines = [f"Would delete offset {offset} of {at}." for at, offset in there.items()]
+        return Result({"dry_run": True, "group": group, "would_delete": there}, lines, missing)
+    gone: list[TopicPartition] = []
+    failed: dict[Any, Any] = dict(missing)
+    if partitions:
+        run.confirm(f"delete offsets of {counted(len(partitions), 'partition')} of group {group}")
+        done, bad = _delete(run, group, partitions, shares=shares)
+        gone, failed = done, {**failed, **bad}
+    lines = [f"Deleted the offset of {at}." for at in gone]
+    return Result({"group": group, "deleted": [str(at) for at in gone]}, lines, failed)
+
+
+def _delete(
+    run: AdminRun, group: str, partitions: list[TopicPartition], *, shares: bool
+) -> tuple[list[TopicPartition], dict[Any, KafkaError]]:
+    """Delete offsets: those that are gone, and errors by partition or, of a share group, topic."""
+    if not shares:
+        done, bad = run.each(
+            lambda: run.admin.delete_group_offsets(group, partitions, run.left()), partitions
+        )
+        return list(done), dict(bad)
+    topics = list(dict.fromkeys(at.topic for at in partitions))
+    gone, wrong = run.each(
+        lambda: run.admin.delete_share_group_offsets(group, topics, run.left()), topics
+    )
+    return [at for at in partitions if at.topic in gone], dict(wrong)

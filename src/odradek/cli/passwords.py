@@ -1,0 +1,64 @@
+"""A password for somebody's login, from where only its owner can read it.
+
+In: what the flags say. Out: the password, wrapped so that nothing shows it. A terminal is asked
+twice, without an echo. Must not: print it, or take it from the list of processes unless the flag's
+name says that it stands there.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+
+from odradek.cli.console.properties import refuse
+from odradek.common.secret import Secret
+
+STANDARD_INPUT = "-"
+
+
+def read_password(
+    user: str, file: Path | None, variable: str | None, visible: str | None
+) -> Secret:
+    """The password; ends as a wrong use does where there is none."""
+    given = [one for one in (file, variable, visible) if one is not None]
+    if len(given) > 1:
+        refuse("give one of --password-file, --password-env, --password-visible")
+    if file is not None:
+        found = _first_line(file)
+    elif variable is not None:
+        found = os.environ.get(variable, "")
+        if not found:
+            refuse(f"--password-env: the environment has no {variable}, or an empty one")
+    elif visible is not None:
+        found = visible
+    else:
+        found = _asked(user)
+    if not found:
+        refuse(f"the password of user {user!r} is empty")
+    return Secret(found)
+
+
+def _first_line(file: Path) -> str:
+    try:
+        if str(file) == STANDARD_INPUT:
+            return sys.stdin.readline().rstrip("\r\n")
+        with file.open(encoding="utf-8") as text:
+            return text.readline().rstrip("\r\n")
+    except OSError as error:
+        refuse(f"--password-file: {file} can't be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        refuse(f"--password-file: {file} isn't UTF-8 text: {error.reason}")
+
+
+def _asked(user: str) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        refuse(
+            f"nobody is there to be asked for the password of user {user!r}: give "
+            "--password-file FILE (- is standard input) or --password-env NAME"
+        )
+    found = getpass.getpass(f"Password of user {user}: ")
+    if getpass.getpass("Once more: ") != found:
+        refuse("the two differ")
+    return found

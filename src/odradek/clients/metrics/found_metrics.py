@@ -1,0 +1,55 @@
+"""What is read of one client, as it becomes a snapshot.
+
+In: values by name, group and tags. Out: metrics with what the catalogue says of them. Must not:
+round anything, or take a name that the catalogue doesn't have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from odradek.clients.metrics.catalogue import MEANINGS
+from odradek.clients.metrics.metric import Metric
+from odradek.common.sampled import Sampled, average, largest
+
+MS = 1000.0
+
+
+class FoundMetrics:
+    """The metrics of one client."""
+
+    def __init__(self, client_id: str, now: float) -> None:
+        self.now = now
+        self._client_id = client_id
+        self._found: list[Metric] = []
+
+    def add(self, group: str, name: str, value: float, **tags: str) -> None:
+        """Note one; a tag `node_id` is `node-id`."""
+        unit, kind, text = MEANINGS[name]
+        named = {tag.replace("_", "-"): given for tag, given in tags.items()}
+        all_tags = MappingProxyType({"client-id": self._client_id, **named})
+        self._found.append(Metric(name, group, all_tags, value, unit, text, kind))
+
+    def add_sampled(
+        self, group: str, name: str, measured: Iterable[Sampled], factor: float = MS, **tags: str
+    ) -> None:
+        """Average and maximum of what was measured lately."""
+        seen = list(measured)
+        self.add(group, f"{name}-avg", factor * average(seen, self.now), **tags)
+        self.add(group, f"{name}-max", factor * largest(seen, self.now), **tags)
+
+    def add_longest(self, group: str, name: str, measured: Sampled) -> None:
+        """The longest quiet of lately; 0 where nobody asked for any."""
+        longest = largest([measured], self.now)
+        self.add(group, name, 0.0 if math.isnan(longest) else longest)
+
+    def all(self) -> tuple[Metric, ...]:
+        """All that were noted, in that order."""
+        return tuple(self._found)
+
+
+def ratio(whole: float, count: int) -> float:
+    """An average; not a number where nothing was measured."""
+    return whole / count if count else math.nan

@@ -1,0 +1,169 @@
+"""The shape of `client.metrics()`: metrics by name, group and tags, all of one moment.
+
+In: what was read of a client. Out: a frozen mapping, with look-ups by name and tags, plain data for
+JSON, and one line for a log. Must not: know a client.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["counter", "gauge"]
+LINE = 12
+"""Metrics that a line for a log has at most."""
+
+
+class MetricName(NamedTuple):
+    """What a metric is known by, as in Kafka's Java clients."""
+
+    name: str
+    group: str
+    tags: tuple[tuple[str, str], ...]
+    """Pairs of a tag and its value, in the order that Java's names have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number, and what it means."""
+
+    name: str
+    """As Java's, where Java has it: `records-lag-max`."""
+    group: str
+    """As Java's: `consumer-fetch-manager-metrics`; `odradek-metrics` for what Java doesn't have."""
+    tags: Mapping[str, str]
+    """`client-id`, and of some `topic`, `partition`, `node-id`, `address`."""
+    value: float
+    """A count is an int. Not a number (`math.isnan`) where nothing was measured, as in Java."""
+    unit: str
+    """`ms`, `s`, `bytes`; empty for what is only counted."""
+    description: str
+    kind: Kind
+    """A `counter` only grows, from 0 when its client is made; a `gauge` is as it is just now."""
+
+    @property
+    def key(self) -> MetricName:
+        """What the snapshot has it under."""
+        return MetricName(self.name, self.group, tuple(self.tags.items()))
+
+    def __str__(self) -> str:
+        tags = ",".join(f"{tag}={value}" for tag, value in self.tags.items())
+        return f"{self.group}:{self.name}{{{tags}}} {self.value:g}"
+
+
+class Metrics(Mapping[MetricName, float]):
+    """All metrics of a client at one moment; it never changes.
+
+    A mapping from `MetricName` to the value. `value("records-lag", topic="t", partition=0)` gives
+    one number, `find(group="producer-topic-metrics")` all that fit; `str()` is a line for a log.
+    """
+
+    __slots__ = ("_by_name", "all", "at", "client", "client_id")
+
+    def __init__(self, client: str, client_id: str, at: float, found: tuple[Metric, ...]) -> None:
+        self.client = client
+        """The client's class, by name."""
+        self.client_id = client_id
+        self.at = at
+        """Seconds since the epoch."""
+        self.all = found
+        """Each as a `Metric`, with unit and description."""
+        self._by_name = {metric.key: metric.value for metric in found}
+
+    def __getitem__(self, name: MetricName) -> float:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[MetricName]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if hasattr(self, "_by_name"):
+            raise AttributeError("a snapshot of metrics can't be changed")
+        object.__setattr__(self, name, value)
+
+    def find(
+        self, name: str | None = None, group: str | None = None, **tags: object
+    ) -> tuple[Metric, ...]:
+        """All with this name, of this group, with these tags (`node_id` for `node-id`).
+
+        A metric may have more tags than are asked for. Empty where nothing fits.
+        """
+        wanted = {tag.replace("_", "-"): str(value) for tag, value in tags.items()}
+        return tuple(
+            metric
+            for metric in self.all
+            if (name is None or metric.name == name)
+            and (group is None or metric.group == group)
+            and wanted.items() <= metric.tags.items()
+        )
+
+    def value(self, name: str, group: str | None = None, **tags: object) -> float:
+        """The value of one metric: of those that fit, the one with the fewest tags.
+
+        So `value("record-send-total")` is the client's, `value("record-send-total", topic="t")` the
+        topic's. Raises `KeyError` where none fits, or several do that differ in their tags.
+        """
+        fitting = sorted(self.find(name, group, **tags), key=lambda metric: len(metric.tags))
+        if not fitting:
+            raise KeyError(self._lacking(name))
+        if len(fitting) > 1 and len(fitting[1].tags) == len(fitting[0].tags):
+            raise KeyError(f"several metrics {name} fit: {fitting[0]}, {fitting[1]}")
+        return fitting[0].value
+
+    def _lacking(self, name: str) -> str:
+        """Say why no metric fits: none of this name, or another group or other tags."""
+        others = self.find(name)
+        if others:
+            return f"no metric {name} has such a group or such tags; there is {others[0]}"
+        near = get_close_matches(str(name), {metric.name for metric in self.all}, 3)
+        like = f"; names like it: {', '.join(near)}" if near else ""
+        return f"this {self.client} has no metric {name} now{like}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON; None for what isn't a number."""
+        return {
+            "client": self.client,
+            "client_id": self.client_id,
+            "at": self.at,
+            "metrics": [
+                {
+                    "name": metric.name,
+                    "group": metric.group,
+                    "tags": dict(metric.tags),
+                    "value": None if math.isnan(metric.value) else metric.value,
+                    "unit": metric.unit,
+                }
+                for metric in self.all
+            ],
+        }
+
+    def __str__(self) -> str:
+        own = [m for m in self.all if list(m.tags) == ["client-id"] and m.value]
+        shown = [m for m in own if m.name in TOLD and not math.isnan(m.value)]
+        values = " ".join(f"{m.name}={m.value:.10g}" for m in shown[:LINE])
+        return f"{self.client} {self.client_id}: {values or 'nothing counted yet'}"
+
+    def __repr__(self) -> str:
+        return f"<Metrics of {self.client} {self.client_id}: {len(self)}>"
+
+
+TOLD = frozenset(
+    (
+        *(
+            "record-send-total",
+            "record-error-total",
+            "record-retry-total",
+            "buffer-available-bytes",
+        ),
+        *("records-consumed-total", "records-lag-max", "assigned-partitions", "rebalance-total"),
+        *("request-total", "request-latency-avg", "connection-count", "dial-failed-total"),
+        *("retry-total", "rebootstrap-total", "outage-seconds"),
+    )
+)
+"""What a line for a log has, where it isn't 0."""

@@ -1,0 +1,51 @@
+"""The metrics that a producer has beside those of every client.
+
+In: its engine, read from any thread. Out: what becomes part of its snapshot. Must not: change
+anything, take the accumulator's lock, or wait.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from odradek.clients.metrics.catalogue import OURS
+from odradek.clients.metrics.found_metrics import MS, FoundMetrics, ratio
+
+if TYPE_CHECKING:
+    from odradek.clients.producer.producer_engine import ProducerEngine
+
+GROUP, TOPICS = "producer-metrics", "producer-topic-metrics"
+
+
+def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
+    """What was sent, of all topics and of each; the buffer."""
+    counts, accumulator = engine.sender.counts, engine.accumulator
+    topics = dict(counts.topics)
+    for name, value in (
+        ("record-send-total", sum(t.records for t in topics.values())),
+        ("record-retry-total", sum(t.retried for t in topics.values())),
+        ("record-error-total", sum(t.failed for t in topics.values())),
+        ("batch-split-total", engine.events.counts.get("split", 0)),
+    ):
+        found.add(GROUP, name, value)
+    seen = counts.lately(found.now)
+    batches, requests = sum(s.batches for s in seen), sum(s.requests for s in seen)
+    size, records = sum(s.bytes for s in seen), sum(s.records for s in seen)
+    found.add(GROUP, "batch-size-avg", ratio(size, batches))
+    found.add(GROUP, "batch-size-max", max((s.largest for s in seen), default=math.nan))
+    queued = MS * sum(s.queued for s in seen)
+    found.add(GROUP, "record-queue-time-avg", ratio(queued, batches))
+    longest = max((s.longest for s in seen), default=math.nan)
+    found.add(GROUP, "record-queue-time-max", MS * longest)
+    found.add(GROUP, "records-per-request-avg", ratio(records, requests))
+    found.add_longest(GROUP, "produce-throttle-time-max", engine.network.throttled)
+    found.add(GROUP, "buffer-total-bytes", accumulator.limit)
+    found.add(GROUP, "buffer-available-bytes", max(0, accumulator.limit - accumulator.used))
+    found.add(GROUP, "waiting-threads", len(accumulator.waiters))
+    found.add(OURS, "record-acknowledged-total", engine.sender.settling.acknowledged)
+    for topic, of in topics.items():
+        found.add(TOPICS, "record-send-total", of.records, topic=topic)
+        found.add(TOPICS, "byte-total", of.bytes, topic=topic)
+        found.add(TOPICS, "record-retry-total", of.retried, topic=topic)
+        found.add(TOPICS, "record-error-total", of.failed, topic=topic)

@@ -1,0 +1,274 @@
+"""Pushes what brokers subscribe to (KIP-714), as Java's `ClientTelemetryReporter` does.
+
+In: connections that are ready, metrics. Out: GetTelemetrySubscriptions and PushTelemetry on such a
+connection, at the times that the broker wants: the first push after 0.5 to 1.5 intervals, and a
+last one at `close`. A broker that doesn't offer these APIs is asked nothing, so a cluster without a
+receiver costs nothing. Must not: dial, delay anything else, or fail a call.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from odradek.clients.metrics.catalogue import OURS
+from odradek.clients.metrics.metric import Metric, MetricName, Metrics
+from odradek.clients.telemetry.otlp import CUMULATIVE, DELTA, Point, metrics_data
+from odradek.common.config import Config
+from odradek.common.errors import KafkaError
+from odradek.common.kafka_errors import (
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+    error_for,
+)
+from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
+from odradek.network.connection import COORDINATOR, DATA, Connection
+from odradek.network.effects import AnyRequest
+from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.protocol.message import Message
+from odradek.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from odradek.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from odradek.record.compression import compress
+
+if TYPE_CHECKING:
+    from odradek.clients.client_engine import ClientEngine
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+
+logger = logging.getLogger("odradek")
+
+M = TypeVar("M", bound=Message)
+NO_ID = bytes(16)
+USUAL_INTERVAL = 300.0
+"""Seconds until the next attempt where the broker has named no interval yet."""
+SOONEST, LATEST = 0.5, 1.5
+"""The first push comes after so many intervals, at random: a fleet that starts together doesn't
+push together."""
+BUSY = 1.0
+"""Seconds after which it is looked again whether a connection can be used."""
+ALL = "*"
+"""What brokers say for all metrics; the KIP has an empty prefix."""
+PREFIX = "org.apache.kafka"
+FOR_GOOD = frozenset((InvalidRequestError.code, InvalidRecordError.code,
+                      UnsupportedVersionError.code))  # fmt: skip
+"""Asking or pushing again would bring the same."""
+AT_ONCE = frozenset((UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.code))
+"""The subscription has changed: it is asked for again."""
+OF_THE_CLIENT = {
+    PRODUCER: ("transactional.id",),
+    CONSUMER: ("client.rack", "group.id", "group.instance.id"),
+    ADMIN: (),
+}
+LATER = frozenset((TelemetryTooLargeError.code, ThrottlingQuotaExceededError.code))
+
+
+class MetricsPush:
+    """The push of one client, whichever engine it has."""
+
+    def __init__(
+        self, engine: ClientEngine, snapshot: Callable[[], Metrics], resource: dict[str, str]
+    ) -> None:
+        """`resource`: what the client is, for the attributes of all that is pushed."""
+        self._engine = engine
+        self._snapshot = snapshot
+        self._resource = resource
+        self.instance_id = NO_ID
+        """The broker's name for this client; zeros until it has given one."""
+        self._wanted: GetTelemetrySubscriptionsResponse | None = None
+        self._interval = USUAL_INTERVAL
+        self._next_at = -math.inf
+        self._compresses = True
+        self._pushed: dict[MetricName, float] = {}
+        """The sums that were pushed last."""
+        self._since: float | None = None
+        """When they were, in seconds since the epoch; None: not yet."""
+        self._began = snapshot().at
+        self._running = False
+        self._out: Completion[None] | None = None
+        """The push that is under way, or was last."""
+
+    def connected(self) -> None:
+        """A connection is ready: go on, if it is to a broker that takes metrics."""
+        if not self._running and self._next_at < math.inf and self._connection() is not None:
+            self._running = True
+            self._engine.start(self._run())
+
+    def note_member(self) -> None:
+        """A consumer's membership has changed: its id is told also after it has left."""
+        group: ConsumerGroup | None = getattr(self._engine, "group", None)
+        if group is not None and (member_id := group.identity().member_id):
+            self._resource["group_member_id"] = member_id
+
+    @property
+    def subscribed(self) -> bool:
+        """A broker wants metrics of this client."""
+        return self._wanted is not None and bool(self._wanted.requested_metrics)
+
+    def _connection(self) -> Connection | None:
+        """The one that has least to do of those that can be used now."""
+        now = self._engine.now
+        usable = [c for c in self._there() if c.writable and c.throttled_until <= now]
+        return min(usable, key=lambda c: len(c.in_flight), default=None)
+
+    def _there(self) -> list[Connection]:
+        """Those to brokers that take metrics, and aren't silent."""
+        key = GetTelemetrySubscriptionsRequest.API_KEY
+        return [
+            c
+            for c in self._engine.network.connections.values()
+            if c.ready and not c.suspect and c.purpose in (DATA, COORDINATOR) and key in c.versions
+        ]
+
+    def _run(self) -> Flow[None]:
+        """Ask and push for as long as there is a connection to do it on."""
+        now = yield START
+        try:
+            while self._next_at < math.inf:
+                if now < self._next_at:
+                    now = yield Wait((), self._next_at)
+                    continue
+                if self._connection() is None:
+                    there = self._there()
+                    if not there:
+                        return  # the next one that is ready goes on
+                    now = yield Wait((), max(now + BUSY, min(c.throttled_until for c in there)))
+                    continue
+                if self._wanted is None:
+                    yield from self._subscribe()
+                else:
+                    self._out = self._engine.start(self._push(terminating=False))
+                    yield Wait((self._out,))
+                now = self._engine.now
+        finally:
+            self._running = False
+
+    def _ask(self, body: AnyRequest, response: type[M]) -> Flow[M | None]:
+        """One request; None where no answer came."""
+        yield START
+        connection = self._connection()
+        if connection is None:
+            return None
+        try:
+            reply = self._engine.network.send(connection, body, self._engine.now)
+            yield Wait((reply,))
+            return cast("M", reply.result())
+        except KafkaError as error:
+            logger.debug("metrics weren't pushed to %s: %s", connection.address, error)
+            return None
+
+    # What is wanted
+
+    def _subscribe(self) -> Flow[None]:
+        request = GetTelemetrySubscriptionsRequest(self.instance_id)
+        answer = yield from self._ask(request, GetTelemetrySubscriptionsResponse)
+        now = self._engine.now
+        if answer is None:
+            self._next_at = now + self._interval
+        elif answer.error_code:
+            self._refused(answer.error_code, now)
+        else:
+            if answer.client_instance_id != NO_ID:
+                self.instance_id = answer.client_instance_id
+            self._interval = answer.push_interval_ms / 1000 or USUAL_INTERVAL
+            share = 1.0
+            if answer.requested_metrics:
+                self._wanted = answer
+                share = self._engine.rng.uniform(SOONEST, LATEST)
+            self._next_at = now + share * self._interval
+
+    def _refused(self, code: int, now: float) -> None:
+        """The subscription is asked for again: at once, after an interval, or never."""
+        if code != ThrottlingQuotaExceededError.code:  # "too early" says nothing against it
+            self._wanted = None
+        if code in AT_ONCE:
+            self._next_at = now
+        elif code in LATER:
+            self._next_at = now + self._interval
+        else:
+            why = error_for(code)
+            if code not in FOR_GOOD:
+                logger.info("metrics aren't pushed any more: %s", why)
+            self._next_at = math.inf
+
+    # What is pushed
+
+    def last(self, deadline: float) -> Flow[None]:
+        """The push at `close`; it ends at the deadline."""
+        del deadline  # the caller's wait ends there
+        yield START
+        if self._out is not None:  # what it brings there isn't told a second time
+            yield Wait((self._out,))
+        if self.subscribed and self._connection() is not None:
+            yield from self._push(terminating=True)
+
+    def _push(self, *, terminating: bool) -> Flow[None]:
+        wanted = cast("GetTelemetrySubscriptionsResponse", self._wanted)
+        found = self._snapshot()
+        sums = {m.key: m.value for m in found.all if m.kind == "counter"}
+        data = metrics_data(
+            self._points(found, wanted),
+            self._resource,
+            found.at,
+            DELTA if wanted.delta_temporality else CUMULATIVE,
+        )
+        codec, packed = 0, data
+        if self._compresses and wanted.accepted_compression_types:
+            codec = wanted.accepted_compression_types[0]
+            packed = bytes(compress(codec, None, memoryview(data)))
+        if len(packed) > wanted.telemetry_max_bytes > 0:
+            logger.debug("%d bytes of metrics are more than the broker takes", len(packed))
+            self._next_at = self._engine.now + self._interval
+            return
+        request = PushTelemetryRequest(
+            self.instance_id, wanted.subscription_id, terminating, codec, packed
+        )
+        answer = yield from self._ask(request, PushTelemetryResponse)
+        # From the answer on: a push that was late on its way would make the next one too early, and
+        # a broker refuses those.
+        self._next_at = self._engine.now + self._interval
+        if answer is None:
+            return  # the next push has what this one had
+        if answer.error_code:
+            self._compresses &= answer.error_code != UnsupportedCompressionTypeError.code
+            self._refused(answer.error_code, self._engine.now)
+            return
+        self._pushed, self._since = sums, found.at
+
+    def _points(self, found: Metrics, wanted: GetTelemetrySubscriptionsResponse) -> Iterator[Point]:
+        since = self._began if self._since is None or not wanted.delta_temporality else self._since
+        prefixes = tuple("" if p == ALL else p for p in wanted.requested_metrics)
+        for metric in found.all:
+            name = kip_714_name(metric)
+            if math.isnan(metric.value) or not name.startswith(prefixes):
+                continue
+            value = metric.value
+            if metric.kind == "counter" and wanted.delta_temporality:
+                before = self._pushed.get(metric.key, 0)
+                value -= before if before <= value else 0  # a new engine began at 0
+            tags = {t.replace("-", "_"): v for t, v in metric.tags.items() if t != "client-id"}
+            yield Point(name, tags, value, metric.kind, since)
+
+
+def kip_714_name(metric: Metric) -> str:
+    """`org.apache.kafka`, group and name, with dots; ours begin with `odradek`."""
+    group = metric.group.removesuffix("-metrics")
+    words = group if metric.group == OURS else f"{PREFIX}.{group}"
+    return f"{words}.{metric.name}".replace("-", ".")
+
+
+def resource_of(config: Config) -> dict[str, str]:
+    """The attributes of the client itself, as Java names them."""
+    found = {}
+    for option in OF_THE_CLIENT[config.client]:
+        if config[option]:
+            found[option.replace(".", "_")] = str(config[option])
+    return found

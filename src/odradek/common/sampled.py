@@ -1,0 +1,94 @@
+"""What was measured lately, as Kafka's Java clients keep it: two samples of 30 s each.
+
+In: values, with the time that whoever measured them knows anyway. Out: how many there were, their
+sum and the largest, of the running sample and of the one before it. So an average covers what came
+in the last 30 to 60 s, as `metrics.sample.window.ms` and `metrics.num.samples` have it in Java.
+Must not: read a clock, lock, or keep single values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+WINDOW = 30.0
+"""Seconds of one sample."""
+KEPT = 2.0 * WINDOW
+"""Seconds after its beginning in which a sample still counts."""
+
+
+class Sampled:
+    """One thing that is measured; written by one thread, read by any.
+
+    Who measures each request inherits this and writes `record` out where it happens: even one call
+    of a function is too much there.
+    """
+
+    __slots__ = ("_before", "_begun", "_count", "_largest", "_past", "_until", "_whole")
+
+    def __init__(self) -> None:
+        self._begun = self._until = -math.inf
+        self._count = 0
+        self._whole = 0.0
+        self._largest = -math.inf
+        self._before = (-math.inf, 0, 0.0, -math.inf)
+        self._past = (0, 0.0)
+        """What `_count` and `_whole` were when the running sample began: those only grow, each in
+        one step, so who reads them from another thread never sees a total go back."""
+
+    def record(self, value: float, now: float) -> None:
+        """Note a value."""
+        if now >= self._until:
+            self._turn(now)
+        self._count += 1
+        self._whole += value
+        if value > self._largest:
+            self._largest = value
+
+    def _turn(self, now: float) -> None:
+        """The running sample is full: the next one begins with the value that comes now."""
+        count, whole = self._past
+        self._before = (self._begun, self._count - count, self._whole - whole, self._largest)
+        self._past = (self._count, self._whole)
+        self._begun, self._until, self._largest = now, now + WINDOW, -math.inf
+
+    def take_over(self, other: Sampled, now: float) -> None:
+        """Go on with what another one has measured, which ends now."""
+        count, whole = other.count, other.total
+        if now >= self._until:
+            self._turn(now)
+        older, before = count, whole
+        for number, of_these, most in other.lately(now):
+            self._largest = max(self._largest, most)
+            older, before = older - number, before - of_these
+        self._past = (self._past[0] + older, self._past[1] + before)
+        self._count += count
+        self._whole += whole
+
+    @property
+    def count(self) -> int:
+        """How many there were since the beginning."""
+        return self._count
+
+    @property
+    def total(self) -> float:
+        """The sum of all since the beginning."""
+        return self._whole
+
+    def lately(self, now: float) -> list[tuple[int, float, float]]:
+        """Number, sum and largest of the samples that count still."""
+        count, whole = self._past
+        running = (self._begun, self._count - count, self._whole - whole, self._largest)
+        return [one[1:] for one in (running, self._before) if one[1] and now < one[0] + KEPT]
+
+
+def average(measured: Iterable[Sampled], now: float) -> float:
+    """The average of what several have seen lately; not a number where that is nothing."""
+    seen = [one for sampled in measured for one in sampled.lately(now)]
+    count = sum(one[0] for one in seen)
+    return sum(one[1] for one in seen) / count if count else math.nan
+
+
+def largest(measured: Iterable[Sampled], now: float) -> float:
+    """The largest that several have seen lately; not a number where that is nothing."""
+    return max((one[2] for sampled in measured for one in sampled.lately(now)), default=math.nan)

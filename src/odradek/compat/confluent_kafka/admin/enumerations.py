@@ -1,0 +1,121 @@
+"""Kinds of resources, patterns, operations and the like, by confluent-kafka's names and numbers.
+
+In: nothing. Out: enumerations, and our words for their members. Must not: have a member that a call
+can't send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, TypeVar
+
+from odradek.compat.confluent_kafka.model import OrderedEnum
+
+E = TypeVar("E", bound=Enum)
+
+
+class ResourceType(OrderedEnum):
+    """What a configuration or an ACL is about; in ACLs BROKER is the cluster."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    BROKER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class ResourcePatternType(OrderedEnum):
+    """How an ACL names its resources."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(OrderedEnum):
+    """What an ACL is about to allow."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class AclPermissionType(OrderedEnum):
+    """Whether it does."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AlterConfigOpType(Enum):
+    """What is done to an option."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigSource(Enum):
+    """Where an option's value is from."""
+
+    UNKNOWN_CONFIG = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
+
+
+class ScramMechanism(OrderedEnum):
+    """How a password is hashed."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+def as_member(value: Any, kind: type[E]) -> E:
+    """A member by itself, its name (in any case) or its number."""
+    if isinstance(value, str):
+        try:
+            return kind[value.upper()]
+        except KeyError:
+            raise ValueError(f'Unknown value "{value}": should be a {kind.__name__}') from None
+    if isinstance(value, int):
+        return kind(value)
+    if not isinstance(value, kind):
+        raise TypeError(f'Unknown value "{value}": should be a {kind.__name__}')
+    return value
+
+
+def known_as(word: str, kind: type[E]) -> E:
+    """The member for a word of ours; UNKNOWN for what confluent-kafka has no member for."""
+    return kind.__members__.get(word, kind["UNKNOWN"])
+
+
+def operations(given: Iterable[Any] | None) -> list[AclOperation] | None:
+    """What a client may do, by names, numbers or members; None for nothing, or where not asked."""
+    return sorted(as_member(one, AclOperation) for one in given) if given else None
+
+
+def operations_of(words: Iterable[str] | None) -> list[AclOperation] | None:
+    """The same from words of ours."""
+    return operations([known_as(w, AclOperation) for w in words]) if words else None

@@ -1,0 +1,121 @@
+"""Calls about ACLs and users' passwords, as confluent-kafka has them.
+
+In: ACLs, filters, users. Out: futures. Must not: judge what an ACL allows, or show a password.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+from odradek.compat.confluent_kafka.admin.acl_values import (
+    AclBinding,
+    AclBindingFilter,
+    acl_of,
+    our_acl,
+    our_filter,
+)
+from odradek.compat.confluent_kafka.admin.futures import AdminCalls
+from odradek.compat.confluent_kafka.admin.topic_calls import some_of
+from odradek.compat.confluent_kafka.admin.user_values import (
+    UserScramCredentialAlteration,
+    UserScramCredentialsDescription,
+    acceptable,
+    credentials_of,
+    our_alteration,
+    user_name,
+)
+
+
+class SecurityCalls(AdminCalls):
+    """Base of `AdminClient`: ACLs and users."""
+
+    def create_acls(
+        self, acls: list[AclBinding], *, request_timeout: float | None = None
+    ) -> dict[AclBinding, Future[None]]:
+        """Make ACLs; a future for each. Raises `ValueError` for one that is given twice."""
+        return self._each(
+            _different(acls, AclBinding),
+            self._seconds(request_timeout),
+            lambda admin, left, these: admin.create_acls(these, left()),
+            ours=our_acl,
+        )
+
+    def describe_acls(
+        self, acl_binding_filter: AclBindingFilter, *, request_timeout: float | None = None
+    ) -> Future[list[AclBinding]]:
+        """The ACLs that a filter means."""
+        if not isinstance(acl_binding_filter, AclBindingFilter):
+            raise TypeError("Expected an AclBindingFilter object")
+        wanted = our_filter(acl_binding_filter)
+        return self._one(
+            self._seconds(request_timeout),
+            lambda admin, left: [acl_of(one) for one in admin.describe_acls(wanted, left())],
+        )
+
+    def delete_acls(
+        self, acl_binding_filters: list[AclBindingFilter], *, request_timeout: float | None = None
+    ) -> dict[AclBindingFilter, Future[list[AclBinding]]]:
+        """Delete what filters mean; a future for each, with the ACLs that are gone."""
+        return self._each(
+            _different(acl_binding_filters, AclBindingFilter),
+            self._seconds(request_timeout),
+            lambda admin, left, these: admin.delete_acls(these, left()),
+            ours=our_filter,
+            made=lambda _, found: [acl_of(one) for one in found],
+        )
+
+    def describe_user_scram_credentials(
+        self, users: list[str] | None = None, *, request_timeout: float | None = None
+    ) -> (
+        Future[dict[str, UserScramCredentialsDescription]]
+        | dict[str, Future[UserScramCredentialsDescription]]
+    ):
+        """The credentials of users, a future for each; of all users for None, in one future."""
+        seconds = self._seconds(request_timeout)
+        if users is None:
+            return self._one(
+                seconds,
+                lambda admin, left: {
+                    user: credentials_of(user, found)
+                    for user, found in admin.describe_user_scram_credentials(None, left()).items()
+                },
+            )
+        if not isinstance(users, list):
+            raise TypeError("Expected input to be list of String")
+        return self._each(
+            [user_name(user) for user in users],
+            seconds,
+            lambda admin, left, these: admin.describe_user_scram_credentials(these, left()),
+            made=credentials_of,
+        )
+
+    def alter_user_scram_credentials(
+        self,
+        alterations: list[UserScramCredentialAlteration],
+        *,
+        request_timeout: float | None = None,
+    ) -> dict[str, Future[None]]:
+        """Set passwords and take them away; a future for each user."""
+        if not isinstance(alterations, list):
+            raise TypeError("Expected input to be list")
+        if not alterations:
+            raise ValueError("Expected at least one alteration")
+        wanted = [our_alteration(one) for one in alterations]
+        return self._each(
+            dict.fromkeys(one.user for one in wanted),
+            self._seconds(request_timeout),
+            lambda admin, left, these: admin.alter_user_scram_credentials(
+                [one for one in wanted if one.user in these], left()
+            ),
+            ours=lambda user: acceptable(user, wanted),
+        )
+
+
+def _different(given: Any, kind: type[Any]) -> list[Any]:
+    if given is None:
+        raise TypeError(f"a list of {kind.__name__} is needed, not None")
+    found = some_of(given, kind)
+    if len(set(found)) < len(found):
+        raise ValueError(f"duplicate {kind.__name__} objects not allowed")
+    return found

@@ -1,0 +1,85 @@
+"""What a large answer makes of its topics, found out piece by piece before it is taken in.
+
+In: the pieces of an answer, the snapshot and the epochs they are compared with. Out: the topics
+that are ready, and the items that are left for the step that takes in the answer. It holds only as
+long as snapshot and epochs stay: `Metadata` drops it when they change. Must not: change either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from odradek.metadata.cluster import Cluster, Epochs, Ready, topic_of
+from odradek.metadata.partitions import SeenEpochs, brings_news, none_lower
+from odradek.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from odradek.protocol.packed_metadata import PackedPartitions
+
+
+class LookedOver:
+    """One answer, as far as it was read."""
+
+    def __init__(self, answer: MetadataResponse) -> None:
+        self.answer = answer
+        self.ready = Ready()
+        self.left: list[MetadataResponseTopic] = []
+        self.seen: Epochs = {}
+        """The epochs of the topics that are ready, where they aren't those that are known."""
+        self.news = False
+        """A topic that is ready says something new (see `brings_progress`)."""
+        self._done = 0
+        self._names: set[str | None] = set()
+
+    @classmethod
+    def at_nothing(cls, answer: MetadataResponse) -> LookedOver:
+        """All of the answer is left."""
+        looked = cls(answer)
+        looked.left = answer.topics
+        return looked
+
+    def go_on(self, snapshot: Cluster | None, epochs: Epochs) -> None:
+        """Look at what has been read since the last time."""
+        items = self.answer.topics[self._done :]
+        self._done += len(items)
+        for item in items:
+            self._names.add(item.name)
+            seen = epochs.get(item.name or "")
+            packed = item.partitions
+            if (
+                item.name is not None
+                and not item.error_code
+                and isinstance(packed, PackedPartitions)
+                and packed.numbered
+                and (not seen or none_lower(seen, item.topic_id, packed))
+            ):
+                self._make(item, snapshot, seen)
+                packed.forget_compared()
+            else:
+                self.left.append(item)
+
+    def _make(
+        self,
+        item: MetadataResponseTopic,
+        snapshot: Cluster | None,
+        seen: SeenEpochs | dict[int, tuple[bytes, int]] | None,
+    ) -> None:
+        name = item.name or ""
+        before = None if snapshot is None else snapshot.topics.get(name)
+        known: Epochs = {} if seen is None else {name: seen}
+        topic = topic_of(item, before, known)
+        if known[name] is not seen:
+            self.seen[name] = known[name]
+        self.ready.add(topic, before)
+        if topic is not before and not self.news:
+            self.news = (
+                before is None
+                or before.topic_id != topic.topic_id
+                or brings_news(before.partitions, topic.partitions)
+            )
+
+    def is_all_of(self, answer: MetadataResponse, asked: Container[str]) -> bool:
+        """Whether that answer can be taken in as it was looked over: read to the end, each topic
+        once and asked for.
+        """
+        if answer is not self.answer or not self._done == len(self._names) == len(answer.topics):
+            return False
+        return all(name in asked for name in self.ready.topics)

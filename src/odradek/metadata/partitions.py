@@ -1,0 +1,136 @@
+"""One topic's partitions as a snapshot has them.
+
+In: what an answer says of a topic. Out: `Partition` objects, for a large answer each made when it
+is asked for and kept from then on: of 500,000 partitions a client uses a few. Must not: decide
+which answer is believed; `cluster` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from odradek.protocol.messages.metadata import MetadataResponsePartition
+from odradek.protocol.packed_metadata import PackedPartitions
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition. `leader` is -1 while there is none; `error` is Kafka's code."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+    error: int = 0
+
+
+def made_of(p: MetadataResponsePartition) -> Partition:
+    """What an answer says of a partition."""
+    return Partition(
+        p.partition_index,
+        p.leader_id if p.error_code == 0 or p.leader_id >= 0 else -1,
+        p.leader_epoch,
+        tuple(p.replica_nodes),
+        tuple(p.isr_nodes),
+        tuple(p.offline_replicas),
+        p.error_code,
+    )
+
+
+class Partitions(Sequence[Partition]):
+    """Those of an answer's topic, by position; equal to a tuple of the same."""
+
+    __slots__ = ("_count", "made", "packed")
+
+    def __init__(self, packed: PackedPartitions) -> None:
+        self.packed = packed
+        self._count = len(packed)
+        self.made: list[Partition | None] | None = None
+        """Those that were asked for, by position."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Partition: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Partition, ...]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        """One partition, or some."""
+        if isinstance(at, slice):
+            return tuple(self[n] for n in range(len(self.packed))[at])
+        made = self.made
+        if made is None:
+            made = self.made = [None] * len(self.packed)
+        found = made[at]
+        if found is None:
+            found = made[at] = made_of(self.packed[at])
+        return found
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (self[n] for n in range(len(self.packed)))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Partitions):
+            return self.packed == other.packed
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class SeenEpochs:
+    """The leader epochs that were seen last, of a topic whose partitions all have one."""
+
+    __slots__ = ("packed", "topic_id")
+
+    def __init__(self, topic_id: bytes, packed: PackedPartitions) -> None:
+        self.topic_id = topic_id
+        self.packed = packed
+
+    def by_partition(self) -> dict[int, tuple[bytes, int]]:
+        """Topic id and epoch, by partition."""
+        return {n: (self.topic_id, epoch) for n, epoch in enumerate(self.packed.epochs())}
+
+
+def none_lower(
+    seen: SeenEpochs | dict[int, tuple[bytes, int]], topic_id: bytes, new: PackedPartitions
+) -> bool:
+    """Whether an answer about the same topic has all that was seen, none with a lower epoch.
+
+    False as well where it isn't that simple: then partition by partition.
+    """
+    if not new.numbered:
+        return False
+    if isinstance(seen, SeenEpochs):
+        return seen.topic_id == topic_id and new.compare(seen.packed)[0]
+    epochs = new.epochs()
+    return all(
+        known_id == topic_id and n < len(epochs) and epochs[n] >= epoch
+        for n, (known_id, epoch) in seen.items()
+    )
+
+
+def brings_news(old: Sequence[Partition], new: Sequence[Partition]) -> bool:
+    """Whether there is a new partition, a higher epoch, or without epochs another leader."""
+    if len(old) != len(new):
+        return True
+    if isinstance(old, Partitions) and isinstance(new, Partitions):
+        if old.packed.numbered and new.packed.numbered:
+            return new.packed.compare(old.packed)[1]
+    elif isinstance(new, Partitions) and new.packed.numbered:  # without an object for each
+        pairs = zip(old, new.packed.epochs(), strict=True)
+        return any(p.partition != n or epoch > p.leader_epoch for n, (p, epoch) in enumerate(pairs))
+    for p, q in zip(old, new, strict=True):
+        if q.leader_epoch > p.leader_epoch or q.partition != p.partition:
+            return True
+        if q.leader_epoch < 0 and q.leader != p.leader:
+            return True
+    return False

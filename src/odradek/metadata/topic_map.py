@@ -1,0 +1,104 @@
+"""Topics by name in a snapshot: a mapping that never changes, and whose next one costs O(1).
+
+In: the topics of an answer. Out: what `Cluster.topics` is. All maps that came one from the other
+share one dict, which holds what the newest says; an older one keeps what it says differently, and
+knows the one that came next. So one new topic among thousands costs one entry, a look into the
+newest map is a look into a dict, and an old one that nobody holds is gone with its differences.
+
+Any thread may read while the engine's makes the next one: what a map has to keep is written down
+before the dict is changed, and a reader looks at the dict first. Must not: be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class TopicMap(Mapping[str, T], Generic[T]):
+    """An immutable mapping with cheap successors."""
+
+    __slots__ = ("__weakref__", "_changed", "_drift", "_next", "_shared")
+
+    def __init__(self, topics: Mapping[str, T]) -> None:
+        self._shared = dict(topics)
+        self._changed: dict[str, T | None] | None = None
+        """What it says of the names that the next map changed; None: it doesn't have them."""
+        self._next: TopicMap[T] | None = None
+        self._drift = 0
+        """How many entries have changed since the dict was made."""
+
+    def changed(self, changes: Mapping[str, T | None]) -> TopicMap[T]:
+        """The map with these topics replaced or added, or taken out (None)."""
+        shared = self._shared
+        changes = {k: v for k, v in changes.items() if v is not None or k in self}
+        if not changes:
+            return self
+        drift = self._drift + len(changes)
+        if self._changed is not None or drift > len(shared):
+            # A dict of its own once as much has changed as there is: that is O(1) for each change,
+            # and whoever keeps an old map keeps no more than twice what it has.
+            made = self._now() | changes
+            return TopicMap({k: v for k, v in made.items() if v is not None})
+        following: TopicMap[T] = TopicMap.__new__(TopicMap)
+        following._shared, following._changed, following._next = shared, None, None
+        following._drift = drift
+        self._next = following
+        self._changed = {name: shared.get(name) for name in changes}
+        for name, topic in changes.items():
+            if topic is None:
+                del shared[name]
+            else:
+                shared[name] = topic
+        return following
+
+    @overload
+    def get(self, name: str, /) -> T | None: ...
+    @overload
+    def get(self, name: str, default: T | D, /) -> T | D: ...
+    def get(self, name: str, default: T | D | None = None, /) -> T | D | None:
+        """The topic of a name, else `default`."""
+        found = self._shared.get(name)
+        here: TopicMap[T] | None = self
+        while here is not None and (changed := here._changed) is not None:
+            if name in changed:
+                found = changed[name]
+                break
+            here = here._next
+        return default if found is None else found
+
+    def __getitem__(self, name: str) -> T:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def _now(self) -> dict[str, T]:
+        """A copy of what it says."""
+        found: dict[str, T] = self._shared.copy()
+        said: dict[str, T | None] = {}
+        here: TopicMap[T] | None = self
+        while here is not None and (changed := here._changed) is not None:
+            said = changed | said
+            here = here._next
+        for name, topic in said.items():
+            if topic is None:
+                found.pop(name, None)
+            else:
+                found[name] = topic
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._shared) if self._changed is None else len(self._now())
+
+    def __repr__(self) -> str:
+        return repr(self._now())

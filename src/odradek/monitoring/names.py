@@ -1,0 +1,84 @@
+"""What a metric is called elsewhere, and which client it is of.
+
+In: metrics of snapshots. Out: words of a name, and labels that tell clients apart. A metric that is
+of a topic or a partition has another name than the client's own, or a sum over a name would count
+twice. Must not: know any exporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count
+from typing import Protocol
+from weakref import ref
+
+from odradek.clients.metrics.catalogue import OURS
+from odradek.clients.metrics.metric import Metric, Metrics
+from odradek.common.errors import ArgumentError, ClientForkedError
+
+_SUFFIX = "-metrics"
+_NODE, _TOPIC, _PARTITION = "node", "topic", "partition"
+
+
+class Measured(Protocol):
+    """A client of any kind."""
+
+    def metrics(self) -> Metrics:
+        """Its snapshot."""
+
+
+def words(metric: Metric) -> tuple[str, ...]:
+    """The words of its name: `kafka`, its group, what it is of, its own name."""
+    group = metric.group.removesuffix(_SUFFIX)
+    of = ""
+    if _PARTITION in metric.tags:
+        of = _PARTITION
+    elif _TOPIC in metric.tags:
+        of = _TOPIC
+    parts = ["odradek"] if metric.group == OURS else ["kafka", group]
+    if of and of not in group:
+        parts.append(of)
+    return (*parts, metric.name)
+
+
+class MeasuredClients:
+    """Those whose metrics are asked for together; one that nobody else holds is forgotten."""
+
+    def __init__(self, clients: Sequence[Measured]) -> None:
+        for client in clients:
+            if not callable(getattr(client, "metrics", None)):
+                raise ArgumentError(f"clients must be clients of Kafka, not {client!r}")
+        self._clients = [ref(client) for client in clients]
+        self._names: dict[int, str] = {}
+        """By place, what each is called: for ever, or a series would become another client's."""
+
+    def snapshots(self) -> list[tuple[Metrics, str]]:
+        """Of each that is there, in their order, with a client id of its own; none of those that
+        belong to a parent process.
+        """
+        found = []
+        for place, held in enumerate(self._clients):
+            client = held()
+            if client is not None:
+                try:
+                    one = client.metrics()
+                except ClientForkedError:
+                    continue
+                if place not in self._names:
+                    self._names[place] = _own(one.client_id, self._names.values())
+                found.append((one, self._names[place]))
+        return found
+
+
+def told_apart(snapshots: Iterable[Metrics]) -> list[tuple[Metrics, str]]:
+    """Each with a client id of its own: the second `odradek` is `odradek-2`, in their order."""
+    found: list[tuple[Metrics, str]] = []
+    for one in snapshots:
+        found.append((one, _own(one.client_id, [name for _, name in found])))
+    return found
+
+
+def _own(client_id: str, taken: Collection[str]) -> str:
+    """The id, or the first of `…-2`, `…-3` that nobody has."""
+    numbered = (f"{client_id}-{n}" for n in count(2))
+    return next(name for name in chain((client_id,), numbered) if name not in taken)

@@ -1,0 +1,156 @@
+"""Metrics as OpenTelemetry's instruments, which its readers ask when they export.
+
+In: clients, a meter provider. Out: observable counters and gauges: `messaging.client.sent.messages`
+and `messaging.client.consumed.messages` by the semantic conventions for messaging, and the others
+as `kafka.<group>.<name>`, which is what OpenTelemetry's instrumentation of Java's clients calls
+them. Must not: start a reader, keep a client alive, or ask a client once for each instrument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from odradek.clients.metrics.catalogue import SCOPES, Meaning
+from odradek.clients.metrics.metric import Metric, Metrics
+from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.common.imports import loaded
+from odradek.monitoring.names import Measured, MeasuredClients, words
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+SCOPE = "odradek"
+_UNITS = {"": "1", "ms": "ms", "s": "s", "bytes": "By"}
+
+
+class _Convention(NamedTuple):
+    """A metric of the semantic conventions, made of one of ours."""
+
+    name: str
+    text: str
+    ours: tuple[str, ...]
+    operation: str
+
+
+CONVENTIONS = (
+    _Convention(
+        "messaging.client.sent.messages",
+        "Number of messages producer attempted to send to the broker.",
+        ("kafka", "producer-topic", "record-send-total"),
+        "send",
+    ),
+    _Convention(
+        "messaging.client.consumed.messages",
+        "Number of messages that were delivered to the application.",
+        ("kafka", "consumer-fetch-manager", "topic", "records-consumed-total"),
+        "poll",
+    ),
+)
+
+
+class OpenTelemetryMetrics:
+    """MeasuredClients' metrics as instruments of a meter (the extra `opentelemetry`).
+
+        OpenTelemetryMetrics(producer, consumer)            # of the global meter provider
+        OpenTelemetryMetrics(admin, meter_provider=provider)
+
+    The provider's readers ask the clients whenever they export, once for all instruments; a client
+    that nobody holds any more is forgotten. Raises `ArgumentError` for what is no client, and
+    `ConfigurationError` where the extra isn't installed.
+    """
+
+    def __init__(self, *clients: Measured, meter_provider: MeterProvider | None = None) -> None:
+        if not clients:
+            raise ArgumentError("instruments need a client whose metrics they are")
+        self._clients = MeasuredClients(clients)
+        self._asked: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
+        self._served: set[str] = set()
+        try:
+            loaded("opentelemetry.metrics")
+        except ImportError as error:
+            text = "OpenTelemetry isn't installed: pip install 'odradek[opentelemetry]'"
+            raise ConfigurationError(text) from error
+        from opentelemetry.metrics import get_meter
+
+        self._make(get_meter(SCOPE, meter_provider=meter_provider))
+
+    def _make(self, meter: Any) -> None:
+        for name, meaning in _instruments():
+            of, unit = ".".join(_plain(name)), _UNITS[meaning.unit]
+            self._instrument(meter, of, meaning.kind, unit, meaning.text, self._all_of(of, name))
+        for convention in CONVENTIONS:
+            observe = self._by_convention(convention)
+            of, text = convention.name, convention.text
+            self._instrument(meter, of, "counter", "{message}", text, observe)
+
+    @staticmethod
+    def _instrument(
+        meter: Any, name: str, kind: str, unit: str, text: str, observe: Callable[..., Any]
+    ) -> None:
+        make = meter.create_observable_counter
+        if kind == "gauge":
+            make = meter.create_observable_gauge
+        make(name, callbacks=[observe], unit=unit, description=text)
+
+    def _found(self, instrument: str, name: tuple[str, ...]) -> Iterable[tuple[Metric, str]]:
+        """What there is of a name. An instrument that is asked once more is a new export's first:
+        then the clients are asked again.
+        """
+        if instrument in self._served or not self._served:
+            self._served, self._asked = set(), _by_words(self._clients.snapshots())
+        self._served.add(instrument)
+        return self._asked.get(name, ())
+
+    def _all_of(
+        self, instrument: str, name: tuple[str, ...]
+    ) -> Callable[[CallbackOptions], Iterator[Observation]]:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
+            from opentelemetry.metrics import Observation
+
+            for metric, client_id in self._found(instrument, name):
+                yield Observation(metric.value, {**metric.tags, "client-id": client_id})
+
+        return observe
+
+    def _by_convention(
+        self, convention: _Convention
+    ) -> Callable[[CallbackOptions], Iterator[Observation]]:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
+            from opentelemetry.metrics import Observation
+
+            for metric, client_id in self._found(convention.name, convention.ours):
+                attributes = {
+                    "messaging.system": "kafka",
+                    "messaging.operation.name": convention.operation,
+                    "messaging.destination.name": metric.tags["topic"],
+                    "messaging.client.id": client_id,
+                }
+                yield Observation(metric.value, attributes)
+
+        return observe
+
+
+def _plain(name: tuple[str, ...]) -> Iterator[str]:
+    return (word.replace("-", "_") for word in name)
+
+
+def _by_words(
+    snapshots: Iterable[tuple[Metrics, str]],
+) -> dict[tuple[str, ...], list[tuple[Metric, str]]]:
+    found: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
+    for snapshot, client_id in snapshots:
+        for metric in snapshot.all:
+            if not math.isnan(metric.value):
+                found.setdefault(words(metric), []).append((metric, client_id))
+    return found
+
+
+def _instruments() -> Iterator[tuple[tuple[str, ...], Meaning]]:
+    """All that any client may have, once."""
+    for scope in SCOPES:
+        for name, meaning in scope.meanings.items():
+            tags = dict.fromkeys(("client-id", *scope.tags), "")
+            like = Metric(name, scope.group, tags, 0, meaning.unit, meaning.text, meaning.kind)
+            yield words(like), meaning

@@ -1,0 +1,354 @@
+"""Metadata's answer with the partitions left in their bytes, for clusters of many thousands.
+
+In: an answer from version 9 on. Out: the same answer as `messages.metadata` gives, but a topic's
+partitions are its bytes, read one by one when somebody asks. Nearly always all partitions of a
+topic have rows of one width (as many replicas, all in sync, a leader each); then a few comparisons
+of every n-th byte check all rows at once. Others are walked through, row by row.
+
+An answer of more than `SLICE` bytes is read on in pieces by whoever asked, so that no step of an
+engine takes long. Must not: accept what the plain reader refuses, or give another error; so what
+can't be read here is given to the plain reader.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # an exception class with a function's name
+from typing import Any, ClassVar, cast, overload
+
+from odradek.protocol.message import Message, Reader
+from odradek.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    _read_all_metadata_response_broker_9,
+)
+from odradek.protocol.primitives import (
+    ZERO_UUID,
+    One,
+    WireError,
+    packing,
+    read_compact_count,
+    read_compact_string,
+    read_int32s,
+    read_nullable_compact_string,
+    read_uvarint,
+    skip_tags,
+)
+
+SLICE = 1 << 19
+"""Bytes of an answer that are read at once: 10 to 20 ms where each row has to be walked through."""
+FIRST = 9
+"""The first version with compact lengths."""
+ROW = 18
+"""The least bytes that a partition takes."""
+_HEAD = 14  # of a row: error code, partition, leader, leader epoch
+_CACHED = 1000
+_, _unpack_h = packing("h")
+_, _unpack_i = packing("i")
+_, _unpack_hiii = packing("hiii")
+_, _unpack_flag = packing("?")
+_, _unpack_id = packing("16s?")
+_UNREADABLE = (WireError, StructError, IndexError, UnicodeDecodeError)
+
+
+@lru_cache(256)
+def _every(width: int, count: int) -> Struct:
+    """Read the epochs of so many rows of one width."""
+    return Struct(">" + f"10xi{width - _HEAD}x" * count)
+
+
+def _columns(replicas: int, isr: int, offline: int, count: int) -> tuple[tuple[int, bytes], ...]:
+    """What each n-th byte from where on must be in rows without an error, with their number, a
+    leader, an epoch, and so many replicas (each number is one more, as it is written).
+    """
+    indexes = b"".join(n.to_bytes(4, "big") for n in range(count))
+    none = bytes(count)
+    at_isr = _HEAD + 4 * replicas - 3
+    at_offline = at_isr + 4 * isr - 3
+    return (
+        (14, bytes((replicas,)) * count),
+        (at_isr, bytes((isr,)) * count),
+        (at_offline, bytes((offline,)) * count),
+        (at_offline + 4 * offline - 3, none),  # no tagged fields
+        *((n, none) for n in (0, 1)),
+        *((n + 2, indexes[n::4]) for n in range(4)),
+        (6, none),  # the first byte of a leader's id and of an epoch: neither is below 0
+        (10, none),
+    )
+
+
+_cached_columns = lru_cache(64)(_columns)
+
+
+class PackedPartitions(Sequence[MetadataResponsePartition]):
+    """A topic's partitions in the order of their numbers, each read when it is asked for."""
+
+    __slots__ = ("_compared", "_epochs", "_offsets", "leaderless", "numbered", "rows")
+
+    def __init__(
+        self, rows: bytes, offsets: Sequence[int], epochs: array[int] | None, leaderless: int
+    ) -> None:
+        """`epochs`, unless all rows are of one width."""
+        self.rows = rows
+        """As they were received, which tells whether two answers say the same."""
+        self._offsets = offsets
+        self._epochs = epochs
+        self.leaderless = leaderless
+        """How many have no leader."""
+        self.numbered = True
+        """Their numbers are 0, 1, 2 and so on, and each has an epoch."""
+        self._compared: tuple[PackedPartitions, bool, bool] | None = None
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @overload
+    def __getitem__(self, at: int) -> MetadataResponsePartition: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[MetadataResponsePartition]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        """Read one partition's row, or some."""
+        if isinstance(at, slice):
+            return [_partition(self.rows, n) for n in self._offsets[at]]
+        return _partition(self.rows, self._offsets[at])
+
+    def __iter__(self) -> Iterator[MetadataResponsePartition]:
+        return (_partition(self.rows, at) for at in self._offsets)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PackedPartitions) and self.rows == other.rows:
+            return True
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as lists have none
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def epochs(self) -> Sequence[int]:
+        """The leader epochs, in the order of the partitions."""
+        if self._epochs is not None:
+            return self._epochs
+        count = len(self._offsets)
+        if count <= _CACHED:
+            return _every(len(self.rows) // count, count).unpack(self.rows)
+        view = memoryview(self.rows)
+        return array("i", (_unpack_i(view, at + 10)[0] for at in self._offsets))
+
+    def compare(self, old: PackedPartitions) -> tuple[bool, bool]:
+        """Say whether all of older ones are here, none with a lower epoch, and whether any is new
+        or has a higher one. It is kept until `forget_compared`.
+        """
+        if old is self or old.rows == self.rows:
+            return True, False
+        if self._compared is None or self._compared[0] is not old:
+            before, after = old.epochs(), self.epochs()
+            all_there = len(before) <= len(after)
+            none_lower = all_there and not any(map(int.__gt__, before, after))
+            news = len(before) != len(after) or any(map(int.__lt__, before, after))
+            self._compared = old, none_lower, news
+        return self._compared[1:]
+
+    def forget_compared(self) -> None:
+        """Let go of older ones."""
+        self._compared = None
+
+
+def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
+    view = memoryview(rows)
+    numbers = _unpack_hiii(view, pos)
+    pos += _HEAD
+    lists = []
+    for _ in range(3):
+        count, pos = read_compact_count(view, pos, 4)
+        lists.append(read_int32s(view, pos, count))
+        pos += 4 * count
+    return MetadataResponsePartition(*numbers, *lists)
+
+
+def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataResponsePartition], int]:
+    count, pos = read_compact_count(view, pos, ROW)
+    if count == 0:
+        return [], pos
+    replicas = view[pos + _HEAD]
+    at = pos + _HEAD + 4 * replicas - 3
+    isr = view[at]
+    at += 4 * isr - 3
+    offline = view[at]
+    width = at + 4 * offline - 2 - pos
+    end = pos + width * count
+    if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= len(view):
+        rows = bytes(view[pos:end])
+        columns = _cached_columns if count <= _CACHED else _columns
+        for first, expected in columns(replicas, isr, offline, count):
+            if rows[first::width] != expected:
+                break
+        else:
+            return PackedPartitions(rows, range(0, len(rows), width), None, 0), end
+    return _walk(view, pos, count)
+
+
+def _walk(view: memoryview, start: int, count: int) -> tuple[PackedPartitions, int]:
+    """Go through rows that aren't all alike."""
+    offsets, found, pos = array("L"), [], start
+    for _ in range(count):
+        offsets.append(pos - start)
+        found.append(_unpack_hiii(view, pos))
+        pos += _HEAD
+        for _ in range(3):
+            length = view[pos]
+            if 0 < length < 0x80:
+                pos += 4 * length - 3
+            else:
+                length, pos = read_uvarint(view, pos)
+                if length == 0:
+                    raise WireError("null where null isn't allowed")
+                pos += 4 * (length - 1)
+        pos = skip_tags(view, pos) if view[pos] else pos + 1
+    numbers = [row[1] for row in found]
+    if numbers != list(range(count)):
+        order = sorted(range(count), key=numbers.__getitem__)
+        offsets = array("L", (offsets[n] for n in order))
+        found = [found[n] for n in order]
+    epochs = array("i", (row[3] for row in found))
+    leaderless = sum(1 for row in found if row[2] < 0)
+    packed = PackedPartitions(bytes(view[start:pos]), offsets, epochs, leaderless)
+    packed.numbered = min(epochs) >= 0 and [row[1] for row in found] == list(range(count))
+    return packed, pos
+
+
+class _Topics:
+    """Reads an answer's topics, and what comes after them."""
+
+    def __init__(self, view: memoryview, start: int, pos: int, version: int) -> None:
+        self._view, self._start, self._version = view, start, version
+        self._left, self._pos = read_compact_count(view, pos, 26 if version > FIRST else 10)
+
+    def read(self, answer: PackedMetadataResponse, most: int) -> int:
+        """Read on until about `most` bytes are done; where it has got to, 0 if not to the end."""
+        view, pos, version, topics = self._view, self._pos, self._version, answer.topics
+        stop = pos + most
+        read_name = read_nullable_compact_string if version >= 12 else read_compact_string
+        topic_id = ZERO_UUID
+        while self._left:
+            if pos >= stop:
+                self._pos = pos
+                return 0
+            (error_code,) = _unpack_h(view, pos)
+            name, pos = read_name(view, pos + 2)
+            if version > FIRST:
+                topic_id, internal = _unpack_id(view, pos)
+                pos += 17
+            else:
+                (internal,) = _unpack_flag(view, pos)
+                pos += 1
+            partitions, pos = _read_partitions(view, pos)
+            (operations,) = _unpack_i(view, pos)
+            pos += 4
+            pos = skip_tags(view, pos) if view[pos] else pos + 1
+            topics.append(
+                MetadataResponseTopic(
+                    error_code,
+                    name,
+                    topic_id,
+                    internal,
+                    cast("list[MetadataResponsePartition]", partitions),
+                    operations,
+                )
+            )
+            self._left -= 1
+        if version <= 10:
+            answer.ends(operations=_unpack_i(view, pos)[0])
+            pos += 4
+        if version >= 13:
+            answer.ends(error_code=_unpack_h(view, pos)[0])
+            pos += 2
+        return skip_tags(view, pos)
+
+    def read_on(self, answer: PackedMetadataResponse, most: int) -> bool:
+        """The same; say whether all is read. What can't be read, the plain reader refuses."""
+        try:
+            end = self.read(answer, most)
+            if end not in (0, len(self._view)):
+                raise WireError("bytes too many")
+        except _UNREADABLE:
+            MetadataResponse.read(self._view, self._version, self._start)  # says what is wrong
+            raise
+        return end != 0
+
+
+def _read(view: memoryview, start: int, version: int) -> One[PackedMetadataResponse]:
+    try:
+        (throttle_time_ms,) = _unpack_i(view, start)
+        brokers, pos = _read_all_metadata_response_broker_9(view, start + 4)
+        cluster_id, pos = read_nullable_compact_string(view, pos)
+        (controller_id,) = _unpack_i(view, pos)
+        answer = PackedMetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id)
+        topics = _Topics(view, start, pos + 4, version)
+        if len(view) - pos > SLICE:
+            answer.unread = topics
+            return answer, len(view)
+        return answer, topics.read(answer, len(view))
+    except _UNREADABLE:
+        MetadataResponse.read(view, version, start, whole=False)  # says what is wrong
+        raise
+
+
+def _reader(version: int) -> Reader:
+    return lambda view, start: _read(view, start, version)
+
+
+def _plain(reader: Reader) -> Reader:
+    def read(view: memoryview, start: int) -> One[PackedMetadataResponse]:
+        found, pos = reader(view, start)
+        answer = PackedMetadataResponse(
+            found.throttle_time_ms,
+            found.brokers,
+            found.cluster_id,
+            found.controller_id,
+            found.topics,
+            found.cluster_authorized_operations,
+        )
+        return answer, pos
+
+    return read
+
+
+@dataclass(slots=True)
+class PackedMetadataResponse(MetadataResponse):
+    """Metadata's answer; the partitions of its topics are `PackedPartitions` from version 9 on."""
+
+    READERS: ClassVar[tuple[Reader, ...]] = tuple(
+        _plain(reader) if version < FIRST else _reader(version)
+        for version, reader in enumerate(MetadataResponse.READERS, MetadataResponse.MIN_VERSION)
+    )
+    unread: _Topics | None = None
+    """What is left of an answer of more than `SLICE` bytes: see `read_on`."""
+
+    def ends(self, *, operations: int | None = None, error_code: int = 0) -> None:
+        """Take in what comes after the topics."""
+        self.error_code = error_code
+        if operations is not None:
+            self.cluster_authorized_operations = operations
+
+    def read_on(self) -> bool:
+        """Read the next `SLICE` bytes; say whether all is there.
+
+        MalformedMessageError: they don't follow the layout.
+        """
+        if self.unread is not None and self.unread.read_on(self, SLICE):
+            self.unread = None
+        return self.unread is None
+
+
+@dataclass(slots=True)
+class PackedMetadataRequest(MetadataRequest):
+    """Metadata's request, for an answer of packed partitions."""
+
+    RESPONSE: ClassVar[type[Message]] = PackedMetadataResponse

@@ -1,0 +1,967 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True, embedsignature=True
+"""The native reader of Avro: framed values to Arrow's buffers; compiled by setup.py, never Python.
+
+In: columns to fill, a program for each schema's id (`avro_program`), and a binary column. Out:
+buffers of the columns, and which rows it left. It is strict: what isn't written in the plain way
+(a boolean of 2, a number of eleven bytes, the same key twice in a map) is a row that it leaves,
+null, for the library to read or to refuse with its words. So whatever it takes, the library takes,
+and makes the same of it. Nothing here trusts a length: each is compared with what is left first.
+
+The GIL is released for all rows in a row whose schemas are known.
+"""
+
+from __future__ import annotations
+
+import cython
+
+if not cython.compiled:
+    raise ImportError("odradek.record.kernel_avro isn't compiled, and is no use as Python")
+
+from cython.cimports.cpython.buffer import (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint64_t
+from cython.cimports.libc.string import memcmp, memcpy, memset
+from cython.cimports.odradek.record.native import (
+    get32,
+    low64,
+    odradek_block_give,
+    odradek_block_grow,
+    odradek_digest,
+)
+
+from odradek.record.avro_program import COLUMN_NUMBERS, STEP_NUMBERS, Keeping, Number, Op
+
+SOURCES: str = odradek_digest.decode().partition(":")[2]
+
+Bytes = cython.typedef(cython.pointer(uint8_t))
+Source = cython.typedef(cython.pointer(cython.const[uint8_t]))
+
+FRAME = cython.declare(int64_t, 5)
+MAPPED = cython.declare(int64_t, 1 << 17)
+PAGE = cython.declare(int64_t, 4096)
+FIRST_ROOM = cython.declare(int64_t, 64)
+FEW = cython.declare(int64_t, 16)
+LEFT = cython.declare(int64_t, -1)
+HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
+ALL_BITS = cython.declare(uint64_t, 0xFFFFFFFFFFFFFFFF)
+FNV_START = cython.declare(uint64_t, 0xCBF29CE484222325)
+FNV_PRIME = cython.declare(uint64_t, 0x100000001B3)
+
+NOTHING = cython.declare(int64_t, Keeping.NOTHING)
+BITS = cython.declare(int64_t, Keeping.BITS)
+FIXED = cython.declare(int64_t, Keeping.FIXED)
+BINARY = cython.declare(int64_t, Keeping.BINARY)
+LIST = cython.declare(int64_t, Keeping.LIST)
+STRUCT = cython.declare(int64_t, Keeping.STRUCT)
+
+READ_NULL = cython.declare(int64_t, Op.NULL)
+READ_NUMBER = cython.declare(int64_t, Op.NUMBER)
+READ_BINARY = cython.declare(int64_t, Op.BINARY)
+READ_UNION = cython.declare(int64_t, Op.UNION)
+READ_STRUCT = cython.declare(int64_t, Op.STRUCT)
+READ_FLOAT = cython.declare(int64_t, Op.FLOAT)
+READ_DOUBLE = cython.declare(int64_t, Op.DOUBLE)
+READ_LIST = cython.declare(int64_t, Op.LIST)
+READ_BOOLEAN = cython.declare(int64_t, Op.BOOLEAN)
+READ_ENUM = cython.declare(int64_t, Op.ENUM)
+READ_FIXED = cython.declare(int64_t, Op.FIXED)
+READ_DECIMAL = cython.declare(int64_t, Op.DECIMAL)
+READ_CONSTANT = cython.declare(int64_t, Op.CONSTANT)
+READ_SWITCH = cython.declare(int64_t, Op.SWITCH)
+JUMP = cython.declare(int64_t, Op.JUMP)
+
+AS_INT = cython.declare(int64_t, Number.INT)
+AS_LONG = cython.declare(int64_t, Number.LONG)
+AS_FLOAT = cython.declare(int64_t, Number.FLOAT)
+
+# ---------------------------------------------------------------- memory
+
+Block = cython.struct(data=Bytes, capacity=int64_t)
+Column = cython.struct(
+    kind=int64_t, width=int64_t, child=int64_t, next=int64_t,
+    count=int64_t, room=int64_t, used=int64_t,
+    valid=Block, ends=Block, data=Block,
+)  # fmt: skip
+Step = cython.struct(
+    op=int64_t, column=int64_t, stop=int64_t, low=int64_t, high=int64_t, more=int64_t
+)
+Program = cython.struct(
+    schema=int64_t, length=int64_t, steps=cython.pointer(Step), constants=Source
+)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def grown(block: cython.pointer(Block), size: int64_t) -> cython.bint:
+    """Have room for `size` bytes in all; False without memory."""
+    data: Bytes
+    if size <= block.capacity:
+        return True
+    size = max(size, 2 * block.capacity)
+    if size >= MAPPED:
+        size = (size + PAGE - 1) // PAGE * PAGE
+    data = cython.cast(Bytes, odradek_block_grow(block.data, block.capacity, size))
+    if not data:
+        return False
+    block.data = data
+    block.capacity = size
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def given_back(block: cython.pointer(Block)) -> cython.void:
+    """Let a block go."""
+    if block.data:
+        odradek_block_give(block.data, block.capacity)
+    block.data = cython.NULL
+    block.capacity = 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def grow(column: cython.pointer(Column)) -> cython.bint:
+    """Have room for as many entries again, all said to be there; False without memory."""
+    room: int64_t = max(FIRST_ROOM, 2 * column.room)
+    if not grown(cython.address(column.valid), room // 8):
+        return False
+    memset(column.valid.data + column.room // 8, 255, (room - column.room) // 8)
+    if column.kind == FIXED:
+        if not grown(cython.address(column.data), max(room * column.width, 1)):
+            return False
+    elif column.kind == BITS:
+        if not grown(cython.address(column.data), room // 8):
+            return False
+    elif column.kind == BINARY or column.kind == LIST:
+        if not grown(cython.address(column.ends), 4 * room + 4):
+            return False
+        if column.room == 0:
+            cython.cast(cython.pointer(int32_t), column.ends.data)[0] = 0
+    column.room = room
+    return True
+
+
+@cython.final
+@cython.cclass
+class OwnedBlock:
+    """One buffer of a column, for Arrow; its memory goes with it."""
+
+    block: Block
+    items: cython.Py_ssize_t
+
+    def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
+        PyBuffer_FillInfo(view, self, self.block.data, self.items, True, flags)
+
+    def __dealloc__(self) -> None:
+        given_back(cython.address(self.block))
+
+
+@cython.cfunc
+def taken(block: cython.pointer(Block), size: int64_t) -> OwnedBlock:
+    """Hand a block out."""
+    found: OwnedBlock = OwnedBlock()
+    found.block = block[0]
+    found.items = size
+    block.data = cython.NULL
+    block.capacity = 0
+    return found
+
+
+# ---------------------------------------------------------------- bytes
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_number(at: Source, end: Source, value: cython.pointer(int64_t)) -> Source:
+    """Read a zigzag number of up to 64 bits; returns where it ends, NULL where it is bad."""
+    byte: uint64_t
+    found: uint64_t = 0
+    shift: cython.int = 0
+    while True:
+        if at >= end:
+            return cython.NULL
+        byte = at[0]
+        at += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift >= 64:
+            break
+    # The tenth byte has room for one bit.
+    if byte > 1 and shift == 70:
+        return cython.NULL
+    value[0] = cython.cast(int64_t, (found >> 1) ^ (0 - (found & 1)))
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def is_text(data: Source, size: int64_t) -> cython.bint:
+    """Whether bytes are UTF-8 as Python takes it: the shortest form, and no surrogates."""
+    at: int64_t = 0
+    need: int64_t
+    byte: uint8_t
+    least: uint8_t
+    most: uint8_t
+    while at < size:
+        byte = data[at]
+        if byte < 0x80:
+            if size - at >= 8 and low64(data + at) & HIGH_BITS == 0:
+                at += 8
+            else:
+                at += 1
+            continue
+        least = 0x80
+        most = 0xBF
+        if byte < 0xC2 or byte > 0xF4:
+            return False
+        if byte < 0xE0:
+            need = 1
+        elif byte < 0xF0:
+            need = 2
+            if byte == 0xE0:
+                least = 0xA0
+            elif byte == 0xED:
+                most = 0x9F
+        else:
+            need = 3
+            if byte == 0xF0:
+                least = 0x90
+            elif byte == 0xF4:
+                most = 0x8F
+        if size - at <= need:
+            return False
+        if data[at + 1] < least or data[at + 1] > most:
+            return False
+        if need > 1 and data[at + 2] & 0xC0 != 0x80:
+            return False
+        if need > 2 and data[at + 3] & 0xC0 != 0x80:
+            return False
+        at += need + 1
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def clear_bit(bits: Bytes, index: int64_t) -> cython.void:
+    """Make a bit 0."""
+    bits[index >> 3] &= ~(1 << (index & 7)) & 255
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def set_bit(bits: Bytes, index: int64_t) -> cython.void:
+    """Make a bit 1."""
+    bits[index >> 3] |= 1 << (index & 7)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def ends_of(column: cython.pointer(Column)) -> cython.pointer(int32_t):
+    """Where the entries of a column end, after a first 0."""
+    return cython.cast(cython.pointer(int32_t), column.ends.data)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def hashed(data: Source, size: int64_t) -> uint64_t:
+    """FNV-1a: good enough for the keys of one map."""
+    found: uint64_t = FNV_START
+    at: int64_t
+    for at in range(size):
+        found = (found ^ data[at]) * FNV_PRIME
+    return found ^ (found >> 29)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def same_key(keys: cython.pointer(Column), one: int64_t, other: int64_t) -> cython.bint:
+    """Whether two entries are the same bytes."""
+    ends: cython.pointer(int32_t) = ends_of(keys)
+    size: int64_t = ends[one + 1] - ends[one]
+    return (
+        size == ends[other + 1] - ends[other]
+        and memcmp(keys.data.data + ends[one], keys.data.data + ends[other], size) == 0
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def framed(data: Source, size: int64_t, begin: int64_t, end: int64_t) -> cython.bint:
+    """Whether a row lies within the data, and begins as Confluent's serializers write it."""
+    if begin < 0 or end > size:
+        return False
+    if end - begin < FRAME:
+        return False
+    return data[begin] == 0
+
+
+# ---------------------------------------------------------------- values
+
+
+@cython.final
+@cython.cclass
+class AvroReader:
+    """Fills the columns of one call.
+
+    `columns`: their numbers, the first is the whole. `most`: bytes or items that a column's
+    32-bit offsets reach. Raises `ValueError` for what aren't numbers of columns.
+    """
+
+    columns: cython.pointer(Column)
+    layout: Block
+    length: int64_t
+    most: int64_t
+    programs: Block
+    known: int64_t
+    table: Block
+    steps: cython.pointer(Step)
+    constants: Source
+    unknown: int64_t
+    failed: cython.bint
+    kept: list
+
+    def __cinit__(self, columns: bytes, most: int64_t = 0x7FFFFFFF) -> None:
+        """Take the layout."""
+        numbers: cython.pointer(int64_t) = cython.cast(
+            cython.pointer(int64_t), PyBytes_AS_STRING(columns)
+        )
+        at: int64_t
+        self.length = PyBytes_GET_SIZE(columns) // (8 * cython.cast(int64_t, COLUMN_NUMBERS))
+        self.most = most
+        self.kept = []
+        if self.length == 0:
+            raise ValueError("there is no column")
+        if not grown(cython.address(self.layout), self.length * cython.sizeof(Column)):
+            raise MemoryError
+        self.columns = cython.cast(cython.pointer(Column), self.layout.data)
+        memset(self.layout.data, 0, self.length * cython.sizeof(Column))
+        for at in range(self.length):
+            self.columns[at].kind = numbers[4 * at]
+            self.columns[at].width = numbers[4 * at + 1]
+            self.columns[at].child = numbers[4 * at + 2]
+            self.columns[at].next = numbers[4 * at + 3]
+
+    def __dealloc__(self) -> None:
+        at: int64_t
+        if self.columns:
+            for at in range(self.length):
+                given_back(cython.address(self.columns[at].valid))
+                given_back(cython.address(self.columns[at].ends))
+                given_back(cython.address(self.columns[at].data))
+        given_back(cython.address(self.layout))
+        given_back(cython.address(self.programs))
+        given_back(cython.address(self.table))
+
+    def add(self, schema: int64_t, program: bytes | None, constants: bytes = b"") -> None:
+        """Say how values of a schema's id are read; None: they are all left."""
+        found: cython.pointer(Program)
+        if not grown(cython.address(self.programs), (self.known + 1) * cython.sizeof(Program)):
+            raise MemoryError
+        found = cython.cast(cython.pointer(Program), self.programs.data) + self.known
+        found.schema = schema
+        found.length = LEFT
+        if program is not None:
+            self.kept.append((program, constants))
+            found.length = PyBytes_GET_SIZE(program) // (8 * cython.cast(int64_t, STEP_NUMBERS))
+            found.steps = cython.cast(cython.pointer(Step), PyBytes_AS_STRING(program))
+            found.constants = cython.cast(Source, PyBytes_AS_STRING(constants))
+        self.known += 1
+
+    def read(self, data, offsets, validity, wide: cython.bint, first: int64_t, count: int64_t,
+             done: int64_t, left: bytearray) -> int:  # fmt: skip
+        """Read `count` rows of a binary column from its row `first` on, of which `done` are read.
+
+        `wide`: its offsets have 64 bits. A byte of `left` becomes 1 for each row that is left.
+        Returns how many are read: all, or those before a row whose schema's id, in
+        `unknown_schema`, is to be added first. Raises `ValueError` for buffers that are too
+        small, `MemoryError`.
+        """
+        views: Py_buffer[4]
+        held: cython.int = 0
+        given = (data, offsets, b"" if validity is None else validity, left)
+        try:
+            for one in given:
+                PyObject_GetBuffer(
+                    one,
+                    cython.address(views[held]),
+                    PyBUF_WRITABLE if held == 3 else PyBUF_SIMPLE,
+                )
+                held += 1
+            entry: int64_t = 8 if wide else 4
+            if first < 0 or count < 0 or done < 0:
+                raise ValueError("no row is before the first one")
+            if views[1].len // entry <= first + count:
+                raise ValueError("there are fewer offsets than rows")
+            if validity is not None and views[2].len < (first + count + 7) // 8:
+                raise ValueError("the validity has fewer bits than there are rows")
+            if views[3].len < count:
+                raise ValueError("there is no byte for each row")
+            with cython.nogil:
+                done = self.rows(views, validity is not None, wide, first, count, done)
+            if self.failed:
+                raise MemoryError
+            return done
+        finally:
+            while held > 0:
+                held -= 1
+                PyBuffer_Release(cython.address(views[held]))
+
+    @property
+    def unknown_schema(self) -> int:
+        """The id that a program is wanted for."""
+        return self.unknown
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def rows(
+        self, views: cython.pointer(Py_buffer), nulls: cython.bint, wide: cython.bint,
+        first: int64_t, count: int64_t, done: int64_t,
+    ) -> int64_t:  # fmt: skip
+        """The loop of `read`."""
+        data: Source = cython.cast(Source, views[0].buf)
+        narrow_ends: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), views[1].buf)
+        wide_ends: cython.pointer(int64_t) = cython.cast(cython.pointer(int64_t), views[1].buf)
+        bits: Source = cython.cast(Source, views[2].buf)
+        left: Bytes = cython.cast(Bytes, views[3].buf)
+        program: cython.pointer(Program) = cython.NULL
+        begin: int64_t
+        end: int64_t
+        schema: int64_t
+        row: int64_t
+        while done < count:
+            row = first + done
+            if nulls and not bits[row >> 3] >> (row & 7) & 1:
+                if not self.put_null(0):
+                    self.failed = True
+                    return done
+                done += 1
+                continue
+            begin = wide_ends[row] if wide else narrow_ends[row]
+            end = wide_ends[row + 1] if wide else narrow_ends[row + 1]
+            if not framed(data, views[0].len, begin, end):
+                left[done] = 1
+            else:
+                schema = get32(data + begin + 1)
+                if not program or program.schema != schema:
+                    program = self.program_of(schema)
+                    if not program:
+                        self.unknown = schema
+                        return done
+                if program.length == LEFT or not self.value(
+                    program, data + begin + FRAME, data + end
+                ):
+                    left[done] = 1
+            if left[done] and not self.put_null(0):
+                self.failed = True
+                return done
+            done += 1
+        return done
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def program_of(self, schema: int64_t) -> cython.pointer(Program):
+        """The program of a schema's id; NULL where there is none yet."""
+        at: int64_t
+        found: cython.pointer(Program) = cython.cast(cython.pointer(Program), self.programs.data)
+        for at in range(self.known):
+            if found[at].schema == schema:
+                return found + at
+        return cython.NULL
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def value(self, program: cython.pointer(Program), at: Source, end: Source) -> cython.bint:
+        """Read one value, all of its bytes; False leaves the columns as they were."""
+        before: int64_t = self.columns[0].count
+        self.steps = program.steps
+        self.constants = program.constants
+        at = self.run(0, program.length, at, end)
+        if not at or at < end:
+            self.restore(0, before)
+            return False
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def run(self, number: int64_t, stop: int64_t, at: Source, end: Source) -> Source:
+        """Do the steps before `stop`; returns where they end, NULL where one can't be done."""
+        step: cython.pointer(Step)
+        value: int64_t = 0
+        while number < stop:
+            step = self.steps + number
+            number += 1
+            if step.op == READ_NUMBER:
+                at = get_number(at, end, cython.address(value))
+                if not at or value < step.low or value > step.high:
+                    return cython.NULL
+                if step.column >= 0 and not self.put_number(step, value):
+                    return cython.NULL
+            elif step.op == READ_BINARY:
+                at = self.binary(step, at, end)
+                if not at:
+                    return cython.NULL
+            elif step.op == READ_UNION:
+                at = get_number(at, end, cython.address(value))
+                if not at:
+                    return cython.NULL
+                if value == step.high:
+                    continue
+                if value != step.low or step.more:
+                    return cython.NULL
+                if step.column >= 0 and not self.put_null(step.column):
+                    return cython.NULL
+                number = step.stop
+            elif step.op == READ_LIST:
+                at = self.items(step, number, at, end)
+                if not at:
+                    return cython.NULL
+                number = step.stop
+            elif step.op == READ_CONSTANT:
+                if not self.run(
+                    number, step.stop, self.constants + step.low,
+                    self.constants + step.low + step.high,
+                ):  # fmt: skip
+                    return cython.NULL
+                number = step.stop
+            elif step.op == READ_SWITCH:
+                at = get_number(at, end, cython.address(value))
+                if not at or value < 0 or value >= step.high:
+                    return cython.NULL
+                number = self.steps[number + value].stop
+            elif step.op == JUMP:
+                number = step.stop
+            else:
+                at = self.other(step, at, end)
+                if not at:
+                    return cython.NULL
+        return at
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def other(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
+        """Do a step that leads to the next one and to no other."""
+        value: int64_t = 0
+        if step.op == READ_STRUCT:
+            if not self.put_struct(step.column):
+                return cython.NULL
+            return at
+        if step.op == READ_NULL:
+            if not self.put_null(step.column):
+                return cython.NULL
+            return at
+        if step.op == READ_DOUBLE:
+            if end - at < 8:
+                return cython.NULL
+            if step.column >= 0 and not self.put_fixed(step.column, at, 8):
+                return cython.NULL
+            return at + 8
+        if step.op == READ_FLOAT:
+            if end - at < 4:
+                return cython.NULL
+            if step.column >= 0 and not self.put_float(step, at):
+                return cython.NULL
+            return at + 4
+        if step.op == READ_BOOLEAN:
+            if at >= end or at[0] > 1:
+                return cython.NULL
+            if step.column >= 0 and not self.put_bit(step.column, at[0]):
+                return cython.NULL
+            return at + 1
+        if step.op == READ_FIXED:
+            if end - at < step.low:
+                return cython.NULL
+            if step.column >= 0 and not self.put_fixed(step.column, at, step.low):
+                return cython.NULL
+            return at + step.low
+        if step.op == READ_ENUM:
+            at = get_number(at, end, cython.address(value))
+            if not at or value < 0 or value >= step.high:
+                return cython.NULL
+            if step.column >= 0 and not self.put_symbol(step, value):
+                return cython.NULL
+            return at
+        if step.op == READ_DECIMAL:
+            return self.decimal(step, at, end)
+        return cython.NULL
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def binary(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
+        """A size and so many bytes, or as many as the step says."""
+        size: int64_t = step.low
+        if size == 0:
+            at = get_number(at, end, cython.address(size))
+            if not at:
+                return cython.NULL
+        if size < 0 or size > end - at:
+            return cython.NULL
+        if step.more and not is_text(at, size):
+            return cython.NULL
+        if step.column >= 0 and not self.put_bytes(step.column, at, size):
+            return cython.NULL
+        return at + size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def items(self, step: cython.pointer(Step), body: int64_t, at: Source, end: Source) -> Source:
+        """The blocks of an array or a map; each item takes a byte at least."""
+        count: int64_t = 0
+        size: int64_t = 0
+        items: uint64_t
+        block: Source
+        first: int64_t = 0
+        if step.column >= 0:
+            first = self.columns[self.columns[step.column].child].count
+        while True:
+            at = get_number(at, end, cython.address(count))
+            if not at:
+                return cython.NULL
+            if count == 0:
+                break
+            items = cython.cast(uint64_t, count)
+            if count < 0:
+                items = 0 - items
+                at = get_number(at, end, cython.address(size))
+                if not at:
+                    return cython.NULL
+            if items > cython.cast(uint64_t, end - at):
+                return cython.NULL
+            block = at
+            while items > 0:
+                at = self.run(body, step.stop, at, end)
+                if not at:
+                    return cython.NULL
+                items -= 1
+            # Who skips a block goes by its size, who reads it by its items.
+            if count < 0 and at - block != size:
+                return cython.NULL
+        if step.column < 0:
+            return at
+        if step.more and not self.distinct(step.low, first):
+            return cython.NULL
+        if not self.put_list(step.column):
+            return cython.NULL
+        return at
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def decimal(self, step: cython.pointer(Step), at: Source, end: Source) -> Source:
+        """A number in up to 16 bytes, the highest first, whose size is below the bound."""
+        size: int64_t = step.low
+        index: int64_t
+        high: uint64_t = 0
+        low: uint64_t = 0
+        positive_high: uint64_t
+        positive_low: uint64_t
+        both: uint64_t[2]
+        if size < 0:
+            at = get_number(at, end, cython.address(size))
+            if not at or size < 0:
+                return cython.NULL
+        if size > 16 or size > end - at:
+            return cython.NULL
+        if size > 0 and at[0] >= 0x80:
+            high = low = ALL_BITS
+        for index in range(size):
+            high = (high << 8) | (low >> 56)
+            low = (low << 8) | at[index]
+        positive_high = high
+        positive_low = low
+        if high >> 63:
+            positive_low = 0 - low
+            positive_high = ~high + (1 if low == 0 else 0)
+        if positive_high > cython.cast(uint64_t, step.high) or (
+            positive_high == cython.cast(uint64_t, step.high)
+            and positive_low >= cython.cast(uint64_t, step.more)
+        ):
+            return cython.NULL
+        both[0] = low
+        both[1] = high
+        if step.column >= 0 and not self.put_fixed(
+            step.column, cython.cast(Source, cython.address(both[0])), 16
+        ):
+            return cython.NULL
+        return at + size
+
+    # What is read into a column
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_null(self, index: int64_t) -> cython.bint:
+        """An entry that is null, and one of each child of a struct."""
+        column: cython.pointer(Column) = self.columns + index
+        child: int64_t
+        if column.count >= column.room and not grow(column):
+            return False
+        clear_bit(column.valid.data, column.count)
+        if column.kind == FIXED:
+            memset(column.data.data + column.count * column.width, 0, column.width)
+        elif column.kind == BITS:
+            clear_bit(column.data.data, column.count)
+        elif column.kind == BINARY or column.kind == LIST:
+            ends_of(column)[column.count + 1] = ends_of(column)[column.count]
+        elif column.kind == STRUCT:
+            child = column.child
+            while child >= 0:
+                if not self.put_null(child):
+                    return False
+                child = self.columns[child].next
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_struct(self, index: int64_t) -> cython.bint:
+        """An entry whose children come."""
+        column: cython.pointer(Column) = self.columns + index
+        if column.count >= column.room and not grow(column):
+            return False
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_number(self, step: cython.pointer(Step), value: int64_t) -> cython.bint:
+        """An entry of a column of numbers."""
+        column: cython.pointer(Column) = self.columns + step.column
+        if column.count >= column.room and not grow(column):
+            return False
+        if step.more == AS_INT:
+            cython.cast(cython.pointer(int32_t), column.data.data)[column.count] = cython.cast(
+                int32_t, value
+            )
+        elif step.more == AS_LONG:
+            cython.cast(cython.pointer(int64_t), column.data.data)[column.count] = value
+        elif step.more == AS_FLOAT:
+            # By way of a double, as Python goes.
+            cython.cast(cython.pointer(cython.float), column.data.data)[column.count] = cython.cast(
+                cython.float, cython.cast(cython.double, value)
+            )
+        else:
+            cython.cast(cython.pointer(cython.double), column.data.data)[column.count] = (
+                cython.cast(cython.double, value)
+            )
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_fixed(self, index: int64_t, data: Source, size: int64_t) -> cython.bint:
+        """An entry of so many bytes; they are the column's width."""
+        column: cython.pointer(Column) = self.columns + index
+        if column.count >= column.room and not grow(column):
+            return False
+        memcpy(column.data.data + column.count * column.width, data, size)
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_float(self, step: cython.pointer(Step), data: Source) -> cython.bint:
+        """A float, as it is or as a double."""
+        single: cython.float
+        double: cython.double
+        if not step.more:
+            return self.put_fixed(step.column, data, 4)
+        memcpy(cython.address(single), data, 4)
+        double = single
+        return self.put_fixed(
+            step.column, cython.cast(Source, cython.cast(Bytes, cython.address(double))), 8
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_bit(self, index: int64_t, value: cython.bint) -> cython.bint:
+        """A boolean."""
+        column: cython.pointer(Column) = self.columns + index
+        if column.count >= column.room and not grow(column):
+            return False
+        if value:
+            set_bit(column.data.data, column.count)
+        else:
+            clear_bit(column.data.data, column.count)
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_symbol(self, step: cython.pointer(Step), value: int64_t) -> cython.bint:
+        """A symbol, as text; one that the reader doesn't know is refused."""
+        place: int32_t[2]
+        memcpy(cython.address(place[0]), self.constants + step.low + 8 * value, 8)
+        if place[1] < 0:
+            return False
+        return self.put_bytes(step.column, self.constants + place[0], place[1])
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_bytes(self, index: int64_t, data: Source, size: int64_t) -> cython.bint:
+        """An entry of a column of bytes or texts."""
+        column: cython.pointer(Column) = self.columns + index
+        used: int64_t = column.used + size
+        if used > self.most:
+            return False
+        if column.count >= column.room and not grow(column):
+            return False
+        if used > column.data.capacity and not grown(cython.address(column.data), used):
+            return False
+        if size > 0:
+            memcpy(column.data.data + column.used, data, size)
+        column.used = used
+        column.count += 1
+        ends_of(column)[column.count] = cython.cast(int32_t, used)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_list(self, index: int64_t) -> cython.bint:
+        """An entry of all items that came since the last one."""
+        column: cython.pointer(Column) = self.columns + index
+        items: int64_t = self.columns[column.child].count
+        if items > self.most:
+            return False
+        if column.count >= column.room and not grow(column):
+            return False
+        column.count += 1
+        ends_of(column)[column.count] = cython.cast(int32_t, items)
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def distinct(self, index: int64_t, first: int64_t) -> cython.bint:
+        """Whether a map's keys, from entry `first` on, are all different."""
+        keys: cython.pointer(Column) = self.columns + index
+        count: int64_t = keys.count - first
+        size: int64_t = 32
+        one: int64_t
+        other: int64_t
+        place: int64_t
+        slots: cython.pointer(int64_t)
+        ends: cython.pointer(int32_t) = ends_of(keys)
+        if count <= FEW:
+            for one in range(first + 1, keys.count):
+                for other in range(first, one):
+                    if same_key(keys, one, other):
+                        return False
+            return True
+        while size < 2 * count:
+            size *= 2
+        if not grown(cython.address(self.table), 8 * size):
+            return False
+        slots = cython.cast(cython.pointer(int64_t), self.table.data)
+        memset(slots, 255, 8 * size)
+        for one in range(first, keys.count):
+            place = cython.cast(
+                int64_t,
+                hashed(keys.data.data + ends[one], ends[one + 1] - ends[one])
+                & cython.cast(uint64_t, size - 1),
+            )
+            while slots[place] >= 0:
+                if same_key(keys, one, slots[place]):
+                    return False
+                place = (place + 1) & (size - 1)
+            slots[place] = one
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def restore(self, index: int64_t, count: int64_t) -> cython.void:
+        """Take a column and its children back to so many entries."""
+        column: cython.pointer(Column) = self.columns + index
+        child: int64_t = column.child
+        at: int64_t
+        ends: int64_t = 0
+        for at in range(count, column.count):
+            set_bit(column.valid.data, at)
+        column.count = count
+        if column.kind == STRUCT:
+            while child >= 0:
+                self.restore(child, count)
+                child = self.columns[child].next
+            return
+        if column.room > 0 and (column.kind == BINARY or column.kind == LIST):
+            ends = ends_of(column)[count]
+        if column.kind == BINARY:
+            column.used = ends
+        elif column.kind == LIST:
+            self.restore(child, ends)
+
+    def column(self, index: int64_t):
+        """Hand out a column: its entries, nulls, and the blocks of validity, ends and data.
+
+        The validity is None where there are no nulls; ends and data where its kind has none.
+        The column is empty afterwards. Raises `ValueError` for a column that isn't there.
+        """
+        column: cython.pointer(Column)
+        at: int64_t
+        nulls: int64_t = 0
+        size: int64_t = 0
+        if index < 0 or index >= self.length:
+            raise ValueError("there is no such column")
+        column = self.columns + index
+        if column.room == 0 and not grow(column):
+            raise MemoryError
+        for at in range(column.count):
+            nulls += not column.valid.data[at >> 3] >> (at & 7) & 1
+        validity = ends = data = None
+        if nulls and column.kind != NOTHING:
+            validity = taken(cython.address(column.valid), (column.count + 7) // 8)
+        if column.kind == BINARY or column.kind == LIST:
+            ends = taken(cython.address(column.ends), 4 * (column.count + 1))
+        if column.kind == FIXED:
+            data = taken(cython.address(column.data), column.count * column.width)
+        elif column.kind == BITS:
+            data = taken(cython.address(column.data), (column.count + 7) // 8)
+        elif column.kind == BINARY:
+            if not grown(cython.address(column.data), 1):
+                raise MemoryError
+            data = taken(cython.address(column.data), column.used)
+        size = column.count
+        given_back(cython.address(column.valid))
+        column.count = column.room = column.used = 0
+        return size, nulls, validity, ends, data

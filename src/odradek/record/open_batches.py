@@ -1,0 +1,176 @@
+"""Records from where they are given into the batches that are open, and what tells of them.
+
+In: a record, and what a producer knows of its topic (`TopicLane`). Out: its future, or a note for
+its report; where it has no open batch, what is certain of its partition. The kernel's twin does
+this without a Python call for a record, and this is its oracle; here `BatchBuilder` needs the
+accumulator's lock, so producers leave every record to the call that takes it.
+Must not: wait, open or close a batch, or change what was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+M = TypeVar("M")
+
+ITEMS = 6
+"""Of a message, which stand one after another in a list: its index in its batch, when and with
+which time it was sent, key, value, and what its report calls. A tuple for each would have the
+garbage collector look at a hundred thousand of them again and again.
+"""
+_new = object.__new__
+_PARTS = ("_record", "_error", "_more")
+"""Of a report."""
+
+
+class Known(Protocol):
+    """Which snapshot of the metadata is the newest."""
+
+    snapshot: Any
+
+
+class Here(Protocol):
+    """Whether a record may go into an open batch without more ado."""
+
+    here: bool
+
+
+class Room:
+    """How many messages and bytes of them may come before somebody has to count."""
+
+    __slots__ = ("messages", "size")
+
+    def __init__(self, messages: int = 0, size: int = 0) -> None:
+        self.messages = messages
+        self.size = size
+
+
+class OpenBatches:
+    """Puts records into open batches."""
+
+    def __init__(
+        self,
+        lanes: dict[str, Any],
+        metadata: Known,
+        process: Here,
+        clock: Callable[[], float],
+        make: Callable[..., Any],
+    ) -> None:
+        """`lanes`: what is known of topics; `clock`: seconds since the epoch.
+
+        `make(producer, batch, index, timestamp_ms)` makes a future. A class with a `_blank`, pairs
+        of names and values, isn't called: its objects have these, and `_producer`, `_batch`,
+        `_index` and `_timestamp_ms`. `TypeError` for one that makes its objects by itself.
+        """
+        self._lanes = lanes
+        self._metadata = metadata
+        self._process = process
+        self._clock = clock
+        self._make = make
+        if hasattr(make, "_blank"):
+            check_plain(make)
+
+    def _found(self, topic: Any, key: Any, value: Any, partition: Any) -> tuple[Any, Any]:
+        """The partition, as far as it is certain, and its open batch, or None."""
+        lane = self._lanes.get(topic)
+        if lane is None or lane.snapshot is not self._metadata.snapshot:
+            return partition, None
+        if partition is None:
+            partition = lane.choose(key, value)
+        return partition, lane.open.get(partition) if self._process.here else None
+
+    def send(
+        self,
+        producer: object,
+        topic: Any,
+        key: Any,
+        value: Any,
+        headers: Any,
+        timestamp_ms: Any,
+        partition: Any,
+    ) -> Any:
+        """Put a record into its open batch and give its future; where there is none with room, or
+        the topic isn't known, give its partition as far as that is certain: an int or None.
+        """
+        partition, batch = self._found(topic, key, value, partition)
+        if batch is None:
+            return partition
+        at = int(self._clock() * 1000) if timestamp_ms is None else timestamp_ms
+        index = batch.builder.append(key, value, headers, at)
+        return partition if index is None else self._make(producer, batch, index, at)
+
+    def report(
+        self,
+        room: Room,
+        by_batch: dict[Any, Any],
+        begun: float,
+        topic: Any,
+        key: Any,
+        value: Any,
+        partition: Any,
+        timestamp_ms: Any,
+        call: Any,
+    ) -> Any:
+        """Put a message into its open batch and note what its report needs: True. Where there is
+        none with room, or it isn't as most messages are, give its partition as `send` does.
+
+        `by_batch` has the notes of batches: `waiting`, `size`, `can_be_made` and `late()`; `begun`
+        is noted as well.
+        """
+        usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
+        if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
+            return partition
+        partition, batch = self._found(topic, key, value, partition)
+        reports = by_batch.get(batch)
+        size = len(key or b"") + len(value or b"")
+        if reports is None or room.messages < 1 or room.size < size:
+            return partition
+        at = timestamp_ms if timestamp_ms > 0 else int(self._clock() * 1000)
+        index = batch.builder.append(key, value, (), at)
+        if index is None:
+            return partition
+        room.messages -= 1
+        room.size -= size
+        reports.waiting.extend((index, begun, at, key, value, call))
+        reports.size += size
+        if reports.can_be_made:  # the outcome came in between
+            reports.late()
+        return True
+
+
+def check_plain(cls: Any) -> None:
+    """Raise `TypeError` for a class that makes its objects by itself."""
+    if cls.__new__ is not object.__new__ or cls.__itemsize__:
+        raise TypeError(f"{cls!r} makes its objects by itself")
+
+
+def build_reports(
+    cls: type[M],
+    kind: int,
+    topic: str,
+    partition: int | None,
+    outcome: tuple[int, int],
+    error: Any,
+    now: float,
+    given: Sequence[Any],
+) -> list[M]:
+    """Make a `cls` of each `ITEMS` of what was noted: what programs are told of their messages.
+
+    `outcome`: the offset of the batch and the time of its log, each -1 where there is none. An
+    object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds
+    since it was sent, and None.
+    """
+    check_plain(cls)
+    base, appended = outcome
+    found = []
+    for index, begun, at, key, value, _ in zip(*[iter(given)] * ITEMS, strict=True):
+        made = _new(cls)
+        offset = base + index if base >= 0 else None
+        time_ms = at if appended < 0 else appended
+        record = (topic, partition, offset, time_ms, kind, key, value, None, -1)
+        parts = (record, error, (now - begun, None))
+        for name, part in zip(_PARTS, parts, strict=True):
+            setattr(made, name, part)
+        found.append(made)
+    return found

@@ -1,0 +1,30 @@
+"""What blocks, done in a thread while an event loop goes on.
+
+In: a function. Out: its result. Must not: be used for what a host can do without a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from odradek.common.record_errors import SchemaNotAtHandError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """Call a function in a thread of the loop's; a cancelled wait leaves it to itself."""
+    return await asyncio.to_thread(function, *arguments, **keywords)
+
+
+async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
+    """Await a call, again after each schema that it turns out to need and a thread has fetched."""
+    while True:
+        try:
+            return await call()
+        except SchemaNotAtHandError as missing:
+            fetch = missing.fetch
+        await in_thread(fetch)

@@ -1,0 +1,86 @@
+"""Objects and bytes: serializers, schemas and the registries that keep them.
+
+In: objects, or bytes of records. Out: the other of both. Flow: user → here → `Producer.send`, and
+`Consumer.poll` → here → user. Codecs (fastavro, protobuf, jsonschema-rs) are loaded by the formats
+that need them, when an object of theirs is made.
+"""
+
+from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
+from odradek.serialization.avro import AvroDeserializer, AvroSerializer
+from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError,
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+    MissingExtraError,
+    RecordDeserializationError,
+    RegistryAuthenticationError,
+    RegistryUnreachableError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+    SerializationError,
+)
+from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
+from odradek.serialization.plain import (
+    DoubleDeserializer,
+    DoubleSerializer,
+    IntegerDeserializer,
+    IntegerSerializer,
+    LongDeserializer,
+    LongSerializer,
+    PlainJSONDeserializer,
+    PlainJSONSerializer,
+    StringDeserializer,
+    StringSerializer,
+)
+from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.subjects import (
+    record_subject_name_strategy,
+    topic_record_subject_name_strategy,
+    topic_subject_name_strategy,
+)
+
+__all__ = [
+    "AsyncSchemaRegistryClient",
+    "AvroDeserializer",
+    "AvroSerializer",
+    "ConvertedColumn",
+    "DeserializationError",
+    "DoubleDeserializer",
+    "DoubleSerializer",
+    "IncompatibleSchemaError",
+    "IntegerDeserializer",
+    "IntegerSerializer",
+    "InvalidSchemaError",
+    "JSONDeserializer",
+    "JSONSerializer",
+    "LongDeserializer",
+    "LongSerializer",
+    "MessageField",
+    "MissingExtraError",
+    "PlainJSONDeserializer",
+    "PlainJSONSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+    "RecordDeserializationError",
+    "RegisteredSchema",
+    "RegistryAuthenticationError",
+    "RegistryUnreachableError",
+    "Schema",
+    "SchemaNotFoundError",
+    "SchemaReference",
+    "SchemaRegistryClient",
+    "SchemaRegistryError",
+    "SerializationContext",
+    "SerializationError",
+    "StringDeserializer",
+    "StringSerializer",
+    "arrow_to_avro",
+    "avro_to_arrow",
+    "record_subject_name_strategy",
+    "topic_record_subject_name_strategy",
+    "topic_subject_name_strategy",
+]

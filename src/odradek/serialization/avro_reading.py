@@ -1,0 +1,78 @@
+"""One Avro value of bytes, whoever wrote them: by fastavro, which trusts them.
+
+In: bytes without a frame, the writer's schema and the reader's. Out: the value. Must not: take
+bytes that are left over for nothing, or give fastavro what it would never end with, or end in.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from odradek.serialization.avro_nesting import AvroNesting
+from odradek.serialization.errors import DeserializationError
+from odradek.serialization.extras import fastavro
+from odradek.serialization.schema_cache import kept
+
+BYTES = "bytes"
+"""A schema that is bytes and no more: they are written as they are, as Confluent's do."""
+
+
+def is_bytes(parsed: Any) -> bool:
+    """Whether a schema is bytes and no more."""
+    return parsed == BYTES or (isinstance(parsed, dict) and parsed.get("type") == BYTES)
+
+
+class WholeBytes(io.BytesIO):
+    """Bytes whose end is an error. Items of one size that a reader's schema leaves out are skipped
+    by fastavro without a look at how many bytes there were: ten bytes that claim 2**60 of them
+    would keep it at work for years.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        if size is not None and len(found) < size:
+            raise EOFError
+        return found
+
+
+class AvroReading:
+    """Reads values of any number of schemas, each of which is looked at once."""
+
+    def __init__(self) -> None:
+        self._read = fastavro().schemaless_reader
+        self._nestings: dict[int, tuple[Any, AvroNesting]] = {}
+        """By the identity of a schema, which is kept with it."""
+
+    def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
+        """Read all bytes of a value; `names`: fastavro's `return_record_name`.
+
+        Raises `DeserializationError`, and `InvalidSchemaError` for a schema without an end.
+        """
+        nesting = self._nesting(written)
+        nesting.check(payload)
+        # A reader's schema may leave the array out. Watching costs 2 us, so only such are watched.
+        watched = wanted is not None and nesting.has_arrays_of_fixed_size
+        stream = WholeBytes(payload) if watched else io.BytesIO(payload)
+        try:
+            found = self._read(stream, written, wanted, names)
+        # Bytes of others can make fastavro raise whatever Python has.
+        except Exception as error:
+            raise unread(error) from None
+        left = len(payload) - stream.tell()
+        if left:
+            raise DeserializationError(f"{left} bytes are left after the Avro value")
+        return found
+
+    def _nesting(self, written: Any) -> AvroNesting:
+        found = self._nestings.get(id(written))
+        if found is None:
+            found = kept(self._nestings, id(written), (written, AvroNesting(written)))
+        return found[1]
+
+
+def unread(error: Exception) -> DeserializationError:
+    """Say what fastavro had against bytes."""
+    # Its own words for this one name an object in memory.
+    why = "it ends too early" if isinstance(error, EOFError) else f"{type(error).__name__}: {error}"
+    return DeserializationError(f"it isn't of its Avro schema: {why}")

@@ -1,0 +1,158 @@
+"""Rows of framed Avro as Arrow arrays of one type: by the kernel, and by fastavro what that leaves.
+
+In: a type, the schema that rows are read by, and what gives the schema that a row was written with.
+Out: arrays, and by a row's number why it can't be read. Programs are made once for each schema, so
+one object serves batch after batch. Must not: fail all rows for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.record import avro_reader
+from odradek.serialization.avro_plan import Columns, UnplannedError, array_of, program
+from odradek.serialization.avro_reading import AvroReading, is_bytes
+from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+from odradek.serialization.wire_format import ID_SIZE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.record.kernel_avro import AvroReader
+
+SAID = 300
+"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
+TOGETHER = 1024
+"""Rows that are objects at a time: more of them keep the garbage collector busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSchema:
+    """Why the rows of one id can't be read; a schema may be a text itself."""
+
+    why: str
+
+
+class AvroRows:
+    """Reads columns; the arrays are all of one type."""
+
+    def __init__(self, kind: pa.DataType, wanted: Any, written_of: Callable[[bytes], Any]) -> None:
+        """`wanted`: the reader's schema, parsed, of type `kind`; None: as they were written.
+
+        `written_of(row)` gives the schema that the bytes of a row begin with, parsed, or a
+        `NoSchema`; what it raises ends the call.
+        """
+        self._kind, self._wanted, self._written_of = kind, wanted, written_of
+        self._columns = Columns(kind)
+        self._kernel = avro_reader(self._columns.layout())
+        self._reading = AvroReading()
+
+    def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, str]]:
+        """The values of a binary column, null for null and where a row is among the errors."""
+        import pyarrow as pa
+
+        errors: dict[int, str] = {}
+        found, left = self._by_kernel(column)
+        parts, there = [found], list[int]()
+        for first in range(0, len(left), TOGETHER):
+            numbers = left[first : first + TOGETHER]
+            values = [self._value(number, column[number].as_py(), errors) for number in numbers]
+            read = [at for at, value in enumerate(values) if value is not None]
+            if read:
+                places = [numbers[at] for at in read]
+                there += places
+                parts.append(_array([values[at] for at in read], self._kind, places, errors))
+        if there:
+            order = list(range(len(column)))
+            for at, number in enumerate(there, len(column)):
+                order[number] = at
+            found = pa.concat_arrays(parts).take(pa.array(order, pa.int64()))
+        return found, dict(sorted(errors.items()))
+
+    def _by_kernel(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, list[int]]:
+        """What the kernel makes of the column, and the numbers of the rows that it leaves."""
+        import pyarrow as pa
+
+        if self._kernel is None:
+            valid = column.is_valid().to_pylist()
+            none = pa.nulls(len(column), self._kind)
+            return none, [at for at, there in enumerate(valid) if there]
+        left: list[int] = []
+        first = 0
+        kernel = self._kernel
+        try:
+            for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+                marks = self._chunk(chunk, kernel) if len(chunk) else b""
+                left += [first + at for at, mark in enumerate(marks) if mark] if 1 in marks else []
+                first += len(chunk)
+        except BaseException:
+            self._kernel = avro_reader(self._columns.layout())  # this one holds rows of no call
+            raise
+        return array_of(self._columns, kernel), left
+
+    def _chunk(self, chunk: pa.Array, kernel: AvroReader) -> bytearray:
+        """Have the kernel read a chunk; gives a byte for each row, 1 where it is left."""
+        import pyarrow as pa
+
+        wide = not pa.types.is_binary(chunk.type)
+        if wide and not pa.types.is_large_binary(chunk.type):
+            chunk = chunk.cast(pa.large_binary())
+        validity, offsets, data = chunk.buffers()
+        marks, done, size = bytearray(len(chunk)), 0, len(chunk)
+        while True:
+            done = kernel.read(
+                b"" if data is None else data,
+                *(offsets, validity, wide, chunk.offset, size, done, marks),
+            )
+            if done == size:
+                return marks
+            number = kernel.unknown_schema
+            written = self._written_of(b"\0" + number.to_bytes(ID_SIZE - 1, "big"))
+            try:
+                if isinstance(written, NoSchema) or is_bytes(written):
+                    raise UnplannedError
+                kernel.add(number, *program(written, self._wanted, self._columns))
+            except UnplannedError:
+                kernel.add(number, None)
+
+    def _value(self, number: int, data: bytes | None, errors: dict[int, str]) -> Any:
+        """The value of a row by fastavro; None, and why, where it has none."""
+        try:
+            return None if data is None else self._by_library(data)
+        except DeserializationError as error:
+            errors[number] = str(error)
+            return None
+
+    def _by_library(self, data: bytes) -> Any:
+        written = self._written_of(data)
+        if isinstance(written, NoSchema):
+            raise DeserializationError(written.why)
+        if is_bytes(written):
+            return data[ID_SIZE:]
+        try:
+            return self._reading.value(data[ID_SIZE:], written, self._wanted)
+        except InvalidSchemaError as error:
+            raise DeserializationError(str(error)) from None
+
+
+def _array(
+    values: list[Any], kind: pa.DataType, numbers: list[int], errors: dict[int, str]
+) -> pa.Array:
+    """An array of values; those that the type can't hold are found by halves."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(values) == 1:
+            errors[numbers[0]] = f"Arrow's {str(kind)[:SAID]} can't hold it: {str(error)[:SAID]}"
+            return pa.nulls(1, kind)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [
+            _array(values[:half], kind, numbers[:half], errors),
+            _array(values[half:], kind, numbers[half:], errors),
+        ]
+    )

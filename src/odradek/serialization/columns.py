@@ -1,0 +1,197 @@
+"""Whole columns of framed Avro to columns of values, and back.
+
+In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of values. Out: a column of the
+other kind of the same length, and by row why one can't be had. Each schema is asked for and parsed
+once a call at most. Must not: fail all rows for one of them, or take rows of one schema for another
+without a reader's schema that says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro import AvroSerializer, given_schema, parsed_avro
+from odradek.serialization.avro_nesting import AvroNesting
+from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.avro_types import arrow_type, without_uuids
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+    SerializationError,
+)
+from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.schemas import AVRO, Schema
+from odradek.serialization.wire_format import ID_SIZE, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedColumn:
+    """A column that was made of another, row by row."""
+
+    values: pa.Array
+    """As many as there were rows; null for null, and where a row is among `errors`."""
+    errors: Mapping[int, str]
+    """By the row's number, from 0, why it can't be converted; in their order."""
+
+
+def avro_to_arrow(
+    column: pa.Array | pa.ChunkedArray,
+    registry: SchemaRegistryClient,
+    reader_schema: str | Schema | None = None,
+) -> ConvertedColumn:
+    """Make a column of values of a column of framed Avro: of structs, where the schema is a record.
+
+    `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read as
+    `reader_schema` says (schema evolution); without one they must all be of one schema.
+    Types are those of `avro_types.arrow_type`: all fields nullable, logical types as Arrow has
+    them. Rows that can't be read are null, and among the result's `errors`.
+
+    Raises `InvalidSchemaError` for several schemas without a reader's, or one that Arrow has no
+    type for; `SchemaRegistryError` where a registry can't be asked. A schema that the registry
+    doesn't have is the row's error.
+
+    >>> read = avro_to_arrow(batch.column("value"), registry)
+    >>> read.values.type, dict(read.errors)
+    (StructType(struct<to: string>), {})
+    """
+    _check_column(column)
+    if not isinstance(registry, SchemaRegistryClient):
+        raise ConfigurationError(
+            f"registry must be a SchemaRegistryClient, not {type(registry).__name__}"
+        )
+    if not isinstance(reader_schema, str | Schema | None):
+        raise ConfigurationError(
+            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
+        )
+    return _Decoding(registry, reader_schema).converted(column)
+
+
+def _check_column(column: object) -> None:
+    import pyarrow as pa
+
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        raise ConfigurationError(
+            "column must be an Arrow array, as table.column(name) gives it, not "
+            f"{type(column).__name__}"
+        )
+
+
+class _Decoding:
+    """One call of `avro_to_arrow`."""
+
+    def __init__(self, registry: SchemaRegistryClient, reader_schema: str | Schema | None) -> None:
+        self._registry = registry
+        self._reader: Any = None
+        if reader_schema is not None:
+            self._reader = self._parsed(given_schema(reader_schema, AVRO))
+        self._written: dict[bytes, Any] = {}
+        """By the bytes that name it, a schema, or why there is none."""
+        self._schemas: list[Any] = []
+        """Those of rows, as far as they differ; one at the most without a reader's."""
+
+    def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
+        """The column, and what is wrong with it."""
+        import pyarrow as pa
+
+        kind = self._kind(column)
+        if kind is None:
+            rows = enumerate(column.to_pylist())
+            errors = {at: self._written_of(data).why for at, data in rows if data is not None}
+            return ConvertedColumn(pa.nulls(len(column)), errors)
+        return ConvertedColumn(*AvroRows(kind, self._reader, self._written_of).read(column))
+
+    def _kind(self, column: pa.Array | pa.ChunkedArray) -> pa.DataType | None:
+        """The type of the reader's schema, or of the first row that has one."""
+        if self._reader is not None:
+            return arrow_type(self._reader)
+        for one in column:
+            data = one.as_py()
+            if data is not None:
+                self._written_of(data)
+            if self._schemas:
+                return arrow_type(self._schemas[0])
+        return None
+
+    def _written_of(self, data: bytes) -> Any:
+        """The schema that a row was written with, or why it has none."""
+        prefix = data[:ID_SIZE]
+        found = self._written.get(prefix)
+        if found is None:
+            found = self._schema(data)
+            if prefix[:1] == b"\0":  # what another row begins with says nothing about this one
+                self._written[prefix] = found
+        return found
+
+    def _schema(self, data: bytes) -> Any:
+        try:
+            of, _ = schema_of(data)
+            if of.id is None:
+                return NoSchema("a column's rows name their schemas by id, not by GUID")
+            found = self._parsed(self._registry.get_schema(of.id))
+            AvroNesting(found)
+        except (DeserializationError, SchemaNotFoundError, InvalidSchemaError) as error:
+            return NoSchema(str(error))
+        if found not in self._schemas:
+            self._schemas.append(found)
+            if self._reader is None and len(self._schemas) > 1:
+                raise InvalidSchemaError(
+                    "the column has records of several schemas",
+                    None,
+                    "Give the reader's schema by which all of them are read.",
+                )
+        return found
+
+    def _parsed(self, schema: Schema) -> Any:
+        try:
+            return without_uuids(parsed_avro(schema, self._registry))
+        except RecursionError:
+            raise InvalidSchemaError("the Avro schema is too deep", None, "Change it.") from None
+
+
+def arrow_to_avro(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: AvroSerializer,
+    topic: str,
+    field: MessageField = MessageField.VALUE,
+) -> ConvertedColumn:
+    """Make a column of framed Avro, as `Producer.send_arrow` takes it, of a column of values.
+
+    `serializer` has schema and settings; the subject is that of `topic` and `field`. The schema is
+    looked up, or registered, once. Null stays null. Rows that don't fit the schema are null, and
+    among the result's `errors`: look before you send, for a null value deletes.
+
+    Raises `SchemaRegistryError` where the schema can't be had.
+
+    >>> written = arrow_to_avro(table.column("flight"), serialize, "flights")
+    >>> written.values.type
+    DataType(binary)
+    """
+    import pyarrow as pa
+
+    _check_column(column)
+    if not callable(serializer):
+        raise ConfigurationError(
+            f"serializer must be an AvroSerializer, not {type(serializer).__name__}"
+        )
+    if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
+        raise ConfigurationError(
+            f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
+        )
+    context = SerializationContext(topic, field)
+    errors: dict[int, str] = {}
+    written: list[bytes | None] = []
+    for number, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+        try:
+            written.append(serializer(value, context))
+        except SerializationError as error:
+            written.append(None)
+            errors[number] = str(error)
+    return ConvertedColumn(pa.array(written, pa.binary()), errors)

@@ -1,0 +1,42 @@
+"""Of which record a key or a value is: what serializers are told beside the object.
+
+In: a topic, which field, headers. Out: a context. It has the attributes of confluent-kafka's, so
+that each library's serializers can be called with it. Must not: know a schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class MessageField(StrEnum):
+    """Which part of a record it is; each is its text, too."""
+
+    NONE = "none"
+    KEY = "key"
+    VALUE = "value"
+
+
+@dataclass(slots=True)
+class SerializationContext:
+    """Of which topic, which field, and beside which headers.
+
+    `headers` is a list of (name, value), to which a serializer may append, or None.
+    """
+
+    topic: str
+    field: MessageField
+    headers: Any = None
+
+
+Serializer = Callable[[Any, SerializationContext | None], bytes | None]
+"""What gives the bytes of an object; None for None."""
+Deserializer = Callable[[bytes | None, SerializationContext | None], Any]
+"""What gives the object of bytes; None for None."""
+
+NO_WAITING: ContextVar[bool] = ContextVar("odradek_no_waiting", default=False)
+"""Whether this is an event loop, in which nobody may wait for a registry."""

@@ -1,0 +1,162 @@
+"""What serializers of all three formats share: settings, subjects, ids.
+
+In: a registry, settings with Confluent's names, a schema. Out: which id a schema has under a
+subject, asked for once; payloads with their id, and ids with their payload. Must not: know a
+format, or register a schema unless it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.context import SerializationContext
+from odradek.serialization.errors import SerializationError
+from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.schemas import RegisteredSchema, Schema
+from odradek.serialization.subjects import strategy
+from odradek.serialization.wire_format import SchemaId, add_header
+
+PREFIX, HEADER = "prefix", "header"
+WRITING: dict[str, Any] = {
+    "auto.register.schemas": False,
+    "use.latest.version": False,
+    "normalize.schemas": False,
+    "subject.name.strategy": "TOPIC",
+    "schema.id.location": PREFIX,
+}
+"""Settings of serializers, with their defaults."""
+READING: dict[str, Any] = {"use.latest.version": False, "subject.name.strategy": "TOPIC"}
+"""Settings of deserializers, with their defaults."""
+
+ToDict = Callable[[Any, Any], Any]
+"""Of an object and a `SerializationContext`."""
+FromDict = Callable[[Any, Any], Any]
+"""The same, of what was read."""
+
+
+class _Named(Protocol):
+    """A strategy that a setting names."""
+
+    def __call__(self, context: SerializationContext | None, name: str | None, /) -> str | None: ...
+
+
+def read_settings(given: Mapping[str, Any] | None, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with defaults for what isn't given. Raises `ConfigurationError`."""
+    found = {**known, **(given or {})}
+    strange = sorted(map(str, found.keys() - known.keys()))
+    if strange:
+        raise ConfigurationError(
+            f"{', '.join(strange)}: no such setting here; there are {', '.join(sorted(known))}"
+        )
+    for name, default in known.items():
+        if isinstance(default, bool):
+            found[name] = _flag(name, found[name])
+    if found.get("auto.register.schemas") and found["use.latest.version"]:
+        raise ConfigurationError(
+            "auto.register.schemas and use.latest.version can't be given both: one registers the "
+            "schema, the other takes what is registered"
+        )
+    if found.get("schema.id.location", PREFIX) not in (PREFIX, HEADER):
+        raise ConfigurationError(f"schema.id.location must be {PREFIX} or {HEADER}")
+    return found
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, bool):
+        return value
+    raise ConfigurationError(f"{name} must be true or false, not {value!r}")
+
+
+def _client(registry: object) -> SchemaRegistryClient:
+    if not isinstance(registry, SchemaRegistryClient):
+        raise ConfigurationError(
+            "schema_registry_client must be a SchemaRegistryClient (for AsyncProducer, too), "
+            f"not {type(registry).__name__}"
+        )
+    return registry
+
+
+class Framer:
+    """Puts ids before payloads, or into headers."""
+
+    def __init__(self, registry: SchemaRegistryClient, settings: Mapping[str, Any]) -> None:
+        self._registry = _client(registry)
+        self._registers = settings["auto.register.schemas"]
+        self.takes_latest = settings["use.latest.version"]
+        self._normalizes = settings["normalize.schemas"]
+        self._in_header = settings["schema.id.location"] == HEADER
+        self._strategy: _Named = strategy(
+            "subject.name.strategy", settings["subject.name.strategy"]
+        )
+        self._known: dict[str, RegisteredSchema] = {}
+
+    def subject(self, context: SerializationContext | None, name: str | None) -> str:
+        """Under which subject a record's schema is. Raises `SerializationError`."""
+        found = self._strategy(context, name)
+        if not found:
+            raise ConfigurationError("subject.name.strategy gave no subject")
+        return found
+
+    def registered(self, subject: str, schema: Callable[[], Schema | None]) -> RegisteredSchema:
+        """The schema under its subject, as the settings say: looked up, registered, or the latest.
+
+        Raises `SchemaRegistryError`.
+        """
+        if self.takes_latest:
+            return self._registry.get_latest_version(subject)
+        found = self._known.get(subject)
+        if found is not None:
+            return found
+        mine = schema()
+        if mine is None:
+            raise SerializationError("schema_str is missing; only use.latest.version needs none")
+        ask = self._registry.lookup_schema
+        if self._registers:
+            ask = self._registry.registered_schema
+        found = self._known[subject] = ask(subject, mine, self._normalizes)
+        return found
+
+    def reference(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """A schema that another one refers to, with its version."""
+        if self._registers:
+            self._registry.registered_schema(subject, schema, self._normalizes)
+        return self._registry.lookup_schema(subject, schema, self._normalizes)
+
+    def framed(
+        self,
+        payload: bytes,
+        found: RegisteredSchema,
+        context: SerializationContext | None,
+        indexes: tuple[int, ...] | None = None,
+    ) -> bytes:
+        """The payload with the schema that it is of."""
+        of = SchemaId(found.schema_id, found.guid, indexes)
+        if self._in_header:
+            add_header(of, context)
+            return payload
+        return of.prefix() + payload
+
+
+class Unframer:
+    """Finds the schema of bytes."""
+
+    def __init__(self, registry: SchemaRegistryClient, settings: Mapping[str, Any]) -> None:
+        self._registry = _client(registry)
+        self.takes_latest = settings["use.latest.version"]
+        self._strategy: _Named = strategy(
+            "subject.name.strategy", settings["subject.name.strategy"]
+        )
+
+    def schema(self, of: SchemaId) -> Schema:
+        """The schema with an id or GUID. Raises `SchemaRegistryError`."""
+        if of.id is not None:
+            return self._registry.get_schema(of.id)
+        return self._registry.get_schema_by_guid(of.guid or "")
+
+    def latest(self, context: SerializationContext | None, name: str | None) -> Schema:
+        """The subject's latest schema, by which `use.latest.version` reads."""
+        return self._registry.get_latest_version(self._strategy(context, name) or "").schema

@@ -1,0 +1,168 @@
+"""Texts, numbers and JSON as bytes, without a schema.
+
+In: an object or bytes, and a context that isn't looked at. Out: the other. They write what Java's
+serializers of these names write, and None as None. Must not: take what doesn't fit for something
+else.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from odradek.serialization.context import SerializationContext
+from odradek.serialization.errors import DeserializationError, SerializationError
+
+
+class StringSerializer:
+    """Text as bytes by a codec of Python's."""
+
+    def __init__(self, codec: str = "utf_8") -> None:
+        self.codec = codec
+
+    def __call__(self, obj: str | None, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of a text. Raises `SerializationError`."""
+        if obj is None:
+            return None
+        try:
+            return obj.encode(self.codec)
+        except (UnicodeError, AttributeError) as error:
+            raise SerializationError(f"a text in {self.codec} is wanted: {error}") from None
+
+
+class StringDeserializer:
+    """Bytes as text by a codec of Python's."""
+
+    def __init__(self, codec: str = "utf_8") -> None:
+        self.codec = codec
+
+    def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> str | None:
+        """The text of bytes. Raises `DeserializationError`."""
+        if value is None:
+            return None
+        try:
+            return value.decode(self.codec)
+        except UnicodeError as error:
+            raise DeserializationError(f"it is no text in {self.codec}: {error}") from None
+
+
+class _Number:
+    """What numbers of one kind share."""
+
+    form: struct.Struct
+    kind: str
+
+    def _packed(self, obj: Any) -> bytes | None:
+        if obj is None:
+            return None
+        try:
+            return self.form.pack(obj)
+        except struct.error as error:
+            raise SerializationError(f"{self.kind} is wanted: {error}") from None
+
+    def _unpacked(self, value: bytes | None) -> Any:
+        if value is None:
+            return None
+        if len(value) != self.form.size:
+            raise DeserializationError(
+                f"{self.kind} has {self.form.size} bytes, and this one {len(value)}"
+            )
+        return self.form.unpack(value)[0]
+
+
+class IntegerSerializer(_Number):
+    """An int as 4 bytes, big-endian, signed."""
+
+    form, kind = struct.Struct(">i"), "an int of 4 bytes"
+
+    def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of a number. Raises `SerializationError`."""
+        return self._packed(obj)
+
+
+class IntegerDeserializer(_Number):
+    """4 bytes, big-endian, signed, as an int."""
+
+    form, kind = struct.Struct(">i"), "an int of 4 bytes"
+
+    def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
+        """The number of bytes. Raises `DeserializationError`."""
+        found: int | None = self._unpacked(value)
+        return found
+
+
+class LongSerializer(_Number):
+    """An int as 8 bytes, big-endian, signed."""
+
+    form, kind = struct.Struct(">q"), "an int of 8 bytes"
+
+    def __call__(self, obj: int | None, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of a number. Raises `SerializationError`."""
+        return self._packed(obj)
+
+
+class LongDeserializer(_Number):
+    """8 bytes, big-endian, signed, as an int."""
+
+    form, kind = struct.Struct(">q"), "an int of 8 bytes"
+
+    def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> int | None:
+        """The number of bytes. Raises `DeserializationError`."""
+        found: int | None = self._unpacked(value)
+        return found
+
+
+class DoubleSerializer(_Number):
+    """A float as 8 bytes, big-endian."""
+
+    form, kind = struct.Struct(">d"), "a float"
+
+    def __call__(self, obj: float | None, ctx: SerializationContext | None = None) -> bytes | None:
+        """The bytes of a number. Raises `SerializationError`."""
+        return self._packed(obj)
+
+
+class DoubleDeserializer(_Number):
+    """8 bytes, big-endian, as a float."""
+
+    form, kind = struct.Struct(">d"), "a float"
+
+    def __call__(
+        self, value: bytes | None, ctx: SerializationContext | None = None
+    ) -> float | None:
+        """The number of bytes. Raises `DeserializationError`."""
+        found: float | None = self._unpacked(value)
+        return found
+
+
+class PlainJSONSerializer:
+    """An object as JSON in UTF-8, without blanks, a schema or a frame."""
+
+    def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
+        """The JSON of an object; None for None. Raises `SerializationError`."""
+        return None if obj is None else written_json(obj)
+
+
+class PlainJSONDeserializer:
+    """JSON in UTF-8 as an object, without a schema or a frame."""
+
+    def __call__(self, value: bytes | None, ctx: SerializationContext | None = None) -> Any:
+        """The object of JSON; None for None. Raises `DeserializationError`."""
+        return None if value is None else parsed_json(value)
+
+
+def parsed_json(value: bytes | memoryview) -> Any:
+    """What JSON means; `DeserializationError` where it is none."""
+    try:
+        return json.loads(bytes(value))
+    except (ValueError, RecursionError) as error:
+        raise DeserializationError(f"it isn't JSON: {error}") from None
+
+
+def written_json(value: Any) -> bytes:
+    """An object as JSON in UTF-8, without blanks; `SerializationError` where it can't be."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SerializationError(f"it can't be written as JSON: {error}") from None

@@ -1,0 +1,131 @@
+"""Deserializers on the way from a consumer to its caller.
+
+In: records with bytes, as delivery makes them, before the position moves past them. Out: the same
+with objects, as many as can be read; an error that names the first one that can't. Must not: lose a
+record: what isn't given here is met again by the next call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.errors import ConfigurationError
+from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.types import TopicPartition
+from odradek.serialization.context import (
+    NO_WAITING,
+    Deserializer,
+    MessageField,
+    SerializationContext,
+)
+from odradek.serialization.errors import (
+    RecordDeserializationError,
+    RegistryAuthenticationError,
+    RegistryUnreachableError,
+)
+
+_KEY, _VALUE, _HEADERS = 5, 6, 7
+"""Which items of a record they are."""
+_NOT_THE_RECORD = (RegistryUnreachableError, RegistryAuthenticationError, SchemaNotAtHandError)
+"""Errors that say nothing about a record: another call may read it."""
+
+
+def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
+    """A serializer or deserializer as a function of an object and a context.
+
+    One that takes a second argument, or has one called ctx or context, is told the context. Raises
+    `ConfigurationError`.
+    """
+    if given is None:
+        return None
+    if not callable(given):
+        raise ConfigurationError(f"{option} must be a function, not {type(given).__name__}")
+    if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
+        raise ConfigurationError(
+            f"{option} is a coroutine function: give one that isn't. Odradek's own never make an "
+            "event loop wait"
+        )
+    if _takes_context(given):
+        takes_both: Callable[[Any, Any], Any] = given
+        return takes_both
+    return lambda one, _: given(one)
+
+
+def _takes_context(given: Any) -> bool:
+    try:
+        parameters = list(inspect.signature(given).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    second = [one for one in parameters if one.kind in by_place][1:2]
+    return any(one.default is one.empty or one.name in ("ctx", "context") for one in second)
+
+
+class RecordReading:
+    """The two deserializers of a consumer."""
+
+    def __init__(self, key: Any, value: Any, *, in_loop: bool = False) -> None:
+        """`in_loop`: nobody may wait for a registry; see `SchemaNotAtHandError`."""
+        self._key: Deserializer | None = converter("key_deserializer", key)
+        self._value: Deserializer | None = converter("value_deserializer", value)
+        self._in_loop = in_loop
+        self._contexts: dict[str, tuple[SerializationContext, SerializationContext]] = {}
+
+    def __call__(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records up to the first that can't be read; its error where that is the first.
+
+        Raises `RecordDeserializationError`, and what a registry says that isn't the record's fault.
+        """
+        token = NO_WAITING.set(self._in_loop)
+        made: list[ConsumerRecord] = []
+        try:
+            for record in records:
+                made.append(self._read(record))  # noqa: PERF401 - what was made counts
+        except (RecordDeserializationError, *_NOT_THE_RECORD):
+            if not made:
+                raise
+        finally:
+            NO_WAITING.reset(token)
+        return made
+
+    def _read(self, record: ConsumerRecord) -> ConsumerRecord:
+        items: list[Any] = list(tuple.__iter__(record))
+        contexts = self._contexts_of(record)
+        for at, context, function in (
+            (_KEY, contexts[0], self._key),
+            (_VALUE, contexts[1], self._value),
+        ):
+            if function is None or items[at] is None:
+                continue
+            try:
+                items[at] = function(items[at], context)
+            except _NOT_THE_RECORD:
+                raise
+            # A function of the program's may raise whatever it likes over bytes of others.
+            except Exception as error:
+                raise RecordDeserializationError(
+                    TopicPartition(record.topic, record.partition),
+                    record.offset,
+                    str(context.field),
+                    f"{type(error).__name__}: {error}",
+                ) from error
+        return tuple.__new__(type(record), items)
+
+    def _contexts_of(
+        self, record: ConsumerRecord
+    ) -> tuple[SerializationContext, SerializationContext]:
+        """Of key and value; those of records without headers are made once for a topic."""
+        topic, headers = record.topic, record.headers
+        found = None if headers else self._contexts.get(topic)
+        if found is None:
+            listed = list(headers) or None
+            found = (
+                SerializationContext(topic, MessageField.KEY, listed),
+                SerializationContext(topic, MessageField.VALUE, listed),
+            )
+            if listed is None:
+                self._contexts[topic] = found
+        return found

@@ -1,0 +1,125 @@
+"""Serializers on the way from a program to its producer.
+
+In: objects. Out: `send` with their bytes. None stays None: a record without a key, or one that
+deletes. Must not: cost a producer without serializers anything: it stands in place of `send`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+from weakref import ref
+
+from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
+from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
+from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.runtime.hosts.delivery_future import DeliveryFuture
+from odradek.runtime.hosts.in_thread import at_hand
+from odradek.serialization.context import NO_WAITING, MessageField, SerializationContext
+from odradek.serialization.errors import SerializationError
+from odradek.serialization.record_reading import converter
+
+Written = tuple[bytes | None, bytes | None, HeadersInput]
+
+
+class RecordWriting:
+    """The two serializers of a producer."""
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self._key = converter("key_serializer", key)
+        self._value = converter("value_serializer", value)
+
+    def __call__(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
+        """The bytes of key and value, and the headers with what serializers added to them.
+
+        Raises `SerializationError` with the topic, and what a registry says.
+        """
+        listed: Any = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        before = len(listed)
+        context = SerializationContext(topic, MessageField.KEY, listed)
+        if self._key is not None and key is not None:
+            key = self._written(self._key, key, context)
+        context.field = MessageField.VALUE
+        if self._value is not None and value is not None:
+            value = self._written(self._value, value, context)
+        return key, value, listed if len(listed) > before else headers
+
+    @staticmethod
+    def _written(
+        function: Callable[[Any, Any], Any], given: Any, context: SerializationContext
+    ) -> Any:
+        try:
+            return function(given, context)
+        except KafkaError as error:
+            error.add_note(f"while the {context.field} of a record of {context.topic} was written")
+            raise
+        # A function of the program's may raise whatever it likes.
+        except Exception as error:
+            raise SerializationError(
+                f"the {context.field} of a record of {context.topic} can't be written: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def in_loop(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
+        """The same where nobody may wait: raises `SchemaNotAtHandError` first."""
+        token = NO_WAITING.set(True)
+        try:
+            return self(topic, key, value, headers)
+        finally:
+            NO_WAITING.reset(token)
+
+
+def serialized_send(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
+    """What stands in place of a producer's `send`; it doesn't keep the producer alive."""
+    return partial(_send, ref(producer), RecordWriting(key, value))
+
+
+def _send(
+    of: Any,
+    writing: RecordWriting,
+    topic: str,
+    value: Any = None,
+    key: Any = None,
+    headers: HeadersInput = NO_HEADERS,
+    partition: int | None = None,
+    timestamp_ms: int | None = None,
+    on_delivery: DeliveryCallback | None = None,
+) -> Any:
+    producer = _alive(of)
+    key, value, headers = writing(topic, key, value, headers)
+    return RecordSending.send(
+        producer, topic, value, key, headers, partition, timestamp_ms, on_delivery
+    )
+
+
+def _alive(of: Any) -> Any:
+    """The producer, where the program has kept it: `Producer(…).send(…)` in one breath doesn't."""
+    producer = of()
+    if producer is None:
+        raise ClientClosedError("this producer is gone: keep it in a variable, or use `with`")
+    return producer
+
+
+def serialized_put(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
+    """The same for an event loop; always to be awaited."""
+    return partial(_put, ref(producer), RecordWriting(key, value))
+
+
+async def _put(
+    of: Any,
+    writing: RecordWriting,
+    topic: str,
+    value: Any = None,
+    key: Any = None,
+    headers: HeadersInput = NO_HEADERS,
+    partition: int | None = None,
+    timestamp_ms: int | None = None,
+) -> Any:
+    async def written() -> Written:
+        return writing.in_loop(topic, key, value, headers)
+
+    producer = _alive(of)
+    key, value, headers = await at_hand(written)
+    found = RecordSending.send(producer, topic, value, key, headers, partition, timestamp_ms)
+    return found if type(found) is DeliveryFuture else await found

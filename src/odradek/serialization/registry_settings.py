@@ -1,0 +1,154 @@
+"""The settings of a registry's client: what Confluent's clients call them, checked.
+
+In: a mapping. Out: `RegistrySettings`. Must not: ask a registry, or show a credential.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from odradek.common.errors import ConfigurationError
+from odradek.common.secret import Secret
+from odradek.runtime.credentials.allowed_sources import allowed_server, shown
+
+URL = "schema.registry.url"
+SYNONYMS = {"url": URL}
+"""What confluent-kafka for Python calls it."""
+SECRETS = ("basic.auth.user.info", "bearer.auth.token", "ssl.key.password")
+TEXTS = (
+    URL,
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "bearer.auth.logical.cluster",
+    "bearer.auth.identity.pool.id",
+)
+NUMBERS = {
+    "request.timeout.ms": 10_000.0,
+    "default.api.timeout.ms": 30_000.0,
+    "retry.backoff.ms": 100.0,
+    "retry.backoff.max.ms": 1_000.0,
+    "cache.latest.ttl.sec": 300.0,
+    "cache.capacity": 1_000.0,
+}
+"""With their defaults; those of calls are shorter than Kafka's, as a record waits for them."""
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """What a client knows of its registry; equal where the same schemas are to be had."""
+
+    urls: tuple[str, ...]
+    user_info: Secret | None = None
+    token: Secret | Callable[[], object] | None = None
+    cloud: tuple[tuple[str, str], ...] = ()
+    """Headers that say which cluster and identity pool a token is for."""
+    files: tuple[str | None, str | None, str | None] = (None, None, None)
+    """Of authorities, the client's certificate and its key, in PEM."""
+    key_password: Secret | None = None
+    numbers: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    def headers(self) -> dict[str, Secret]:
+        """What authenticates a request."""
+        if self.user_info is not None:
+            encoded = b64encode(self.user_info.reveal().encode()).decode()
+            return {"Authorization": Secret(f"Basic {encoded}")}
+        token = self.token
+        if token is None:
+            return {}
+        found = token() if not isinstance(token, Secret) else token.reveal()
+        if not isinstance(found, str) or not found.strip():
+            raise ConfigurationError("bearer.auth.token: the function gave no text")
+        made = {"Authorization": Secret(f"Bearer {found.strip()}")}
+        return made | {name: Secret(value) for name, value in self.cloud}
+
+
+def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with their secrets wrapped: no traceback's locals show what they hold."""
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"a registry's settings are a dict, not {type(given).__name__}")
+    return {
+        name: Secret(value) if name in SECRETS and isinstance(value, str) else value
+        for name, value in given.items()
+    }
+
+
+def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
+    """Check settings, their secrets wrapped. Raises `ConfigurationError` for what can't be used."""
+    left = {SYNONYMS.get(name, name): value for name, value in given.items() if value is not None}
+    texts = {name: _text(name, left.pop(name)) for name in TEXTS if name in left}
+    secrets = {name: _secret(name, left.pop(name)) for name in SECRETS if name in left}
+    numbers = NUMBERS | {name: _number(name, left.pop(name)) for name in NUMBERS if name in left}
+    for name in ("basic.auth.credentials.source", "bearer.auth.credentials.source"):
+        if left.pop(name, "USER_INFO") not in ("USER_INFO", "STATIC_TOKEN"):
+            raise ConfigurationError(f"{name} must be USER_INFO or STATIC_TOKEN")
+    if left:
+        raise ConfigurationError(
+            f"{', '.join(sorted(map(str, left)))}: no such setting of a registry's client. There "
+            f"are: {', '.join(sorted((*TEXTS, *SECRETS, *NUMBERS)))}"
+        )
+    user, token = secrets.get("basic.auth.user.info"), secrets.get("bearer.auth.token")
+    if user is not None and token is not None:
+        raise ConfigurationError("basic.auth.user.info and bearer.auth.token can't be given both")
+    certificate = texts.get("ssl.certificate.location")
+    if texts.get("ssl.key.location") and certificate is None:
+        raise ConfigurationError("ssl.key.location needs ssl.certificate.location")
+    cloud = {
+        "target-sr-cluster": texts.get("bearer.auth.logical.cluster"),
+        "Confluent-Identity-Pool-Id": texts.get("bearer.auth.identity.pool.id"),
+    }
+    return RegistrySettings(
+        _urls(texts.get(URL, "")),
+        user if isinstance(user, Secret) else None,
+        token,
+        tuple((name, value) for name, value in cloud.items() if value is not None),
+        (texts.get("ssl.ca.location"), certificate, texts.get("ssl.key.location")),
+        key if isinstance(key := secrets.get("ssl.key.password"), Secret) else None,
+        numbers,
+    )
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    """Each URL, allowed by whoever runs this process (R-IN-2)."""
+    found = [one.strip() for one in text.split(",") if one.strip()]
+    if not found:
+        raise ConfigurationError(f"{URL} is missing: http(s) URLs with commas between")
+    for one in found:
+        if "@" in urlsplit(one).netloc:
+            raise ConfigurationError(
+                f"{URL}: {shown(one)} has a name and password; give basic.auth.user.info=user:word"
+            )
+    return tuple(allowed_server(URL, one) for one in found)
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
+    return value
+
+
+def _secret(name: str, value: object) -> Secret | Callable[[], object]:
+    if isinstance(value, Secret) and value:
+        if name != "basic.auth.user.info" or ":" in value.reveal():
+            return value
+    elif callable(value) and name == "bearer.auth.token":
+        return value
+    wanted = "user:password" if name == "basic.auth.user.info" else "a text"
+    raise ConfigurationError(f"{name} must be {wanted}")
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
+        raise ConfigurationError(f"{name} must be a number that isn't negative")
+    if name == "cache.capacity" and value < 1:
+        raise ConfigurationError("cache.capacity must be 1 at least: what is asked for is kept")
+    return float(value)

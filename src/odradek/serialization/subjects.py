@@ -1,0 +1,84 @@
+"""Under which subject a schema is registered.
+
+In: a context and the name of a record. Out: a subject. They can be called as confluent-kafka's.
+Must not: ask a registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.context import SerializationContext
+from odradek.serialization.errors import SerializationError
+
+SubjectNameStrategy = Callable[[SerializationContext | None, str | None], str | None]
+
+
+def topic_subject_name_strategy(
+    context: SerializationContext | None, record_name: str | None = None
+) -> str:
+    """`<topic>-key` or `<topic>-value`: one schema for each topic."""
+    return f"{_context(context).topic}-{_context(context).field}"
+
+
+def record_subject_name_strategy(
+    context: SerializationContext | None, record_name: str | None
+) -> str:
+    """The record's full name: the same schema in all topics."""
+    return _named(record_name)
+
+
+def topic_record_subject_name_strategy(
+    context: SerializationContext | None, record_name: str | None
+) -> str:
+    """`<topic>-<record's full name>`: several kinds of records in one topic."""
+    return f"{_context(context).topic}-{_named(record_name)}"
+
+
+STRATEGIES: dict[str, SubjectNameStrategy] = {
+    "TOPIC": topic_subject_name_strategy,
+    "RECORD": record_subject_name_strategy,
+    "TOPIC_RECORD": topic_record_subject_name_strategy,
+    "TopicNameStrategy": topic_subject_name_strategy,
+    "RecordNameStrategy": record_subject_name_strategy,
+    "TopicRecordNameStrategy": topic_record_subject_name_strategy,
+}
+
+
+def strategy(option: str, given: object) -> SubjectNameStrategy:
+    """A function, or a name: confluent-kafka's, or a Java class's with or without its package.
+
+    A text is a word of a table: nothing is imported by it (R-IN-2).
+    """
+    if isinstance(given, str):
+        found = STRATEGIES.get(given.rpartition(".")[2])
+        if found is not None:
+            return found
+    elif callable(given):
+        return given
+    raise ConfigurationError(
+        f"{option} must be TOPIC, RECORD, TOPIC_RECORD or a function, not {given!r}"
+    )
+
+
+def _context(context: SerializationContext | None) -> SerializationContext:
+    # confluent-kafka's has both, too.
+    if not all(isinstance(getattr(context, name, None), str) for name in ("topic", "field")):
+        lacks = " without topic or field" if hasattr(context, "topic") else ""
+        raise SerializationError(
+            "the subject's name needs a SerializationContext as context (of which topic?), not "
+            f"{type(context).__name__}{lacks}"
+        )
+    return cast("SerializationContext", context)
+
+
+def _named(record_name: str | None) -> str:
+    if record_name is not None and not isinstance(record_name, str):
+        raise SerializationError(f"record_name must be a text, not {type(record_name).__name__}")
+    if not record_name:
+        raise SerializationError(
+            "this schema has no record_name for its subject: subject.name.strategy=TOPIC needs none"
+        )
+    return record_name

@@ -1,0 +1,193 @@
+"""Options of keys and values whose schemas a registry has.
+
+In: the options without `kafka.*` (names in small letters), and the topics. Out: how keys and values
+are decoded. Must not: ask a registry, or print a setting of its client (it may be a secret).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.secret import Secret
+from odradek.serialization.errors import MissingExtraError
+from odradek.serialization.registry_settings import SECRETS, registry_settings
+from odradek.spark.problems import OptionError
+from odradek.spark.values.decoding import CORRUPT as JSON_CORRUPT
+from odradek.spark.values.decoding import FAILFAST, Format, value_mode
+from odradek.spark.values.value_schema import value_schema
+
+if TYPE_CHECKING:
+    from odradek.spark.values.registry_avro import RegistryAvroFormat
+    from odradek.spark.values.registry_json import RegistryJsonFormat
+    from odradek.spark.values.registry_protobuf import RegistryProtobufFormat
+
+URL, PREFIX = "schemaregistryurl", "schemaregistry."
+CORRUPT = "columnNameOfCorruptRecord"
+NEEDS = ("keyFormat", "keySubject", "valueSubject", "keyMessage", "valueMessage", CORRUPT)
+"""Options that mean nothing without a registry."""
+NOT_WITH = {
+    "valueSchema": "the registry says what values were written with; give avroSchema to say what "
+    "they are read as",
+    "avroWireFormat": "it is confluent then",
+    "avroSchemaId": "each value is read by the schema that it names",
+}
+"""Options of values that need no registry."""
+
+
+def sealed_registry(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the secrets of the registry's client wrapped."""
+    return {
+        name: Secret(value)
+        if name.removeprefix(PREFIX) in SECRETS and isinstance(value, str)
+        else value
+        for name, value in options.items()
+    }
+
+
+def is_registry_setting(name: str) -> bool:
+    """Whether an option is a setting of the registry's client."""
+    return name.startswith(PREFIX)
+
+
+def registry_settings_of(plain: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The settings of the registry's client; None without one. Raises `OptionError`."""
+    found = {n.removeprefix(PREFIX): value for n, value in plain.items() if n.startswith(PREFIX)}
+    if URL in plain:
+        return {**found, "schema.registry.url": plain[URL]}
+    for name in NEEDS:
+        if name.lower() in plain:
+            raise OptionError(f"option {name} is given without option schemaRegistryUrl")
+    if found:
+        raise OptionError("options schemaRegistry.* are given without option schemaRegistryUrl")
+    return None
+
+
+def parse_registry_formats(
+    plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
+) -> dict[str, Format]:
+    """How keys and values are decoded with a registry, which isn't asked here. Raises
+    `ConfigurationError`.
+    """
+    registry_settings(settings)  # whether they can be used
+    found: dict[str, Format] = {}
+    for name in ("key", "value"):
+        given = str(plain.get(f"{name}format", "")).strip().lower()
+        if given:
+            read = FORMATS[name].get(given)
+            if read is None:
+                raise OptionError(
+                    f"option {name}Format must be {' or '.join(FORMATS[name])} where option "
+                    f"schemaRegistryUrl is given, not {given!r}"
+                )
+            found[name] = read(name, plain, settings, topics)
+        elif f"{name}subject" in plain:
+            raise OptionError(f"option {name}Subject is given without option {name}Format")
+    if not found:
+        raise OptionError(
+            "option schemaRegistryUrl is given without option valueFormat or keyFormat"
+        )
+    return found
+
+
+def _json(
+    name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
+) -> RegistryJsonFormat:
+    from odradek.spark.values.registry_json import RegistryJsonFormat
+
+    for option in ("avroSchema", "avroWireFormat", "avroSchemaId"):
+        if option.lower() in plain:
+            raise OptionError(f"option {option} is given without valueFormat=avro")
+    corrupt = str(plain.get(CORRUPT.lower(), "")).strip()
+    if corrupt not in ("", JSON_CORRUPT):
+        raise OptionError(f"option {CORRUPT} must be {JSON_CORRUPT} where valueFormat is json")
+    text = str(plain.get("valueschema", "")).strip()
+    if text and "valuesubject" in plain:
+        raise OptionError(
+            "options valueSchema and valueSubject can't be given both: each says which fields "
+            "values have"
+        )
+    if text:
+        value_schema(text)
+    return RegistryJsonFormat(
+        settings,
+        "" if text else _subject(name, plain, topics),
+        text or None,
+        corrupt=bool(corrupt),
+        fail_fast=value_mode(plain) == FAILFAST,
+    )
+
+
+def _protobuf(
+    name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
+) -> RegistryProtobufFormat:
+    from odradek.serialization.extras import protobuf
+    from odradek.spark.values.registry_protobuf import RegistryProtobufFormat
+
+    try:
+        protobuf()
+    except MissingExtraError as error:
+        raise OptionError(f"option {name}Format, here and on every executor: {error}") from None
+    for option in ("avroSchema", "avroWireFormat", "avroSchemaId", "valueSchema"):
+        if name == "value" and option.lower() in plain:
+            raise OptionError(f"option {option} is given with valueFormat=protobuf")
+    corrupt = str(plain.get(CORRUPT.lower(), "")).strip() if name == "value" else ""
+    return RegistryProtobufFormat(
+        settings,
+        _subject(name, plain, topics),
+        str(plain.get(f"{name}message", "")).strip() or None,
+        corrupt=corrupt or None,
+        fail_fast=value_mode(plain) == FAILFAST,
+    )
+
+
+def _avro(
+    name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
+) -> RegistryAvroFormat:
+    from odradek.spark.values.avro_values import require_fastavro
+    from odradek.spark.values.registry_avro import RegistryAvroFormat
+
+    require_fastavro()
+    if name == "value":
+        for option, instead in NOT_WITH.items():
+            if option.lower() in plain:
+                raise OptionError(
+                    f"option {option} is given with option schemaRegistryUrl: {instead}"
+                )
+    text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
+    if text and "valuesubject" in plain:
+        raise OptionError(
+            "options avroSchema and valueSubject can't be given both: each says what values are "
+            "read as"
+        )
+    corrupt = str(plain.get(CORRUPT.lower(), "")).strip() if name == "value" else ""
+    return RegistryAvroFormat(
+        settings,
+        "" if text else _subject(name, plain, topics),
+        text or None,
+        record=name == "value",
+        corrupt=corrupt or None,
+        fail_fast=value_mode(plain) == FAILFAST,
+    )
+
+
+def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> str:
+    """Whose latest version keys or values are read as."""
+    given = str(plain.get(f"{name}subject", "")).strip()
+    if given:
+        return given
+    if len(topics) == 1:
+        return f"{topics[0]}-{name}"
+    inline = {"avro": " or avroSchema", "json": " or valueSchema"}
+    also = inline.get(plain[f"{name}format"].strip().lower(), "") if name == "value" else ""
+    raise OptionError(
+        f"the query reads several topics, so option {name}Subject{also} must say what {name}s are "
+        "read as"
+    )
+
+
+FORMATS: dict[str, dict[str, Callable[..., Format]]] = {
+    "key": {"avro": _avro, "protobuf": _protobuf},
+    "value": {"avro": _avro, "json": _json, "protobuf": _protobuf},
+}
+"""What reads the options of a column, by its format."""

@@ -1,0 +1,196 @@
+"""Avro keys and values whose schemas a registry has: each read by the schema that it names.
+
+In: a column of framed Avro. Out: a column of the reader's type, by the rules of Spark's
+`from_avro`; schemas may change from record to record (evolution). Must not: take a record for
+another because its schema can't be had: what a registry doesn't know is that record's fault, and a
+registry that is away fails the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import IllegalStateError
+from odradek.serialization import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+    SchemaRegistryClient,
+)
+from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.schemas import AVRO
+from odradek.serialization.wire_format import ID_SIZE, schema_of
+from odradek.spark.problems import OptionError
+from odradek.spark.values.avro_resolution import clash
+from odradek.spark.values.avro_schema import AvroSchema, avro_schema
+from odradek.spark.values.avro_values import shaped
+from odradek.spark.values.decoding import ValueDecodeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAvroFormat:
+    """How a column is decoded; plain data, so it travels to tasks."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of the registry's client; not in repr, since they may hold a secret."""
+    subject: str
+    """Whose latest version is the reader's schema, unless that is given."""
+    read_text: str | None = None
+    """The reader's schema; None: it isn't looked up yet."""
+    whence: str = "option avroSchema"
+    """Who gave it, for errors."""
+    record: bool = True
+    """Whether it must be a record's."""
+    corrupt: str | None = None
+    """The field that gets the bytes of what doesn't fit."""
+    fail_fast: bool = False
+
+    def resolved(self) -> RegistryAvroFormat:
+        """The same with the reader's schema, asked for where it isn't given.
+
+        Raises `SchemaRegistryError`, and `OptionError` for one that can't be used.
+        """
+        found = self
+        if self.read_text is None:
+            latest = SchemaRegistryClient(self.settings).get_latest_version(self.subject)
+            schema, whence = latest.schema, f"version {latest.version} of subject {self.subject}"
+            if schema.schema_type != AVRO:
+                raise OptionError(f"{whence} is of type {schema.schema_type}, not AVRO")
+            if schema.references:
+                raise OptionError(
+                    f"{whence} refers to other schemas, which isn't decoded; give avroSchema"
+                )
+            found = replace(self, read_text=schema.schema_str, whence=whence)
+        found.schema()  # whether it can be used
+        return found
+
+    def read(self) -> AvroSchema:
+        """Read the reader's schema. Raises `OptionError`."""
+        if self.read_text is None:
+            raise IllegalStateError("the reader's schema isn't looked up yet")
+        return avro_schema(self.read_text, self.whence, record=self.record)
+
+    def schema(self) -> DataType:
+        """Give the type of the decoded column."""
+        from pyspark.sql import types as t
+
+        found = self.read().spark
+        if self.corrupt is None:
+            return found
+        if not isinstance(found, t.StructType) or self.corrupt in found.fieldNames():
+            raise OptionError(
+                f"option columnNameOfCorruptRecord is {self.corrupt}, and {self.whence} has no "
+                "room for a field of that name"
+            )
+        return t.StructType([*found.fields, t.StructField(self.corrupt, t.BinaryType())])
+
+    def decoder(self, target: pa.DataType) -> RegistryAvroDecoder:
+        """Make what decodes the values of one task."""
+        return RegistryAvroDecoder(target, self)
+
+
+class RegistryAvroDecoder:
+    """Decodes a column of one task; each schema is asked for once in a process."""
+
+    def __init__(self, target: pa.DataType, form: RegistryAvroFormat) -> None:
+        import pyarrow as pa
+
+        self._registry = SchemaRegistryClient(form.settings)
+        self._target, self._form, self._read = target, form, form.read()
+        self._plain = target
+        if form.corrupt is not None:
+            self._plain = pa.struct(list(target)[:-1])
+        self._rows = AvroRows(self._read.raw, self._read.parsed, self._written_of)
+        self._written: dict[bytes, Any] = {}
+        """By the bytes that name it, a schema, or why there is none: it is the process's cache that
+        is bounded, and a task's records name few."""
+        self.bad: dict[int, str] = {}
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Give what each value is; null where one is null, a struct of nulls where it is bad.
+
+        Raises `ValueDecodeError` with FAILFAST, and `SchemaRegistryError` where the registry can't
+        be asked.
+        """
+        import pyarrow as pa
+
+        raw, self.bad = self._rows.read(values)
+        numbers = list(range(len(raw)))
+        found = self._shaped(raw, numbers)
+        if self.bad:
+            self.bad = dict(sorted(self.bad.items()))
+            if self._form.fail_fast:
+                raise ValueDecodeError(*next(iter(self.bad.items())))
+        if not pa.types.is_struct(self._target):
+            return found
+        columns = found.flatten()  # null where the struct is
+        if self._form.corrupt is not None:
+            kept = pa.array([at in self.bad for at in numbers], pa.bool_())
+            columns.append(_where(kept, values))
+        return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
+
+    def _shaped(self, raw: pa.Array, numbers: list[int]) -> pa.Array:
+        """Take plain columns for what they mean; rows without a meaning are found by halves."""
+        import pyarrow as pa
+
+        try:
+            return shaped(raw, self._plain)
+        except (pa.ArrowInvalid, ValueError, OverflowError) as error:
+            if len(numbers) == 1:
+                self.bad[numbers[0]] = str(error)
+                return pa.nulls(1, self._plain)
+        half = len(numbers) // 2
+        parts = (range(half), range(half, len(numbers)))
+        # Taken, not sliced: children of a slice are those of the whole.
+        return pa.concat_arrays(
+            [
+                self._shaped(raw.take(pa.array(part, pa.int64())), [numbers[at] for at in part])
+                for part in parts
+            ]
+        )
+
+    def _written_of(self, data: bytes) -> Any:
+        prefix = data[:ID_SIZE]
+        found = self._written.get(prefix)
+        if found is None:
+            found = self._schema(data)
+            if prefix[:1] == b"\0":
+                self._written[prefix] = found
+        return found
+
+    def _schema(self, data: bytes) -> Any:
+        try:
+            of, _ = schema_of(data)
+            if of.id is None:
+                return NoSchema("it names its schema by GUID, which columns don't know")
+            schema = self._registry.get_schema(of.id)
+            if schema.schema_type != AVRO:
+                return NoSchema(f"its schema {of.id} is of type {schema.schema_type}, not AVRO")
+            if schema.references:
+                return NoSchema(f"its schema {of.id} refers to others, which isn't decoded")
+            written = avro_schema(schema.schema_str, f"its schema {of.id}", record=False)
+        except (
+            DeserializationError,
+            SchemaNotFoundError,
+            InvalidSchemaError,
+            OptionError,
+        ) as error:
+            return NoSchema(str(error))
+        why = clash(written.parsed, self._read.parsed)
+        if why:
+            return NoSchema(f"its schema {of.id} can't be read as {self._form.whence}: {why}")
+        return written.parsed
+
+
+def _where(kept: pa.Array, values: pa.Array) -> pa.Array:
+    """The values at places that are kept; null elsewhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(kept, values, pa.scalar(None, values.type))

@@ -1,0 +1,183 @@
+"""JSON values that begin with the id of a schema which a registry has.
+
+In: a column of framed JSON. Out: a struct column by option valueSchema, or as the subject's JSON
+Schema says, by the rules of Spark's `from_json`. Must not: check values by their JSON Schema, or
+ask the registry in a task: JSON can be read without the schema that it was written with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import IllegalStateError
+from odradek.serialization import SchemaRegistryClient
+from odradek.serialization.schemas import JSON
+from odradek.serialization.wire_format import ID_SIZE
+from odradek.spark.problems import OptionError
+from odradek.spark.values.decoding import CORRUPT, JsonDecoder, ValueDecodeError
+from odradek.spark.values.value_schema import value_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+DEEPEST = 32
+"""Definitions in definitions: more is a schema that refers to itself, and its JSON stays a text."""
+UNFRAMED = "no zero and four bytes of a schema's id stand before the JSON"
+_PLAIN = {
+    "string": "StringType",
+    "integer": "LongType",
+    "number": "DoubleType",
+    "boolean": "BooleanType",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryJsonFormat:
+    """How a column is decoded; plain data, so it travels to tasks."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of the registry's client; not in repr, since they may hold a secret."""
+    subject: str
+    """Whose latest version says which fields there are, unless `schema_text` does."""
+    schema_text: str | None = None
+    """As option valueSchema takes it; None: it isn't looked up yet."""
+    corrupt: bool = False
+    """Whether there is a field with the text of what doesn't fit."""
+    fail_fast: bool = False
+
+    def resolved(self) -> RegistryJsonFormat:
+        """The same with the fields, asked for where they aren't given.
+
+        Raises `SchemaRegistryError`, and `OptionError` for a schema without fields.
+        """
+        found = self
+        if self.schema_text is None:
+            latest = SchemaRegistryClient(self.settings).get_latest_version(self.subject)
+            whence = f"version {latest.version} of subject {self.subject}"
+            if latest.schema.schema_type != JSON:
+                raise OptionError(f"{whence} is of type {latest.schema.schema_type}, not JSON")
+            fields = struct_of(latest.schema.schema_str, whence)
+            found = replace(self, schema_text=fields.json())
+        found.schema()  # whether it can be used
+        return found
+
+    def schema(self) -> DataType:
+        """Give the type of the decoded column."""
+        from pyspark.sql import types as t
+
+        if self.schema_text is None:
+            raise IllegalStateError("the fields aren't looked up yet")
+        found = value_schema(self.schema_text)
+        if self.corrupt and CORRUPT not in found.fieldNames():
+            return t.StructType([*found.fields, t.StructField(CORRUPT, t.StringType())])
+        return found
+
+    def decoder(self, target: pa.StructType) -> RegistryJsonDecoder:
+        """Make what decodes the values of one task."""
+        return RegistryJsonDecoder(target, fail_fast=self.fail_fast)
+
+
+class RegistryJsonDecoder:
+    """Decodes the framed JSON values of one task."""
+
+    def __init__(self, target: pa.StructType, *, fail_fast: bool) -> None:
+        self._json = JsonDecoder(target, fail_fast=False)
+        self._target, self._fail_fast = target, fail_fast
+        self.bad: dict[int, str] = {}
+
+    def decode(self, values: pa.Array) -> pa.Array:
+        """Give the struct of each value; null where a value is null.
+
+        Raises `ValueDecodeError` with FAILFAST.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        size = pc.binary_length(values)
+        zero = pc.starts_with(values, pattern=b"\0")
+        framed = pc.and_(pc.greater_equal(size, ID_SIZE), zero)
+        # Not binary_slice, which fails over some columns with short values.
+        rest = pc.binary_replace_slice(values, 0, ID_SIZE, b"")
+        payload = pc.if_else(framed, rest, pa.scalar(None, values.type))
+        # An empty text is none to from_json, and no value of a serializer's.
+        empty = pc.and_(framed, pc.equal(size, ID_SIZE))
+        found = self._json.decode(payload)
+        bad = {at: UNFRAMED for at, one in enumerate(framed.to_pylist()) if one is False}
+        bad |= {at: "there is no JSON" for at, one in enumerate(empty.to_pylist()) if one}
+        self.bad = dict(sorted((bad | self._json.bad).items()))
+        if self.bad and self._fail_fast:
+            raise ValueDecodeError(*next(iter(self.bad.items())))
+        if not bad:
+            return found
+        columns = found.flatten()
+        for at, one in enumerate(self._target):
+            if one.name == CORRUPT:
+                texts = columns[at].to_pylist()
+                for row in bad:
+                    texts[row] = values[row].as_py().decode(errors="replace")
+                columns[at] = pa.array(texts, one.type)
+        return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
+
+
+def struct_of(text: str, whence: str) -> StructType:
+    """The fields of a JSON Schema as Spark has them; what has no type of its own stays JSON's text.
+
+    Raises `OptionError`.
+    """
+    from pyspark.sql import types as t
+
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"{whence} isn't JSON: {error}") from None
+    found = _type(document, document, 0)
+    if not isinstance(found, t.StructType):
+        raise OptionError(f"{whence} describes no object with properties: give valueSchema")
+    return found
+
+
+def _type(schema: Any, whole: Any, depth: int) -> DataType:
+    from pyspark.sql import types as t
+
+    schema = _plain(schema, whole)
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        return t.StringType()
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kinds = [one for one in kind if one != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    properties = schema.get("properties")
+    if kind in ("object", None) and isinstance(properties, dict) and properties:
+        return t.StructType(
+            [t.StructField(name, _type(one, whole, depth + 1)) for name, one in properties.items()]
+        )
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        return t.ArrayType(_type(schema["items"], whole, depth + 1))
+    made: DataType = getattr(t, _PLAIN.get(str(kind), "StringType"))()
+    return made
+
+
+def _plain(schema: Any, whole: Any) -> Any:
+    """A schema without references within its text, and without a choice between null and it."""
+    for _ in range(DEEPEST):
+        if not isinstance(schema, dict):
+            return schema
+        pointer = schema.get("$ref")
+        choices = schema.get("oneOf") or schema.get("anyOf")
+        if isinstance(pointer, str) and pointer.startswith("#"):
+            schema = whole
+            for part in pointer.split("/")[1:]:
+                name = part.replace("~1", "/").replace("~0", "~")
+                schema = schema.get(name) if isinstance(schema, dict) else None
+        elif isinstance(choices, list):
+            there = [one for one in choices if one != {"type": "null"}]
+            if len(there) != 1:
+                return None
+            schema = there[0]
+        else:
+            return schema
+    return None

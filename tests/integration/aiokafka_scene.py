@@ -1,0 +1,102 @@
+"""What a small program of aiokafka's gets: a library, a cluster, and a place for what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from odradek.testing import FakeCluster
+
+PATIENCE = 20.0
+AT = 1_700_000_000_000
+
+
+@dataclass
+class Scene:
+    """A library, a cluster, and what was said."""
+
+    library: str
+    cluster: FakeCluster
+    number: int
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.kafka: Any = import_module(self.library)
+        self.errors = self.sub("errors")
+
+    def sub(self, name: str) -> Any:
+        """A submodule of the library."""
+        module: ModuleType = import_module(f"{self.library}.{name}")
+        return module
+
+    def topic(self, partitions: int = 1, name: str = "t") -> str:
+        """A topic of this run's own."""
+        topic = f"{name}-{self.number}"
+        self.cluster.create_topic(topic, partitions)
+        return topic
+
+    def group(self) -> str:
+        return f"group-{self.number}"
+
+    def say(self, *what: object) -> None:
+        """Note it, without what differs from run to run."""
+        text = " ".join(map(str, what)).replace(f"-{self.number}", "")
+        # A producer of ours doesn't keep where the log starts.
+        self.said.append(text.replace("log_start_offset=0", "log_start_offset=None"))
+
+    async def tried(self, what: str, call: Callable[[], Any]) -> None:
+        """Say how a call ends: with a value, or which error."""
+        try:
+            found = call()
+            if asyncio.iscoroutine(found) or isinstance(found, asyncio.Future):
+                found = await found
+        except Exception as error:
+            shown = getattr(error, "errno", "")
+            self.say(what, "raised", type(error).__name__, shown)
+        else:
+            self.say(what, "gave", found)
+
+    def producer(self, **settings: Any) -> Any:
+        servers = self.cluster.bootstrap_servers
+        return self.kafka.AIOKafkaProducer(bootstrap_servers=servers, **settings)
+
+    def consumer(self, *topics: str, **settings: Any) -> Any:
+        settings = {"auto_offset_reset": "earliest", **settings}
+        servers = self.cluster.bootstrap_servers
+        return self.kafka.AIOKafkaConsumer(*topics, bootstrap_servers=servers, **settings)
+
+    def tp(self, topic: str, partition: int = 0) -> Any:
+        return self.kafka.TopicPartition(topic, partition)
+
+    async def fill(self, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
+        """Write so many records, with values and times that say their number."""
+        async with self.producer() as producer:
+            for n in range(first, first + count):
+                value = str(n).encode()
+                await producer.send_and_wait(topic, value, partition=partition, timestamp_ms=AT + n)
+
+    async def values(self, consumer: Any, count: int) -> list[bytes]:
+        """So many values, in the order in which they come."""
+        async with asyncio.timeout(PATIENCE):
+            return [(await consumer.getone()).value for _ in range(count)]
+
+    async def written(self, topic: str, count: int, partitions: int = 1) -> list[list[Any]]:
+        """The rows of each partition, once so many are there: with acks=1, and that is aiokafka's
+        default, the answer comes before other brokers have the record.
+        """
+
+        def rows() -> list[list[Any]]:
+            return [list(self.cluster.records(topic, n)) for n in range(partitions)]
+
+        await self.until(lambda: sum(map(len, rows())) >= count)
+        return rows()
+
+    async def until(self, true: Callable[[], Any]) -> None:
+        """Wait until something holds."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                await asyncio.sleep(0.02)

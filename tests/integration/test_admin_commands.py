@@ -1,0 +1,270 @@
+"""`odradek topics | partitions | configs | logdirs | cluster` before simulated brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.admin_commands import as_json, every_verb, run
+from typer.testing import CliRunner
+
+from odradek import Producer
+from odradek.cli import build
+from odradek.testing import FakeCluster
+
+Here = tuple[str, ...]
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(3, topics=["flights:2"]) as running:
+        yield running
+
+
+@pytest.fixture
+def here(fake: FakeCluster) -> Here:
+    return ("--bootstrap-server", fake.bootstrap_servers, "--timeout", "20")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_every_verb_works(fake: FakeCluster, here: Here) -> None:
+    for line, status in every_verb("every-verb", 1, "/simulated/d2"):
+        code, out, err = run(*line.split(), *here)
+        assert code == status, f"{line}: {err}"
+        assert (out if status == 0 else err).strip(), line
+
+
+def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here) -> None:
+    assert as_json("topics", "create", "a", "--partitions", "2", "--dry-run", *here) == {
+        "dry_run": True,
+        "would_create": ["a"],
+        "existed": [],
+        "failed": {},
+    }
+    run("topics", "create", "a", "b", "--partitions", "2", *here)
+    code, out, _ = run("topics", "alter", "a", "--set", "retention.ms=7", "--dry-run", *here)
+    assert (code, out) == (0, "Would change topic a: set retention.ms=7.\n")
+    assert as_json("topics", "describe", "a", *here)["topics"][0]["configs"] == {}
+    found = as_json("topics", "alter", "a", "nope", "--set", "retention.ms=7", *here, status=1)
+    assert (found["altered"], list(found["failed"])) == (["a"], ["nope"])
+    found = as_json("topics", "describe", "a", "nope", *here, status=1)
+    (topic,) = found["topics"]
+    assert topic["configs"] == {"retention.ms": "7"}
+    assert [p["replicas"] for p in topic["partitions"]] == [[1, 2, 3], [2, 3, 1]]
+    assert found["failed"]["nope"]["code"] == 3
+    code, out, err = run("topics", "describe", "a", "nope", *here)
+    assert code == 1
+    assert out.splitlines()[0].split() == ["topic", "id", "partitions", "replicas", "set"]
+    assert out.splitlines()[4].split() == ["a", "0", "1", "1,2,3", "1,2,3", "-"]
+    assert err.startswith("odradek topics describe: UnknownTopicOrPartitionError: ")
+    for flag, more in (("--dry-run", 0), ("--command-property=client.id=x", 1)):
+        assert run("topics", "create-partitions", "a", "--partitions", "3", flag, *here)[0] == 0
+        assert len(as_json("partitions", "list", "a", *here)["partitions"]) == 2 + more
+    with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
+        for _ in range(5):
+            producer.send("b", b"x", partition=1)
+        producer.flush(20)
+    words = ("topics", "delete-records", "b=end", "a:0=0")
+    assert as_json(*words, "--dry-run", *here)["would_delete"][-1] == {
+        "topic": "b",
+        "partition": 1,
+        "first": 0,
+        "before": "the end",
+    }
+    assert run(*words, *here)[0] == 2  # nobody can be asked
+    found = as_json(*words, "--yes", *here)
+    assert {(d["topic"], d["partition"], d["first_left"]) for d in found["deleted"]} == {
+        *(("a", 0, 0), ("b", 0, 0), ("b", 1, 5)),
+    }
+    ends = as_json("partitions", "list", "b", "--offsets", *here)["partitions"][1]
+    assert (ends["first_offset"], ends["next_offset"]) == (5, 5)
+    assert run("topics", "delete", "a", "b", "--dry-run", *here)[1] == (
+        "Would delete topic a.\nWould delete topic b.\n"
+    )
+    assert run("topics", "delete", "a", "b", "nope", "--if-exists", "--yes", *here) == (
+        0,
+        "Deleted topic a.\nDeleted topic b.\nThere was no topic nope.\n",
+        "",
+    )
+
+
+def test_partitions_are_moved_and_led(here: Here, tmp_path: Path) -> None:
+    run("topics", "create", "moved", "--partitions", "2", *here)
+    file = tmp_path / "moves.json"
+    move = {"topic": "moved", "partition": 1, "replicas": [3, 1, 2], "log_dirs": ["any"] * 3}
+    file.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    words = ("partitions", "reassign", "moved:0=2,3,1", "--reassignment-json-file", str(file))
+    for flag in ("--dry-run", "--command-property=client.id=x"):
+        before = as_json("partitions", "list", "moved", *here)["partitions"]
+        assert [p["replicas"] for p in before] == [[1, 2, 3], [2, 3, 1]]
+        found = as_json(*words, flag, *here)
+        assert [(m["before"], m["to"]) for m in found["reassigned"]] == [
+            ([1, 2, 3], [2, 3, 1]),
+            ([2, 3, 1], [3, 1, 2]),
+        ]
+    until(lambda: run("partitions", "reassignments", *here)[1] == "No partition is being moved.\n")
+    after = as_json("partitions", "list", "moved", *here)["partitions"]
+    assert [p["replicas"] for p in after] == [[2, 3, 1], [3, 1, 2]]
+    code, _, err = run("partitions", "reassign", "moved:0", "--cancel", *here)
+    assert (code, "NoReassignmentInProgressError" in err) == (1, True)
+    code, _, err = run("partitions", "elect-leaders", "--unclean", *here)
+    assert (code, "may lack records" in err) == (2, True)
+
+
+def test_leaders_lead_again() -> None:
+    with FakeCluster(2, topics=["flights:2"]) as cluster:
+        here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "20")
+        lacking = ("topics", "describe", "--under-replicated", *here)
+        assert run(*lacking)[1] == "No partition is so.\n"
+        cluster.stop(1)
+        until(
+            lambda: (
+                run(*lacking)[1].splitlines()[1:]
+                == [
+                    "flights          0       2  1,2       2    1",
+                    "flights          1       2  2,1       2    1",
+                ]
+            )
+        )
+        cluster.start(1)
+        until(lambda: run(*lacking)[1] == "No partition is so.\n")
+        words = ("partitions", "elect-leaders", *here)
+        would = as_json(*words, "--dry-run")["would_elect"]
+        assert would == [{"topic": "flights", "partition": 0}]
+        assert run(*words, "flights:0", "flights:1") == (0, "Elected a leader of flights:0.\n", "")
+        found = as_json("partitions", "list", *here)["partitions"]
+        assert [p["leader"] for p in found] == [1, 2]
+        assert run(*words)[1] == "No partition needed it.\n"
+
+
+def test_configs_by_kind(here: Here) -> None:
+    assert run("configs", "describe", "topic", "flights", *here)[1] == "Nothing is set.\n"
+    changed = as_json("configs", "alter", "topic", "flights", "--set", "retention.ms=9", *here)
+    assert changed["altered"] == [{"type": "TOPIC", "name": "flights"}]
+    line = run("configs", "describe", "topic", "flights", *here)[1].splitlines()[1]
+    assert line.split() == ["flights", "retention.ms", "9", "DYNAMIC_TOPIC_CONFIG"]
+    found = as_json("configs", "describe", "broker", "--option", "log.retention.ms", *here)
+    assert [one["name"] for one in found["configs"]] == ["1", "2", "3"]
+    assert [e["name"] for one in found["configs"] for e in one["configs"]] == [
+        "log.retention.ms"
+    ] * 3
+    assert as_json("configs", "describe", "group", *here)["configs"] == []
+    run("configs", "alter", "topic", "flights", "--delete", "retention.ms", *here)
+    assert run("configs", "describe", "topic", "flights", *here)[1] == "Nothing is set.\n"
+
+
+def test_directories_and_the_cluster(fake: FakeCluster, here: Here) -> None:
+    dirs = as_json("logdirs", "describe", "--topic", "flights", *here)["log_dirs"]
+    assert [(d["broker"], d["path"], len(d["replicas"])) for d in dirs[:2]] == [
+        (1, "/simulated/d1", 2),
+        (1, "/simulated/d2", 0),
+    ]
+    words = ("logdirs", "alter", "flights:0:1=/simulated/d2", "flights:0:9=/simulated/d2")
+    assert as_json(*words[:3], "--dry-run", *here)["would_move"][0]["directory"] == "/simulated/d1"
+    found = as_json(*words, "--timeout", "2", *here[:2], status=1)
+    assert [m["broker"] for m in found["moved"]] == [1]
+    assert list(found["failed"]) == ["flights-0 on broker 9"]
+    told = as_json("cluster", "describe", *here)["cluster"]
+    assert told["cluster_id"] == fake.cluster_id
+    brokers = as_json("cluster", "brokers", *here)["brokers"]
+    assert [(b["id"], b["host"]) for b in brokers] == [(n, "127.0.0.1") for n in (1, 2, 3)]
+    assert sum(b["leads"] for b in brokers) >= 2
+    assert as_json("cluster", "quorum", *here)["quorum"]["leader_id"] in (1, 2, 3)
+    assert "group.version" in as_json("cluster", "features", *here)["features"]
+    code, _, err = run("cluster", "unregister", "77", "--yes", *here)
+    assert (code, "BrokerIdNotRegisteredError" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("topics alter t", "nothing is to be changed"),
+        ("topics alter t --set a=1 --delete a", "a is to be changed in two ways"),
+        ("topics alter t --append =1", "isn't key=value"),
+        ("topics delete-records t:0", "isn't TOPIC[:PARTITION]=OFFSET"),
+        ("topics delete-records t:0=-1", "the offset must be a number, or end"),
+        ("topics delete-records t:x=1", "isn't TOPIC:PARTITION, as in flights:0"),
+        ("partitions reassign", "no partition is named"),
+        ("partitions reassign t:0=1,x", "isn't a list of brokers' ids"),
+        ("partitions reassign --reassignment-json-file /nowhere", "can't be read"),
+        ("partitions reassign --reassignment-json-file /dev/null", "JSONDecodeError"),
+        ("configs alter broker --set a=1", "or give --default"),
+        ("configs describe topic --default", "--default is for `broker`"),
+        ("configs describe shelf", "shelf"),
+        ("logdirs alter t:0=/d", "isn't TOPIC:PARTITION:BROKER=DIRECTORY"),
+        ("cluster set-features metadata.version=high --yes", "a level is a number"),
+        ("cluster unregister 4", "nobody is there to be asked"),
+    ],
+)
+def test_wrong_uses_are_refused(line: str, said: str) -> None:
+    code, out, err = run(*line.split(), "--bootstrap-server", "127.0.0.1:1")
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_commands_go_on_while_brokers_move() -> None:
+    """The addresses that the profile has lead to brokers that are gone since."""
+    with FakeCluster(2, topics=["flights"]) as cluster:
+        here = ("--bootstrap-server", cluster.bootstrap_servers, "--timeout", "30")
+        for number in cluster.broker_ids:
+            assert as_json("topics", "describe", *here)["topics"][0]["name"] == "flights"
+            cluster.move(number)
+            ports = {b["id"]: b["port"] for b in as_json("cluster", "brokers", *here)["brokers"]}
+            assert ports[number] == int(cluster.addresses[number].rpartition(":")[2])
+        assert as_json("topics", "create", "more", *here)["created"]["more"]["partitions"] == 1
+
+
+@pytest.mark.slow
+def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Here) -> None:
+    """With the program itself: a question on a terminal, and bash's completion."""
+    command = str(Path(sys.executable).parent / "odradek")
+    run("topics", "create", "asked", *here)
+    terminal, end = pty.openpty()
+    with subprocess.Popen(
+        [command, "topics", "delete", "asked", *here], stdin=end, stderr=end, stdout=end
+    ) as process:
+        os.close(end)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(terminal, 1000)
+        os.write(terminal, b"n\n")
+        assert process.wait(60) == 1
+    os.close(terminal)
+    assert b"This will delete 1 topic with all records: asked. Go on?" in said
+    assert "asked" in as_json("topics", "list", *here)["topics"]
+    line = f"odradek topics describe --bootstrap-server {fake.bootstrap_servers} fli"
+    shell = {"_ODRADEK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "5"}
+    done = subprocess.run(
+        [command], env=os.environ | shell, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "flights\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [("zsh", "_arguments '*: :((\"flights\"))'\n"), ("fish", "flights\n"), ("bash", "flights\n")],
+)
+def test_each_shell_gets_names_in_its_way(fake: FakeCluster, shell: str, said: str) -> None:
+    line = f"odradek topics alter --bootstrap-server {fake.bootstrap_servers} fli"
+    asked = {
+        "_ODRADEK_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "COMP_WORDS": line,
+        "COMP_CWORD": "5",
+    }
+    done = CliRunner().invoke(build("topics"), [], env=asked, prog_name="odradek")
+    assert (done.exit_code, done.stdout) == (0, said)

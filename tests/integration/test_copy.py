@@ -1,0 +1,428 @@
+"""`odradek copy`: what arrives, what goes on after a kill, what is refused.
+
+Simulated brokers, but for what only real coordinators prove: that a kill doubles nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from odradek import (
+    AbortableTransactionError,
+    Admin,
+    ConfigurationError,
+    Consumer,
+    FatalTransactionError,
+    KafkaTimeoutError,
+    NewTopic,
+    Producer,
+    ProducerFencedError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from odradek.cli.copy import CLOSING, copy, planning
+from odradek.cli.copy.copying import FAILURES, CopyBooks, Copying
+from odradek.cli.copy.planning import CopiedTopics, CopyPlan
+from odradek.cli.copy.report import CopyReport, size
+from odradek.cli.copy.writers import TransactionalWriter
+from odradek.testing import FakeCluster, LocalCluster
+
+ODRADEK = Path(sys.executable).parent / "odradek"
+PATIENCE = 60.0
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def fakes() -> Iterator[tuple[FakeCluster, FakeCluster]]:
+    with FakeCluster(1) as one, FakeCluster(1, cluster_id="other") as other:
+        yield one, other
+
+
+def run(cluster: FakeCluster | LocalCluster, *words: str) -> tuple[int, str]:
+    """The command in this process: exit status, and all that it said."""
+    app = typer.Typer(add_completion=False)
+    app.command()(copy)
+    address = ["--bootstrap-server", cluster.bootstrap_servers]
+    done = CliRunner().invoke(app, [*words, *address])
+    return done.exit_code, done.output
+
+
+def told(cluster: FakeCluster | LocalCluster, *words: str) -> dict[str, Any]:
+    status, output = run(cluster, *words, "--json")
+    assert status == 0, output
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def fill(cluster: FakeCluster | LocalCluster, topic: str, first: int = 0) -> None:
+    """Records of two partitions, with all that a record may have or lack."""
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for n in range(first, first + COUNT):
+            producer.send(
+                topic,
+                b"%d" % n if n % 5 else None,
+                b"key %d" % n if n % 3 else None,
+                [("h", b"\xff"), ("h", None)] if n % 7 == 0 else None,
+                partition=n % 2,
+                timestamp_ms=10**12 + n,
+            )
+
+
+def rows(cluster: FakeCluster, topic: str, partition: int) -> list[tuple[object, ...]]:
+    return [tuple(row)[1:] for row in cluster.records(topic, partition)]
+
+
+def same(source: FakeCluster, topic: str, target: FakeCluster, copied: str) -> None:
+    for partition in (0, 1):
+        assert rows(target, copied, partition) == rows(source, topic, partition)
+
+
+@pytest.fixture
+def source(fakes: tuple[FakeCluster, FakeCluster], topic: str) -> str:
+    fakes[0].create_topic(topic, 2)
+    fill(fakes[0], topic)
+    return topic
+
+
+@pytest.mark.parametrize("way", [(), ("--at-least-once",)], ids=["exactly", "at least"])
+def test_a_copy_within_a_cluster(
+    fakes: tuple[FakeCluster, FakeCluster], source: str, way: tuple[str, ...]
+) -> None:
+    one, _ = fakes
+    target = f"{source}-copy"
+    found = told(one, source, target, "--create", *way)
+    assert (found["records"], found["positions"]) == (COUNT, {"0": COUNT // 2, "1": COUNT // 2})
+    same(one, source, one, target)
+    assert told(one, source, target, *way)["records"] == 0
+    fill(one, source, COUNT)
+    assert told(one, source, target, *way)["records"] == COUNT
+    same(one, source, one, target)
+    with Admin({"bootstrap.servers": one.bootstrap_servers}) as admin:  # its lag can be looked at
+        offsets = admin.list_group_offsets(found["group"])[found["group"]]
+    assert offsets[TopicPartition(source, 0)].offset == COUNT
+
+
+def test_a_copy_to_another_cluster(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+    one, other = fakes
+    way = (source, source, "--create", "--to-bootstrap-server", other.bootstrap_servers)
+    part = told(one, *way, "--offset", "10", "--until", "-20")
+    assert part["positions"] == {"0": COUNT // 2 - 20, "1": COUNT // 2 - 20}
+    assert part["records"] == COUNT - 60
+    assert told(one, *way)["records"] == 40
+    for partition in (0, 1):
+        assert rows(other, source, partition) == rows(one, source, partition)[10:]
+    status, output = run(one, *way, "--offset", "@0")
+    assert status == 0
+    assert f"Copied 0 records (0 B) in 0.0 s, 0/s; how far it is stands in {part['group']}" in (
+        output.replace("in group ", "in ")
+    )
+    assert "fake-cluster" in part["group"]
+
+
+def test_what_can_not_be_meant(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+    one, _ = fakes
+    few, full = f"{source}-few", f"{source}-full"
+    one.create_topic(few, 1)
+    one.create_topic(full, 2)
+    fill(one, full)
+    for words, status, says in (
+        ((source, source), 2, "can't be copied onto itself"),
+        ((source, source, "--to-bootstrap-server", one.addresses[1]), 1, "onto itself"),
+        ((source, f"{source}-none"), 1, f"--create makes it as {source} is"),
+        ((source, few), 1, f"{few} has 1 partition and {source} 2: each keeps its own"),
+        ((source, full), 1, "--restart copies all the same"),
+        ((source, full, "--follow", "--until", "end"), 2, "--follow has no end"),
+        ((source, full, "--offset", "stored"), 2, "stored is no place here"),
+        ((source, full, "--to-command-property", "nix=1"), 2, "no option 'nix'"),
+        ((f"{source}-none", full), 1, f"{source}-none isn't there at 127"),
+    ):
+        assert (found := run(one, *words))[0] == status, found
+        assert says in found[1]
+    assert told(one, source, full, "--restart")["records"] == COUNT
+
+
+def test_a_destination_that_was_made_again(
+    fakes: tuple[FakeCluster, FakeCluster], source: str
+) -> None:
+    one, _ = fakes
+    target = f"{source}-copy"
+    told(one, source, target, "--create")
+    one.delete_topic(target)
+    status, output = run(one, source, target, "--create")
+    assert (status, "was made again since this copy began" in output) == (1, True), output
+    assert told(one, source, target, "--restart")["records"] == COUNT
+    same(one, source, one, target)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_topic_that_is_made_again_amid_a_copy_ends_it(
+    fakes: tuple[FakeCluster, FakeCluster], source: str, which: int
+) -> None:
+    """Else records of another topic, or for another, would go on from the old one's offsets."""
+    one, _ = fakes
+    fill(one, source)
+    target = f"{source}-copy-{which}"
+    words = [source, target, "--bootstrap-server", one.bootstrap_servers, "--create", "--follow"]
+    command = [str(ODRADEK), "copy", *words, "--json"]
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process,
+        Admin({"bootstrap.servers": one.bootstrap_servers}) as admin,
+    ):
+        try:
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and target not in admin.list_topics():
+                time.sleep(0.05)
+            made_again = (source, target)[which]
+            admin.delete_topics([made_again])
+            admin.create_topics([NewTopic(made_again, 2)])
+            fill(one, source)
+            out, said = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode not in (0, -signal.SIGKILL), said
+    assert "was made again since this copy began" in json.loads(out)["error"]["message"]
+
+
+def test_what_was_deleted_uncopied_is_told(
+    fakes: tuple[FakeCluster, FakeCluster], source: str
+) -> None:
+    one, _ = fakes
+    target = f"{source}-copy"
+    told(one, source, target, "--create", "--until", "10")
+    with Admin({"bootstrap.servers": one.bootstrap_servers}) as admin:
+        admin.delete_records({TopicPartition(source, 0): 15})
+    status, output = run(one, source, target)
+    assert status == 0
+    assert f"5 offsets of {source}-0 were deleted uncopied" in output
+    assert len(rows(one, target, 0)) == COUNT // 2 - 5
+    assert len(rows(one, target, 1)) == COUNT // 2
+
+
+def test_another_copy_ends_the_first(fakes: tuple[FakeCluster, FakeCluster], source: str) -> None:
+    """What the first has open is aborted, and it can't write any more."""
+    one, _ = fakes
+    target = f"{source}-copy"
+    name = told(one, source, target, "--create", "--until", "10")["group"]
+    settings = {"bootstrap.servers": one.bootstrap_servers}
+    with Producer(settings, transactional_id=name) as first:
+        first.init_transactions()
+        first.begin_transaction()
+        first.send(target, b"doubled", partition=0).result(PATIENCE)
+        assert told(one, source, target)["records"] == COUNT - 20
+        with pytest.raises(FatalTransactionError):
+            first.commit_transaction(PATIENCE)
+    committed = {**settings, "isolation.level": "read_committed"}
+    with Consumer(committed) as reader:
+        place = TopicPartition(target, 0)
+        reader.assign({place: 0}, until=reader.end_offsets([place]))
+        values = [record.value for record in reader.records(timeout=PATIENCE)]
+    assert values == [row[3] for row in rows(one, source, 0)]
+
+
+class Clumsy:
+    """A writer whose commits fail so many times."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.failing: Callable[[], object] = lambda: None
+        """Called when one does."""
+        self.open: list[bytes] = []
+        self.kept: list[bytes] = []
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def progress(self, *, restart: bool) -> dict[int, int]:
+        return {}
+
+    def write(self, batch: Any) -> None:
+        self.open += batch.column("key").to_pylist()
+
+    def commit(self, positions: Any) -> None:
+        if self.failures:
+            self.failures -= 1
+            self.failing()
+            raise AbortableTransactionError("this one failed")
+        self.kept, self.open = self.kept + self.open, []
+
+    def abort(self) -> None:
+        self.open = []
+
+
+@pytest.mark.parametrize("failures", [2, FAILURES])
+def test_a_step_that_failed_is_done_again(
+    fakes: tuple[FakeCluster, FakeCluster], source: str, failures: int
+) -> None:
+    one, _ = fakes
+    writer = Clumsy(failures)
+    books = CopyBooks({0: 0, 1: 0})
+    plan = CopyPlan(source, "x", 2, "g", "", one_cluster=True)
+    with Consumer({"bootstrap.servers": one.bootstrap_servers}) as consumer:
+        copying = Copying(consumer, writer, plan, books, time.monotonic)
+        ends = {0: COUNT // 2, 1: COUNT // 2}
+        if failures == FAILURES:
+            with pytest.raises(AbortableTransactionError):
+                copying.run(ends)
+            assert (books.records, books.positions) == (0, {0: 0, 1: 0})
+            return
+        copying.run(ends)
+    assert (books.records, books.given_up, books.positions) == (COUNT, failures, ends)
+    assert len(writer.kept) == COUNT
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_topic_that_is_deleted_amid_a_copy_ends_it(
+    fakes: tuple[FakeCluster, FakeCluster], source: str, which: int
+) -> None:
+    """After the first step that failed for it, and not after five of delivery.timeout.ms each."""
+    one, _ = fakes
+    target = f"{source}-copy"
+    told(one, source, target, "--create", "--until", "0")
+    writer, books = Clumsy(FAILURES), CopyBooks({0: 0, 1: 0})
+    settings = {"bootstrap.servers": one.bootstrap_servers}
+    with Consumer(settings) as consumer, Admin(settings) as admin:
+        ids = [admin.describe_topics(t)[t].topic_id for t in (source, target)]
+        plan = CopyPlan(source, target, 2, "g", " ".join(map(str, ids)), one_cluster=True)
+        gone = (source, target)[which]
+
+        def delete() -> None:
+            if writer.failures == FAILURES - 1:
+                one.delete_topic(gone)
+
+        writer.failing = delete
+        watch = CopiedTopics(admin, admin, plan)
+        copying = Copying(consumer, writer, plan, books, time.monotonic, watch)
+        with pytest.raises(ConfigurationError, match=f"topic {gone} was deleted amid the copy"):
+            copying.run({0: COUNT // 2, 1: COUNT // 2})
+    assert (writer.failures, books.given_up) == (FAILURES - 1, 0)
+
+
+def test_an_outage_amid_a_look_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away:
+        looks = 0
+
+        def describe_topics(self, *_: object) -> Any:
+            self.looks += 1
+            raise (
+                UnknownTopicOrPartitionError("t") if self.looks == 1 else KafkaTimeoutError("late")
+            )
+
+    monkeypatch.setattr(planning, "PAUSE", 0.0)
+    admin: Any = Away()
+    CopiedTopics(admin, admin, CopyPlan("t", "u", 1, "g", "", one_cluster=True)).make_sure()
+    assert admin.looks == planning.ABSENT
+
+
+def test_a_copy_that_was_fenced_says_by_whom(
+    fakes: tuple[FakeCluster, FakeCluster], source: str
+) -> None:
+    one, _ = fakes
+    target = f"{source}-copy"
+    name = told(one, source, target, "--create", "--until", "0")["group"]
+    plan = CopyPlan(source, target, 2, name, "", one_cluster=True)
+    settings = {"bootstrap.servers": one.bootstrap_servers, "transactional.id": name}
+    with Producer(settings) as first, Producer(settings) as second:
+        writer = TransactionalWriter(first, plan)
+        writer.progress(restart=True)
+        writer.commit({0: 1})
+        second.init_transactions()
+        says = f"another copy with the same name \\({name}\\) runs now"
+        with pytest.raises(ProducerFencedError, match=says), writer.alone():
+            writer.commit({0: 2})
+
+
+def test_ctrl_c_amid_an_outage_says_how_long_it_takes(topic: str) -> None:
+    with FakeCluster(1, topics=[f"{topic}:2", f"{topic}-copy:2"]) as one:
+        fill(one, topic)
+        words = [topic, f"{topic}-copy", "--bootstrap-server", one.bootstrap_servers, "--follow"]
+        with subprocess.Popen(
+            [ODRADEK, "copy", *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and not one.records(f"{topic}-copy"):
+                time.sleep(0.05)
+            # So that a transaction is open when Ctrl-C comes.
+            one.delay("EndTxn", PATIENCE)
+            ended = one.requests()["EndTxn"]
+            fill(one, topic)
+            while time.monotonic() < until and one.requests()["EndTxn"] == ended:
+                time.sleep(0.05)
+            one.pause(1)
+            process.send_signal(signal.SIGINT)
+            stderr = cast("IO[bytes]", process.stderr)
+            said = next(line for line in stderr if b"ending" in line).decode()
+            process.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            out, _ = process.communicate(timeout=PATIENCE)
+            assert time.monotonic() - began < CLOSING / 2
+        one.resume(1)
+    assert "is aborted, for 10 s at most; Ctrl-C ends at once" in said
+    assert process.returncode == 130
+    assert json.loads(out)["group"].endswith(f".{topic}-copy")
+
+
+def test_what_a_copy_tells() -> None:
+    books = CopyBooks({0: 40, 1: 100}, records=0)
+    report = CopyReport(books, {0: 100, 1: 100}, lambda: "no broker\x1b answers", quiet=True)
+    began = report._began
+    books.records, books.bytes = 30, 2_500_000
+    line = report.line(began + 2.0)
+    assert line == r"30 records, 2.5 MB, 15/s; lag 60; 4 s left; no broker\x1b answers"
+    assert CopyReport(books, None, lambda: None, quiet=True).left() is None
+    assert [size(n) for n in (1, 1000, 10**9)] == ["1 B", "1.0 kB", "1.0 GB"]
+
+
+def test_a_kill_loses_and_doubles_nothing(cluster: LocalCluster, topic: str) -> None:
+    """Killed in the middle of a step, with records coming all the time."""
+    target = f"{topic}-copy"
+    cluster.create_topic(topic, 2)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    words = [topic, target, "--bootstrap-server", cluster.bootstrap_servers, "--create"]
+    sent = 0
+    committed = {**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    with (
+        Producer(settings, linger_ms=0) as producer,
+        Consumer(committed) as reader,
+        subprocess.Popen([ODRADEK, "copy", *words, "--follow"], stderr=subprocess.PIPE) as process,
+    ):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for _ in range(20):
+                producer.send(topic, b"%d" % sent, partition=sent % 2)
+                sent += 1
+            time.sleep(0.02)
+            if sent % 400 == 0 and _there(reader, target):
+                break
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert 0 < told(cluster, topic, target, "--until", "0")["positions"]["0"] < sent // 2
+    status, output = run(cluster, topic, target)
+    assert status == 0, output
+    with Consumer(committed) as reader:
+        both = [TopicPartition(target, p) for p in (0, 1)]
+        reader.assign(dict.fromkeys(both, 0), until=reader.end_offsets(both))
+        values: dict[int, list[int]] = {0: [], 1: []}
+        for record in reader.records(timeout=PATIENCE):
+            values[record.partition].append(int(record.value or b""))
+    assert values == {p: list(range(p, sent, 2)) for p in (0, 1)}
+
+
+def _there(reader: Consumer, topic: str) -> bool:
+    """Whether each partition has committed records: a first step may have read only one."""
+    if topic not in reader.list_topics():
+        return False
+    return all(reader.end_offsets([TopicPartition(topic, p) for p in (0, 1)]).values())

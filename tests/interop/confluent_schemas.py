@@ -1,0 +1,147 @@
+"""confluent-kafka's serializers beside ours, in one process that has both: argument, a registry.
+
+It prints an object of JSON: by name, what ours and theirs have written in hexadecimal, and what
+each has read of the other's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import confluent_kafka.schema_registry as theirs
+from confluent_kafka.schema_registry import avro as their_avro
+from confluent_kafka.schema_registry import json_schema as their_json
+from confluent_kafka.schema_registry import protobuf as their_protobuf
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import struct_pb2, timestamp_pb2, type_pb2
+
+import odradek as ours
+from odradek.serialization.wire_format import SchemaId, header_name, schema_of
+from odradek.testing import FakeCluster
+
+FLIGHT = {
+    "type": "record",
+    "name": "Flight",
+    "namespace": "air",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "to", "type": ["null", "string"], "default": None},
+        {"name": "cost", "type": {"type": "array", "items": "double"}},
+    ],
+}
+NEWER = {**FLIGHT, "fields": [*FLIGHT["fields"], {"name": "x", "type": "int", "default": 7}]}
+OBJECT = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Flight",
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "to": {"type": "string"}},
+}
+VALUE = {"id": 12345678901, "to": "JFK", "cost": [1.5, -2.0]}
+REGISTER = {"auto.register.schemas": True}
+BY_TOPIC = {"subject.name.strategy.type": "TOPIC"}
+"""Else theirs asks for associations, which registries of others don't have."""
+USE = {"auto.register.schemas": False, **BY_TOPIC}
+
+
+def compared(url: str, mock: Any) -> dict[str, Any]:
+    mine = ours.SchemaRegistryClient({"schema.registry.url": url})
+    yours = theirs.SchemaRegistryClient({"url": url})
+    avro, newer, schema = json.dumps(FLIGHT), json.dumps(NEWER), json.dumps(OBJECT)
+    plain = {"id": 5, "to": "ä"}
+    stamp = timestamp_pb2.Timestamp(seconds=5)
+    field = type_pb2.Field(number=3, name="x")
+    option = struct_pb2.Value(number_value=1.5)
+
+    def protobuf(message: Any) -> list[Any]:
+        kind, conf = type(message), {"use.deprecated.format": False}
+        known = {"skip.known.types": True}
+        return [
+            message,
+            ours.ProtobufSerializer(kind, mine, REGISTER | known),
+            their_protobuf.ProtobufSerializer(kind, yours, USE | conf | known),
+            ours.ProtobufDeserializer(kind),
+            their_protobuf.ProtobufDeserializer(kind, conf),
+        ]
+
+    cases = {
+        "avro": [
+            VALUE,
+            ours.AvroSerializer(mine, avro, conf=REGISTER),
+            their_avro.AvroSerializer(yours, avro, conf=USE),
+            ours.AvroDeserializer(mine),
+            their_avro.AvroDeserializer(yours, conf=BY_TOPIC),
+        ],
+        "avro-evolved": [
+            VALUE,
+            ours.AvroSerializer(mine, avro, conf=REGISTER),
+            their_avro.AvroSerializer(yours, avro, conf=USE),
+            ours.AvroDeserializer(mine, newer),
+            their_avro.AvroDeserializer(yours, newer, conf=BY_TOPIC),
+        ],
+        "json": [
+            plain,
+            ours.JSONSerializer(schema, mine, conf=REGISTER),
+            their_json.JSONSerializer(schema, yours, conf=USE),
+            ours.JSONDeserializer(schema, None, mine),
+            their_json.JSONDeserializer(schema, None, yours, BY_TOPIC),
+        ],
+        "protobuf": protobuf(stamp),
+        "protobuf-second": protobuf(field),
+        "protobuf-third": protobuf(option),
+    }
+    found: dict[str, Any] = {}
+    for name, (value, my_write, your_write, my_read, your_read) in cases.items():
+        context = SerializationContext(f"{name}-topic", MessageField.VALUE)
+        written = [my_write(value, context), your_write(value, context)]
+        read = [my_read(written[1], context), your_read(written[0], context)]
+        found[name] = {
+            "written": [one.hex() for one in written],
+            "read": [str(one) for one in read],
+            "sent": str(value),
+        }
+    found["header"] = header(mock, avro)
+    found["clients"] = {
+        name: through_clients(f"{name}-topic", case) for name, case in cases.items()
+    }
+    return found
+
+
+def through_clients(topic: str, case: list[Any]) -> list[str]:
+    """What is sent, and what comes, through our clients: their serializers, ours, one of each."""
+    value, my_write, your_write, my_read, your_read = case
+    came = [str(value)]
+    with FakeCluster(topics=[topic]) as cluster:
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        for write, read in ((your_write, your_read), (my_write, my_read), (your_write, my_read)):
+            producer: Any
+            with ours.Producer(config, value_serializer=write) as producer:
+                offset = producer.send(topic, value).result(30).offset
+            with ours.Consumer(config, value_deserializer=read) as consumer:
+                consumer.assign({ours.TopicPartition(topic, 0): offset})
+                while not (records := consumer.poll(5.0)):
+                    pass
+                came.append(str(records[0].value))
+    return came
+
+
+def header(mock: Any, avro: str) -> dict[str, Any]:
+    """The GUID in a header; their registry in memory gives GUIDs, and ours reads what it gave."""
+    conf = {**REGISTER, **BY_TOPIC, "schema.id.serializer": theirs.header_schema_id_serializer}
+    headers: list[Any] = []
+    context: Any = SerializationContext("h", MessageField.VALUE, headers)
+    written: Any
+    written = their_avro.AvroSerializer(mock, avro, conf=conf)(VALUE, context)
+    [(name, value)] = headers
+    registered = mock.get_latest_version("h-value")
+    return {
+        "name": [name, header_name(context)],
+        "written": [value.hex(), SchemaId(guid=registered.guid).header().hex()],
+        "read": [schema_of(written, context)[0].guid, registered.guid],
+    }
+
+
+if __name__ == "__main__":
+    in_memory = theirs.SchemaRegistryClient.new_client({"url": "mock://test"})
+    sys.stdout.write(json.dumps(compared(sys.argv[1], in_memory)))

@@ -1,0 +1,92 @@
+"""A registry that isn't ours: what its client says to it, and it to the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from odradek import (
+    IncompatibleSchemaError,
+    InvalidSchemaError,
+    Schema,
+    SchemaNotFoundError,
+    SchemaReference,
+    SchemaRegistryClient,
+)
+from odradek.testing import LocalRegistry
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[LocalRegistry]:
+    with LocalRegistry() as found:
+        yield found
+
+
+@pytest.fixture
+def client(registry: LocalRegistry) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": registry.url})
+
+
+def record(name: str, **fields: object) -> Schema:
+    listed = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return Schema(
+        json.dumps({"type": "record", "name": name, "fields": listed}, separators=(",", ":"))
+    )
+
+
+def test_versions_of_a_subject(client: SchemaRegistryClient) -> None:
+    first, second = record("Flight", id="int"), record("Flight", id="long")
+    number = client.register_schema("flights-value", first)
+    assert client.register_schema("flights-value", first) == number
+    assert client.register_schema("flights-value", second) != number
+    assert client.get_schema(number) == first
+    assert client.get_versions("flights-value") == [1, 2]
+    assert client.lookup_schema("flights-value", second).version == 2
+    assert client.get_version("flights-value", 1).schema == first
+    assert client.get_latest_version("flights-value").schema == second
+    assert "flights-value" in client.get_subjects()
+    assert client.delete_version("flights-value", 1) == 1
+    assert 2 in client.delete_subject("flights-value")
+    assert "flights-value" not in client.get_subjects()
+
+
+def test_compatibility(client: SchemaRegistryClient) -> None:
+    first, second = record("Plane", id="int"), record("Plane", id="int", tail="string")
+    client.register_schema("planes-value", first)
+    assert client.set_compatibility("backward", "planes-value") == "BACKWARD"
+    assert client.get_compatibility("planes-value") == "BACKWARD"
+    assert not client.test_compatibility("planes-value", second)
+    assert client.test_compatibility("planes-value", record("Plane"))
+    with pytest.raises(IncompatibleSchemaError, match="compatibility level") as caught:
+        client.register_schema("planes-value", second)
+    assert caught.value.status == 409
+    assert client.get_compatibility() == "NONE"
+
+
+def test_what_it_refuses(client: SchemaRegistryClient) -> None:
+    with pytest.raises(SchemaNotFoundError) as caught:
+        client.get_schema(987654)
+    assert caught.value.error_code == 40403
+    with pytest.raises(SchemaNotFoundError):
+        client.get_latest_version("nothing")
+    with pytest.raises(InvalidSchemaError):
+        client.register_schema("broken-value", Schema("{"))
+
+
+def test_kinds_and_references(client: SchemaRegistryClient) -> None:
+    client.register_schema("airport", record("Airport", code="string"))
+    to_it = Schema(
+        record("Leg", origin="Airport").schema_str,
+        "AVRO",
+        (SchemaReference("Airport", "airport", 1),),
+    )
+    assert client.get_schema(client.register_schema("legs-value", to_it)) == to_it
+    draft = "http://json-schema.org/draft-07/schema#"
+    for schema in (
+        Schema(json.dumps({"$schema": draft, "type": "object"}), "JSON"),
+        Schema('syntax = "proto3"; message P { int32 x = 1; }', "PROTOBUF"),
+    ):
+        number = client.register_schema(f"{schema.schema_type}-value", schema)
+        assert client.get_schema(number).schema_type == schema.schema_type

@@ -1,0 +1,202 @@
+"""KIP-714 with a real broker that has a receiver: what we push is read, and is as what Java pushes.
+
+The receiver is a small class of Java, compiled here; without a `javac` (a JRE has none) nothing can
+be tested.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
+from tests.interop.group_members import end_program, java_program
+
+from odradek import Admin, AlterConfigOp, ConfigResource, Consumer, NewTopic, Producer
+from odradek.record.compression import decompress
+from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
+from odradek.testing import FakeCluster, LocalCluster, jars
+from odradek.testing.java import java_home
+
+RECORDS = 20
+PATIENCE = 60.0
+SENT = "org.apache.kafka.producer.record.send.total"
+CONSUMED = "org.apache.kafka.consumer.fetch.manager.records.consumed.total"
+WORK = (SENT, CONSUMED, "org.apache.kafka.consumer.coordinator.commit.total",
+        "org.apache.kafka.producer.topic.byte.total")  # fmt: skip
+
+
+class Push(NamedTuple):
+    """One push as the broker's receiver got it."""
+
+    last: bool
+    instance: str
+    client_id: str
+    resource: dict[str, str]
+    metrics: list[Metric]
+
+
+def compiled(folder: Path) -> Path:
+    """A jar with the receiver, which gets onto a class path as an agent."""
+    javac = java_home() / "bin" / "javac"
+    if not javac.exists():
+        javac = Path(shutil.which("javac") or "javac")
+    clients = jars.fetch(jars.DEFAULT_VERSION) / "*"
+    source = Path(__file__).with_name("PushReceiver.java")
+    command = [str(javac), "--release", "17", "-cp", str(clients), "-d", str(folder), str(source)]
+    subprocess.run(command, check=True, timeout=120)
+    made = folder / "receiver.jar"
+    with zipfile.ZipFile(made, "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nPremain-Class: PushReceiver\n")
+        for file in folder.glob("PushReceiver*.class"):
+            jar.write(file, file.name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pushes")
+
+
+@pytest.fixture(scope="module")
+def brokers(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    jar = compiled(tmp_path_factory.mktemp("classes"))
+    options = [f"-javaagent:{jar}", f"-Dpush.folder={folder}"]
+    config = {"metric.reporters": "PushReceiver"}
+    with LocalCluster(brokers=1, config=config, java_options=options) as running:
+        with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name, 1, 1) for name in ("java", "odradek")])
+            wanted = [AlterConfigOp("metrics", "*"), AlterConfigOp("interval.ms", "1000")]
+            admin.incremental_alter_configs({ConfigResource("CLIENT_METRICS", "all"): wanted})
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and not pushed(folder, "early"):  # it may not know it yet
+            with Producer(bootstrap_servers=running.bootstrap_servers, client_id="early") as early:
+                early.warm("odradek")
+                time.sleep(0.2)
+        yield running
+
+
+def parsed(last: bool, instance: str, client_id: str, data: bytes) -> Push:
+    metrics, attributes = list[Metric](), dict[str, str]()
+    for resource in MetricsData.FromString(data).resource_metrics:
+        attributes |= {a.key: a.value.string_value for a in resource.resource.attributes}
+        metrics += [metric for scope in resource.scope_metrics for metric in scope.metrics]
+    return Push(last, instance, client_id, attributes, metrics)
+
+
+def pushed(folder: Path, client_id: str) -> list[Push]:
+    """What the real broker's receiver has written."""
+    found = []
+    for file in sorted(folder.iterdir()):
+        if file.suffix != ".part":
+            _, last, instance, client = file.name.split(",", 3)
+            if client == client_id:
+                found.append(parsed(last == "true", instance, client, file.read_bytes()))
+    return found
+
+
+def received(brokers: FakeCluster, action: Callable[[], None]) -> list[Push]:
+    """What simulated brokers were pushed meanwhile."""
+    receiver = TelemetryReceiver(interval=1.0, compression_types=(4, 3, 1, 2))
+    cluster = brokers._cluster
+    brokers._call(lambda: cluster.receive_telemetry(receiver))
+    action()
+    return [
+        parsed(
+            one.terminating,
+            one.client_instance_id.hex(),
+            "",
+            bytes(decompress(one.compression_type, memoryview(one.metrics)))
+            if one.compression_type
+            else one.metrics,
+        )
+        for one in receiver.pushed
+    ]
+
+
+def tags_of(point: object) -> frozenset[tuple[str, str]]:
+    return frozenset((a.key, a.value.string_value) for a in point.attributes)  # type: ignore[attr-defined]
+
+
+def totals(pushes: list[Push]) -> dict[tuple[str, frozenset[str]], float]:
+    """The sums of all deltas, by name and the names of attributes."""
+    found: dict[tuple[str, frozenset[str]], float] = defaultdict(float)
+    for push in pushes:
+        for metric in push.metrics:
+            for point in metric.sum.data_points:
+                names = frozenset(tag for tag, _ in tags_of(point))
+                found[metric.name, names] += point.as_int or point.as_double
+    return found
+
+
+def works(servers: str) -> None:
+    """What MetricNames.java does."""
+    config = {"bootstrap.servers": servers, "client.id": "ours"}
+    with Producer(config) as producer:
+        for n in range(RECORDS):
+            producer.send("odradek", bytes(100), partition=0).result(30.0)
+            if n == RECORDS // 2:
+                time.sleep(2.5)  # so that there is a push before the last one
+    reading = {"group.id": "ours", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    with Consumer({**config, **reading}) as consumer:
+        consumer.subscribe(["odradek"])
+        read = 0
+        while read < RECORDS:
+            read += len(consumer.poll(1.0))
+        consumer.commit()
+        consumer.poll(0.6)
+
+
+def java_works(servers: str) -> None:
+    words = servers, "java", str(RECORDS), "java-group", "2500"
+    process = java_program(Path(__file__).with_name("MetricNames.java"), *words)
+    try:
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+    finally:
+        end_program(process)
+
+
+def compare(ours: list[Push], javas: list[Push]) -> None:
+    assert javas, "nothing came of Java's clients either"
+    producers = {p.instance for p in ours if any(m.name == SENT for m in p.metrics)}
+    consumers = {p.instance for p in ours if any(m.name == CONSUMED for m in p.metrics)}
+    assert (len(producers), len(consumers)) == (1, 1), "each has an id, and keeps it"
+    of_producer = [p for p in ours if p.instance in producers]
+    assert [p.last for p in of_producer][-1:] == [True]
+    assert len(of_producer) > 1
+    assert not any(p.last for p in of_producer[:-1])
+    of_consumer = [p for p in ours if p.instance in consumers]
+    assert {p.resource["group_id"] for p in of_consumer} == {"ours"}
+    attributes = {key for p in of_consumer for key in p.resource}
+    assert attributes == {key for p in javas for key in p.resource}
+    mine, theirs = totals(ours), totals(javas)
+    for name in WORK:
+        same = {key: value for key, value in mine.items() if key[0] == name}
+        assert same, name
+        for key, value in same.items():
+            assert value == theirs[key], key
+    kinds = {m.name: m.WhichOneof("data") for p in javas for m in p.metrics}
+    shared = {m.name: m.WhichOneof("data") for p in ours for m in p.metrics if m.name in kinds}
+    assert len(shared) > 20
+    assert {name: kinds[name] for name in shared} == shared
+
+
+def test_simulated_brokers_are_pushed_what_java_pushes() -> None:
+    with FakeCluster(1, topics=["java", "odradek"]) as brokers:
+        servers = brokers.bootstrap_servers
+        ours = received(brokers, lambda: works(servers))
+        compare(ours, received(brokers, lambda: java_works(servers)))
+
+
+def test_a_real_broker_is_pushed_what_java_pushes(brokers: LocalCluster, folder: Path) -> None:
+    works(brokers.bootstrap_servers)
+    java_works(brokers.bootstrap_servers)
+    compare(pushed(folder, "ours"), pushed(folder, "me"))

@@ -1,0 +1,69 @@
+"""Byte for byte: confluent-kafka's serializers and ours over a registry that is neither's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import building
+
+from odradek.testing import LocalRegistry
+
+LOCK = Path(__file__).with_name("schema_packages.lock")
+SCRIPT = Path(__file__).with_name("confluent_schemas.py")
+FORMATS = ("avro", "avro-evolved", "json", "protobuf", "protobuf-second", "protobuf-third")
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[dict[str, Any]]:
+    built = building.python_with("schema-packages", LOCK)
+    assert built.command is not None, built.reason
+    (packages,) = Path(built.command[0]).parent.parent.glob("lib/python*/site-packages")
+    with LocalRegistry() as registry:
+        done = subprocess.run(
+            [sys.executable, str(SCRIPT), registry.url],
+            env={**os.environ, "PYTHONPATH": str(packages)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        yield json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_both_write_the_same_bytes(found: dict[str, Any], name: str) -> None:
+    ours, theirs = found[name]["written"]
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_reads_the_others(found: dict[str, Any], name: str) -> None:
+    ours, theirs = found[name]["read"]
+    assert ours == theirs
+    if name != "avro-evolved":
+        assert ours == found[name]["sent"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_their_serializers_work_in_our_clients_as_they_are(
+    found: dict[str, Any], name: str
+) -> None:
+    sent, *came = found["clients"][name]
+    assert len(came) == 3
+    assert set(came) == {came[0]}
+    if name != "avro-evolved":
+        assert came[0] == sent
+
+
+def test_ids_in_headers(found: dict[str, Any]) -> None:
+    for ours, theirs in found["header"].values():
+        assert ours == theirs
+    assert found["header"]["name"][0] == "__value_schema_id"

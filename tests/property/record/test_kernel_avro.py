@@ -1,0 +1,19 @@
+"""The Avro kernel beside fastavro: random schemas, readers' schemas, rows, and bytes gone bad."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fuzz.avro import Avros, differ
+from tests.fuzz.kernels import native
+
+native("kernel_avro")
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_kernel_makes_what_fastavro_makes(seed: int) -> None:
+    """Values, types, and which rows can't be read, with the words why."""
+    avros = Avros(seed)
+    for _ in range(6):
+        assert (why := differ(avros.case())) is None, why

@@ -1,0 +1,318 @@
+"""Each verb of the commands for a cluster, while brokers refuse one API that it asks.
+
+Whatever is refused, whole or for an item: the exit status isn't 0, `--json` has its document, and
+both it and the line on stderr name the error. So a script that reads the status alone isn't lied
+to, and a wrong answer doesn't look like an empty one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.property.test_lying_answers import Liar
+from tests.volume import PART
+from typer.testing import CliRunner
+
+from odradek.api.admin import Admin
+from odradek.api.base import on_host
+from odradek.api.consumer import Consumer
+from odradek.api.producer import Producer
+from odradek.cli import build
+from odradek.cli.frame import commands
+from odradek.clients.admin.acls import AclBinding
+from odradek.clients.admin.users import ClientQuotaEntity, UserScramCredentialUpsertion
+from odradek.common.kafka_errors import ERRORS
+from odradek.common.types import TopicPartition
+from odradek.protocol.message import Message
+from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers.broker import BrokerSession
+from odradek.simulation.brokers.broker_handlers import HANDLERS
+from odradek.simulation.brokers.injected_errors import Injection, Reply
+
+VERBS = """
+topics list
+topics describe
+topics describe flights counts
+topics create new --partitions 2
+topics create new --partitions 2 --dry-run
+topics alter flights --set retention.ms=6000000
+topics create-partitions flights --partitions 5
+topics delete-records flights=end --yes
+topics delete-records flights:0=1 --dry-run
+topics delete flights --yes
+topics delete flights --dry-run
+partitions list
+partitions list flights --offsets
+partitions reassign flights:0=1
+partitions reassign flights:0=1 --dry-run
+partitions reassignments
+partitions elect-leaders flights:0
+partitions elect-leaders
+partitions elect-leaders --dry-run
+configs describe topic
+configs describe topic flights
+configs describe broker
+configs describe group
+configs alter topic flights --set retention.ms=6000000
+configs alter broker 1 --set num.io.threads=9
+logdirs describe
+logdirs describe --broker 1
+logdirs alter flights:0:1=/simulated/d2 --dry-run
+logdirs alter flights:0:1=/simulated/d2
+cluster describe
+cluster brokers
+cluster brokers --fenced
+cluster features
+cluster quorum
+cluster set-features transaction.version=1 --downgrade --yes
+cluster unregister 3 --yes
+cluster unregister 3 --dry-run
+groups list
+groups describe
+groups describe billing
+groups describe shares
+groups members
+groups members billing
+groups lag
+groups lag billing
+groups lag shares
+groups lag --watch --count 1
+groups lag billing --watch --count 2 --interval 0.1
+groups delete idle --yes
+groups delete idle --dry-run
+groups remove-members billing --instance-id worker-1 --yes
+groups remove-members billing --yes
+groups delete-offsets idle --topic flights --yes
+groups delete-offsets idle --topic flights:0 --dry-run
+groups delete-offsets shares --topic flights --yes
+groups reset-offsets idle --topic flights --to-earliest --yes
+groups reset-offsets idle --all-topics --to-current --export
+groups reset-offsets idle --all-topics --to-datetime 2020-01-01T00:00:00 --dry-run
+groups reset-offsets shares --topic flights --to-latest --yes
+offsets list flights
+offsets list flights:0 --time earliest
+acls list
+acls create --allow-principal User:bob --operation read --topic flights
+acls create --allow-principal User:bob --operation read --topic flights --dry-run
+acls delete --topic flights --yes
+acls delete --topic flights --dry-run
+users list
+users describe alice
+users create bob --password-visible secret
+users alter alice --password-visible secret
+users delete alice --yes
+quotas list
+quotas describe --user alice
+quotas alter --user alice --set producer_byte_rate=5
+transactions list
+transactions describe billing-1
+transactions producers flights:0
+transactions producers flights:0 --broker-id LEADER
+transactions hanging --topic flights
+transactions hanging --older-than 0
+transactions abort billing-1 --yes
+transactions abort billing-1 --dry-run
+transactions abort --topic flights --partition 0 --start-offset 0 --yes
+""".strip().splitlines()
+ERROR_NAMES = ("CLUSTER_AUTHORIZATION_FAILED", "UNKNOWN_SERVER_ERROR", "COORDINATOR_NOT_AVAILABLE")
+CODES = {kind.name: code for code, kind in ERRORS.items()}
+HANDLED: list[Any] = [*HANDLERS]
+WHOLE = {k.API_NAME for k in HANDLED if hasattr(k.RESPONSE(), "error_code")}
+"""APIs whose answers may be one error."""
+OLD_ERRORS = {"FindCoordinator", "OffsetFetch"}
+"""Those whose answers were, in versions that aren't spoken here."""
+NAMES_ALONE = {"topics list", "configs describe topic"}
+"""What wants topics' names alone: these are told, whatever a broker says of the topics."""
+EACH = min(PART, 2)
+"""Of the ways to refuse each n-th is gone."""
+OF_ALL_BROKERS = (
+    *("groups list", "groups lag billing", "logdirs describe", "transactions list"),
+    *("offsets list flights", "partitions list flights --offsets"),
+)
+"""What asks each broker for what only that one knows."""
+DONE_ALL_THE_SAME = {"partitions reassign flights:0=1"}
+"""What is done though something couldn't be looked up, of which a line on stderr tells."""
+
+
+@dataclass(slots=True, eq=False)
+class WholeRefusal(Injection):
+    """Answers that are one error, and have no items: what brokers say of a request that they
+    can't work on at all.
+    """
+
+    def answering(self, body: Any, reply: Reply) -> Reply:
+        self.left -= 1
+        return lambda _: reply(body.RESPONSE(error_code=self.code))
+
+    def does(self, body: Message) -> bool:
+        return False
+
+
+class Scene:
+    """A cluster with something of everything that verbs ask for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.world = World(seed=1)
+        self.cluster = SimulatedCluster(self.world, brokers=3)
+        self.cluster.create_topic("flights", 3)
+        self.cluster.create_topic("counts", 1)
+        at = {"bootstrap.servers": self.cluster.bootstrap_servers}
+        producer = on_host(
+            self.world.host("writer"), Producer, {**at, "transactional.id": "billing-1"}
+        )
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("flights", b"v", partition=0).result(5.0)
+        member = on_host(
+            self.world.host("reader"),
+            Consumer,
+            {**at, "group.id": "billing", "group.instance.id": "worker-1"},
+        )
+        member.subscribe(["flights"])
+        for _ in range(6):
+            member.poll(1.0)
+        member.commit()
+        setting = on_host(self.world.host("setting"), Admin, at)
+        first = TopicPartition("flights", 0)
+        setting.alter_group_offsets("idle", {first: 0})
+        setting.alter_share_group_offsets("shares", {first: 0})
+        setting.create_acls([AclBinding("TOPIC", "flights", "User:alice", "READ")])
+        setting.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("alice", "SCRAM-SHA-256", "secret")]
+        )
+        setting.alter_client_quotas({ClientQuotaEntity("alice"): {"producer_byte_rate": 1.0}})
+        self._others = (producer, member, setting)
+        self.asked: dict[str, None] = {}
+        self.described = False
+        """Metadata was asked about topics, and not for brokers alone."""
+        self.cluster.observers.append(self._note)
+        patch.setattr(commands, "Admin", partial(on_host, self.world.host("verb"), Admin))
+
+    def close(self) -> None:
+        for client in self._others:
+            client.close(0.0)
+
+    def refuse(self, api: str, code: int, *, whole: bool, by: int | None = None) -> None:
+        kind = WholeRefusal if whole else Injection
+        for broker in self.cluster.brokers.values():
+            if by in (None, broker.id):
+                broker.injections.append(kind(api, code, 1 << 60))
+
+    def coordinator(self, group: str) -> int:
+        """The broker that has the group."""
+        place = self.cluster.groups.index(group)
+        leader = self.cluster.leader("__consumer_offsets", place)
+        assert leader is not None
+        return leader.id
+
+    def run(self, line: str) -> Any:
+        leader = self.cluster.leader("flights", 0)
+        assert leader is not None
+        words = [*line.replace("LEADER", str(leader.id)).split(), "--json", "--timeout", "5"]
+        words += ["--bootstrap-server", self.cluster.bootstrap_servers]
+        return CliRunner().invoke(build(words[0]), words)
+
+    def _note(self, broker: Any, client: str, request: Any) -> None:
+        body = request.body
+        if client == "verb" and body is not None:
+            self.asked[body.API_NAME] = None
+            self.described = self.described or (body.API_NAME == "Metadata" and body.topics != [])
+
+
+def run(line: str, patch: pytest.MonkeyPatch, *refused: Any, **how: Any) -> Any:
+    """A command at a cluster of its own, where one API is refused; and the scene."""
+    scene = Scene(patch)
+    try:
+        if refused:
+            scene.refuse(*refused, **how)
+        return scene.run(line), scene
+    finally:
+        scene.close()
+
+
+def names(text: str, error: str) -> bool:
+    """Whether a text has an error's name: Kafka's, or that of our class."""
+    words = set(re.findall(r"\w+", text))
+    return bool(words & {error, ERRORS[CODES[error]].__name__})
+
+
+@pytest.mark.parametrize("line", VERBS)
+def test_what_is_refused_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, scene = run(line, monkeypatch)
+    assert done.exit_code == 0, done.output
+    ways = [(api, False) for api in scene.asked if api != "Metadata" or scene.described]
+    ways += [(api, True) for api in scene.asked if api in WHOLE - OLD_ERRORS]
+    first = VERBS.index(line)
+    for turn, (api, whole) in enumerate(ways[first % EACH :: EACH], first):
+        error = ERROR_NAMES[turn % len(ERROR_NAMES)]
+        done, _ = run(line, monkeypatch, api, CODES[error], whole=whole)
+        what = f"{api} {error} {'whole' if whole else 'items'}: {done.output}"
+        assert done.exception is None or isinstance(done.exception, SystemExit), what
+        assert [json.loads(each) for each in done.stdout.splitlines()], what
+        if api == "Metadata" and not whole and line in NAMES_ALONE:
+            assert done.exit_code == 0, what
+            continue
+        assert names(done.stderr, error), what
+        if api == "Metadata" and not whole and line in DONE_ALL_THE_SAME:
+            assert done.exit_code == 0, what
+            continue
+        assert done.exit_code == 1, what
+        assert names(done.stdout, error), what
+
+
+@pytest.mark.parametrize("line", OF_ALL_BROKERS)
+def test_one_broker_that_refuses_hides_nothing(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either another one is asked, and the answer is the same, or the error is told."""
+    good, scene = run(line, monkeypatch)
+    error = "UNKNOWN_SERVER_ERROR"
+    refused = 0
+    for api in scene.asked:
+        for broker in scene.cluster.brokers:
+            whole = api in WHOLE - OLD_ERRORS and api != "Metadata"
+            done, _ = run(line, monkeypatch, api, CODES[error], whole=whole, by=broker)
+            if done.exit_code == 0:
+                assert done.stdout == good.stdout, (api, broker)
+            else:
+                assert (done.exit_code, names(done.stdout, error)) == (1, True), done.output
+                refused += 1
+    assert refused
+
+
+def test_a_silent_broker_hides_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who isn't a group's coordinator isn't asked for it."""
+    seen = 0
+    for broker in (1, 2, 3):
+        scene = Scene(monkeypatch)
+        coordinator = scene.coordinator("billing")
+        if broker != coordinator:
+            scene.cluster.pause(broker)
+            done = scene.run("groups members billing shares")
+            found = json.loads(done.stdout)["groups"]
+            assert found["billing"]["members"], (broker, done.output)
+            seen += done.exit_code == 0
+        scene.close()
+    assert seen
+
+
+@pytest.mark.parametrize("line", VERBS)
+def test_a_verb_that_is_lied_to_ends_in_words(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a document, and never with a traceback."""
+    scene, liar, usual = Scene(monkeypatch), Liar(VERBS.index(line)), BrokerSession.answer
+
+    def answer(self: BrokerSession, request: Any, response: Message | None, version: int) -> None:
+        lied = response is not None and self.peer.client == "verb"
+        usual(self, request, liar.of(response) if lied and response else response, version)
+
+    monkeypatch.setattr(BrokerSession, "answer", answer)
+    try:
+        done = scene.run(line)
+    finally:
+        scene.close()
+    assert done.exception is None or isinstance(done.exception, SystemExit), liar.said
+    assert [json.loads(each) for each in done.stdout.splitlines()], liar.said
+    assert done.exit_code in (0, 1), (done.output, liar.said)

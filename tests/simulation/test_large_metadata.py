@@ -1,0 +1,162 @@
+"""R-MD-7: a large answer is read in pieces, one in a step; a wrong one is nobody's metadata.
+
+And what an admin client asks about very many partitions is one request to each broker that knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.simulation.scene import Stage
+
+from odradek import Admin, Producer, TopicPartition
+from odradek.common.events import Event
+from odradek.metadata import cluster, looked_over
+from odradek.metadata.cluster import topic_of
+from odradek.network.engine import Engine
+from odradek.protocol import packed_metadata
+from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.packed_metadata import PackedMetadataResponse
+
+TOPICS = [f"topic-{n:03d}" for n in range(50)]
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(packed_metadata, "SLICE", 2000)
+    made = Stage(partitions=0)
+    for name in TOPICS:
+        made.cluster.create_topic(name, partitions=20)
+    return made
+
+
+def knows_all(producer: Producer) -> bool:
+    snapshot = producer._engine.metadata.snapshot
+    return snapshot is not None and all(name in snapshot.topics for name in TOPICS)
+
+
+def ask_for_all(stage: Stage, producer: Producer) -> None:
+    engine = producer._engine
+    engine.post(lambda now: engine.metadata.want(TOPICS))
+    producer.partitions_for(TOPICS[0])
+    stage.world.advance(5.0)
+    assert knows_all(producer)
+
+
+def test_each_step_reads_a_piece(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two pieces the engine's step ends, so that everything else goes on."""
+    said: list[str] = []
+    step, read_on = Engine.step, PackedMetadataResponse.read_on
+
+    def steps(engine: Engine, now: float) -> float | None:
+        said.append("step")
+        return step(engine, now)
+
+    def reads(answer: PackedMetadataResponse) -> bool:
+        before = len(answer.topics)
+        done = read_on(answer)
+        said.append(f"read {len(answer.topics) - before}")
+        return done
+
+    monkeypatch.setattr(Engine, "step", steps)
+    monkeypatch.setattr(PackedMetadataResponse, "read_on", reads)
+    producer = stage.producer()
+    ask_for_all(stage, producer)
+    at = [n for n, what in enumerate(said) if what.startswith("read")]
+    counts = [int(said[n].split()[1]) for n in at]
+    assert sum(counts) == len(TOPICS)
+    assert len(counts) > 5
+    assert max(counts) < 10
+    assert all("step" in said[a:b] for a, b in pairwise(at))
+    snapshot: Any = producer._engine.metadata.snapshot
+    assert snapshot.led == 20 * len(TOPICS)
+    assert producer.partitions_for(TOPICS[7])
+
+
+def test_no_step_compares_more_topics_than_a_piece_has(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step that takes in the whole answer finds its topics ready, old and new ones."""
+    compared = [0]
+    step = Engine.step
+
+    def steps(engine: Engine, now: float) -> float | None:
+        compared.append(0)
+        return step(engine, now)
+
+    def counts(*arguments: Any) -> Any:
+        compared[-1] += 1
+        return topic_of(*arguments)
+
+    monkeypatch.setattr(Engine, "step", steps)
+    for module in (cluster, looked_over):
+        monkeypatch.setattr(module, "topic_of", counts)
+    producer = stage.producer()
+    ask_for_all(stage, producer)
+    engine = producer._engine
+    before = engine.metadata.snapshot
+    engine.post(lambda now: engine.metadata.request("again"))
+    stage.cluster.create_topic("one-more", partitions=1)
+    assert producer.partitions_for("one-more")
+    stage.world.advance(5.0)
+    assert engine.metadata.snapshot is not before
+    assert sum(compared) >= 2 * len(TOPICS)
+    assert max(compared) < 10
+
+
+def spoilt_once(patch: pytest.MonkeyPatch) -> None:
+    """The first answer with many topics ends in bytes that don't belong there."""
+    whole = MetadataResponse.WRITERS
+    left = [b"\1\2"]
+
+    def writer(writes: Callable[..., None]) -> Callable[..., None]:
+        def write(out: Any, answer: MetadataResponse) -> None:
+            writes(out, answer)
+            if len(answer.topics) > 10 and left:
+                out += left.pop()
+
+        return write
+
+    patch.setattr(MetadataResponse, "WRITERS", tuple(map(writer, whole)))
+
+
+def test_an_answer_that_turns_out_wrong_counts_as_none(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt_once(monkeypatch)
+    producer = stage.producer()
+    events: list[Event] = []
+    producer._engine.events.listen(events.append)
+    ask_for_all(stage, producer)
+    failed = [e for e in events if e.kind == "metadata_failed"]
+    assert len(failed) == 1
+    assert "too many" in str(failed[0].fields["error"])
+    asked = [e for e in events if e.kind == "metadata_request" and e.fields["topics"] == 50]
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("topics", [1, 100])
+def test_ten_thousand_partitions_are_one_request_to_each_leader(topics: int) -> None:
+    stage = Stage(partitions=0)
+    names = [f"wide-{n}" for n in range(topics)]
+    for name in names:
+        stage.cluster.create_topic(name, partitions=10_000 // topics)
+    admin = stage.client(Admin, background=False)
+    admin.list_topics()
+
+    def requests(api: str) -> list[int]:
+        return [broker.requests[api] for broker in stage.cluster.brokers.values()]
+
+    before = sum(requests("Metadata"))
+    described = admin.describe_topics(names)
+    assert sum(len(topic.partitions) for topic in described.values()) == 10_000
+    assert sum(requests("Metadata")) == before + 1
+    wanted = {TopicPartition(t.name, p.partition): "LATEST" for t in described.values()
+              for p in t.partitions}  # fmt: skip
+    found = admin.list_offsets(wanted)
+    assert len(found) == 10_000
+    assert sum(requests("Metadata")) == before + 2  # who leads them
+    assert requests("ListOffsets") == [1, 1, 1]

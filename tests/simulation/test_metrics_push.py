@@ -1,0 +1,327 @@
+"""KIP-714: what brokers subscribe to is pushed, in time, once, and never at a program's cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+    Metric,
+    MetricsData,
+)
+from tests.simulation.group_scene import PROTOCOLS, Scene
+from tests.simulation.scene import Stage
+
+from odradek import AsyncProducer
+from odradek.api.producer import Producer
+from odradek.common import kafka_errors as errors
+from odradek.protocol.messages.push_telemetry import PushTelemetryRequest
+from odradek.record.compression import decompress
+from odradek.simulation.brokers.telemetry_handlers import NO_ID, Pushed, TelemetryReceiver
+from odradek.testing import KafkaSimulation
+
+SENT = "org.apache.kafka.producer.record.send.total"
+
+
+def staged(**receiver: Any) -> tuple[Stage, TelemetryReceiver]:
+    stage, found = Stage(brokers=1, partitions=1), TelemetryReceiver(**receiver)
+    stage.cluster.receive_telemetry(found)
+    return stage, found
+
+
+def read(pushed: Pushed) -> list[Metric]:
+    data = pushed.metrics
+    if pushed.compression_type:
+        data = bytes(decompress(pushed.compression_type, memoryview(data)))
+    (resource,) = MetricsData.FromString(data).resource_metrics
+    (scope,) = resource.scope_metrics
+    assert scope.scope.name == "odradek"
+    return list(scope.metrics)
+
+
+def points(pushed: Pushed, name: str) -> list[float]:
+    found = [metric for metric in read(pushed) if metric.name == name]
+    return [p.as_int for m in found for p in m.sum.data_points] + [
+        p.as_double for m in found for p in m.gauge.data_points
+    ]
+
+
+def send(producer: Producer, records: int) -> None:
+    for _ in range(records):
+        producer.send("t", b"x", partition=0).result(5.0)
+
+
+def test_deltas_are_pushed_at_the_interval_and_once_more_at_the_end() -> None:
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 3)
+    begun = stage.world.now
+    assert receiver.asked == [NO_ID]
+    assert receiver.pushed == []
+    stage.world.advance(16.0)
+    send(producer, 4)
+    stage.world.advance(10.0)
+    producer.close()
+    first, second, _ = receiver.pushed
+    assert 5.0 <= first.at - begun <= 15.1
+    assert second.at - first.at == pytest.approx(10.0, abs=0.1)
+    assert [points(p, SENT) for p in receiver.pushed] == [[3], [4], [0]]
+    assert [p.terminating for p in receiver.pushed] == [False, False, True]
+    assert len({p.client_instance_id for p in receiver.pushed}) == 1
+    assert first.client_instance_id != NO_ID
+    assert len(receiver.asked) == 1
+
+
+def test_sums_and_gauges_are_what_opentelemetry_reads() -> None:
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 3)
+    stage.world.advance(16.0)
+    found = {metric.name: metric for metric in read(receiver.pushed[0])}
+    sent = found[SENT].sum
+    assert sent.aggregation_temporality == AGGREGATION_TEMPORALITY_DELTA
+    assert sent.is_monotonic
+    (point,) = sent.data_points
+    assert 0 < point.start_time_unix_nano < point.time_unix_nano
+    assert point.time_unix_nano == pytest.approx(receiver_time(stage, receiver), abs=1e9)
+    (topic,) = found["org.apache.kafka.producer.topic.record.send.total"].sum.data_points
+    assert [(a.key, a.value.string_value) for a in topic.attributes] == [("topic", "t")]
+    (size,) = found["org.apache.kafka.producer.buffer.total.bytes"].gauge.data_points
+    assert size.as_double == 32 << 20
+    nodes = "org.apache.kafka.producer.node.request.total"
+    assert {"node-1", "node--1"} <= {
+        a.value.string_value
+        for metric in read(receiver.pushed[0])
+        if metric.name == nodes
+        for p in metric.sum.data_points
+        for a in p.attributes
+    }
+    assert found["odradek.dial.total"].sum.is_monotonic
+    producer.close()
+
+
+def receiver_time(stage: Stage, receiver: TelemetryReceiver) -> float:
+    now = stage.world.now - receiver.pushed[0].at
+    return (stage.world.wall_clock() - now) * 1e9
+
+
+def test_cumulative_sums_go_on() -> None:
+    stage, receiver = staged(interval=10.0, delta=False)
+    producer = stage.producer()
+    send(producer, 3)
+    stage.world.advance(16.0)
+    send(producer, 4)
+    stage.world.advance(10.0)
+    assert [points(p, SENT) for p in receiver.pushed] == [[3], [7]]
+    (metric,) = [m for m in read(receiver.pushed[1]) if m.name == SENT]
+    assert metric.sum.aggregation_temporality == AGGREGATION_TEMPORALITY_CUMULATIVE
+    producer.close()
+
+
+def test_a_push_under_way_is_not_told_again_by_the_last_one() -> None:
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 3)
+    stage.cluster.brokers[1].delays[PushTelemetryRequest.API_KEY] = 0.2
+    while not receiver.pushed:
+        stage.world.advance(0.01)
+    producer.close()
+    assert [points(p, SENT) for p in receiver.pushed] == [[3], [0]]
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_it_is_packed_as_the_broker_likes_best(codec: int) -> None:
+    stage, receiver = staged(compression_types=(codec, 1))
+    with stage.producer() as producer:
+        send(producer, 5)
+    (last,) = receiver.pushed
+    assert last.compression_type == codec
+    assert points(last, SENT) == [5]
+
+
+def test_only_what_is_asked_for_is_pushed() -> None:
+    wanted = ("org.apache.kafka.producer.record.", "org.apache.kafka.producer.connection.count")
+    stage, receiver = staged(requested_metrics=wanted)
+    with stage.producer() as producer:
+        send(producer, 1)
+    names = {metric.name for metric in read(receiver.pushed[0])}
+    assert SENT in names
+    assert all(name.startswith(wanted) for name in names)
+
+
+@pytest.mark.parametrize("word", ["", "*"])
+def test_all_metrics_are_asked_for_by_two_words(word: str) -> None:
+    stage, receiver = staged(requested_metrics=(word,))
+    with stage.producer() as producer:
+        send(producer, 1)
+    names = {metric.name for metric in read(receiver.pushed[0])}
+    assert {SENT, "odradek.dial.total"} <= names
+
+
+def test_a_broker_that_wants_nothing_is_asked_again_and_gets_nothing() -> None:
+    stage, receiver = staged(requested_metrics=(), interval=10.0)
+    with stage.producer() as producer:
+        send(producer, 1)
+        stage.world.advance(35.0)
+    assert len(receiver.asked) == 4
+    assert len(set(receiver.asked)) == 2, "its id is kept"
+    assert receiver.pushed == []
+
+
+def test_without_a_receiver_nobody_is_asked() -> None:
+    stage = Stage(brokers=1, partitions=1)
+    with stage.producer() as producer:
+        send(producer, 1)
+        stage.world.advance(900.0)
+        flows = producer._engine.flows
+    asked = stage.cluster.brokers[1].requests
+    assert not {"GetTelemetrySubscriptions", "PushTelemetry"} & set(asked)
+    assert flows <= 2
+
+
+def test_it_can_be_turned_off() -> None:
+    stage, receiver = staged()
+    with stage.producer(enable_metrics_push=False) as producer:
+        send(producer, 1)
+        stage.world.advance(60.0)
+    assert (receiver.asked, receiver.pushed) == ([], [])
+
+
+def test_another_subscription_is_asked_for_at_once() -> None:
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 3)
+    stage.world.advance(16.0)
+    receiver.subscription_id, receiver.requested_metrics = 2, (SENT,)
+    send(producer, 2)
+    stage.world.advance(26.0)
+    assert len(receiver.asked) == 2
+    assert [points(p, SENT) for p in receiver.pushed][:2] == [[3], [2]], "nothing is lost"
+    assert {metric.name for metric in read(receiver.pushed[1])} == {SENT}
+    producer.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "goes_on"),
+    [
+        (errors.TelemetryTooLargeError, 2, True),
+        (errors.ThrottlingQuotaExceededError, 1, True),
+        (errors.UnsupportedCompressionTypeError, 2, True),
+        (errors.InvalidRecordError, 1, False),
+        (errors.UnknownServerError, 1, False),
+    ],
+)
+def test_refusals(error: Any, asked: int, goes_on: bool) -> None:
+    stage, receiver = staged(interval=10.0, compression_types=(4,))
+    producer = stage.producer()
+    send(producer, 1)
+    receiver.refuses = [error.code]
+    stage.world.advance(60.0)
+    assert len(receiver.asked) == asked
+    assert (len(receiver.pushed) > 0) is goes_on
+    if error is errors.UnsupportedCompressionTypeError:
+        assert {p.compression_type for p in receiver.pushed} == {0}
+    send(producer, 1)
+    producer.close()
+    assert len(stage.values()) == 2
+
+
+def test_a_client_that_pushed_too_early_still_says_goodbye() -> None:
+    stage, receiver = staged(interval=10.0)
+    producer = stage.producer()
+    send(producer, 1)
+    stage.world.advance(20.0)
+    receiver.refuses = [errors.ThrottlingQuotaExceededError.code]
+    while receiver.refuses:
+        stage.world.advance(0.1)
+    producer.close()
+    assert receiver.pushed[-1].terminating
+
+
+def test_more_than_a_broker_takes_is_not_sent() -> None:
+    stage, receiver = staged(interval=10.0, max_bytes=50)
+    with stage.producer() as producer:
+        send(producer, 1)
+        stage.world.advance(60.0)
+    assert receiver.pushed == []
+    assert stage.cluster.brokers[1].requests["PushTelemetry"] == 0
+
+
+def test_through_an_outage_and_a_move() -> None:
+    """It dials for nobody, loses no sum, and goes on where there is a connection again."""
+    stage, receiver = staged(interval=5.0)
+    producer = stage.producer()
+    send(producer, 3)
+    stage.world.advance(8.0)
+    pushed = len(receiver.pushed)
+    assert pushed >= 1
+    stage.cluster.move(after=20.0)
+    stage.world.advance(15.0)
+    assert len(receiver.pushed) == pushed
+    stage.world.advance(30.0)
+    send(producer, 4)
+    stage.world.advance(30.0)
+    producer.close()
+    total = sum(sum(points(p, SENT)) for p in receiver.pushed)
+    assert total == 7
+    assert len({p.client_instance_id for p in receiver.pushed}) == 1
+
+
+def test_a_silent_broker_keeps_no_close_waiting() -> None:
+    stage, _ = staged()
+    producer = stage.producer()
+    send(producer, 1)
+    stage.cluster.pause(1)
+    begun = stage.world.now
+    producer.close(5.0)
+    assert stage.world.now - begun < 1.0
+
+
+def test_quiet_that_is_asked_for_is_kept() -> None:
+    """KIP-219: also where the push is due before it is over."""
+    stage, receiver = staged(interval=1.0)
+    producer = stage.producer()
+    stage.cluster.throttle(1, 5.0)
+    producer.send("t", b"x", partition=0)
+    stage.world.advance(1.0)
+    begun = stage.world.now
+    stage.cluster.throttle(1, 0.0)
+    stage.world.advance(30.0)
+    assert 2.0 < receiver.pushed[0].at - begun < 16.0
+    assert len(receiver.pushed) > 10
+    producer.close()
+
+
+@PROTOCOLS
+def test_a_member_of_a_group_says_who_it_is(protocol: str) -> None:
+    scene, receiver = Scene(protocol), TelemetryReceiver(interval=5.0)
+    scene.cluster.receive_telemetry(receiver)
+    scene.write(range(8))
+    receiver.pushed.clear()
+    consumer = scene.subscribed(client_rack="r1", group_instance_id="i")
+    scene.read(consumer, 8)
+    consumer.close()
+    (last,) = receiver.pushed
+    (resource,) = MetricsData.FromString(last.metrics).resource_metrics
+    attributes = {a.key: a.value.string_value for a in resource.resource.attributes}
+    assert len(attributes.pop("group_member_id")) > 5, "also after it has left"
+    assert attributes == {"client_rack": "r1", "group_id": "g", "group_instance_id": "i"}
+    assert points(last, "org.apache.kafka.consumer.fetch.manager.records.consumed.total") == [8, 8]
+    assert points(last, "org.apache.kafka.consumer.coordinator.rebalance.total") == [1]
+
+
+async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> None:
+    receiver = TelemetryReceiver(interval=5.0)
+    kafka_simulation.cluster.receive_telemetry(receiver)
+    kafka_simulation.create_topic("t", partitions=1)
+    servers = {"bootstrap.servers": kafka_simulation.bootstrap_servers}
+    async with AsyncProducer(servers) as producer:
+        await producer.send_and_wait("t", b"x", partition=0)
+        await asyncio.sleep(8.0)
+        await producer.send_and_wait("t", b"x", partition=0)
+    assert [p.terminating for p in receiver.pushed][-1]
+    assert sum(sum(points(p, SENT)) for p in receiver.pushed) == 2
+    assert len(receiver.pushed) >= 2

@@ -1,0 +1,89 @@
+"""What the JVM connector makes of each case, kept in `jvm_answers.json` from a run of it.
+
+It runs on a pinned Spark (4.2.0), and the topics are made alike each time, so that its answers are
+the same each time, and asking it costs more than a minute. `make test` compares with what is kept;
+`make test-long` asks the connector and compares that with what is kept, too. After a change of the
+cases, `ODRADEK_KEEP_JVM_ANSWERS=1 make test-long SUITES=spark` keeps anew what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.spark.parity_cases import Case
+from tests.volume import PART
+
+ASKED = PART == 1
+"""Whether this run asks the connector itself."""
+KEEPS = ASKED and os.environ.get("ODRADEK_KEEP_JVM_ANSWERS", "") not in ("", "0")
+_FILE = Path(__file__).with_suffix(".json")
+_WORDS = 300
+"""Of an error's text: its beginning says what is refused, and the rest is Java's stack."""
+_LOG_APPEND_TIME = 1
+
+Written = list[tuple[Any, ...]]
+
+
+def keep(cases: Sequence[Case], answers: dict[str, Any], written: Written) -> None:
+    """Write what the connector said of these cases, and which records it left in its topic."""
+    lines = [
+        json.dumps({"case": _asked(case), "answer": _brief(answers[case.name])}) for case in cases
+    ]
+    lines.append(json.dumps({"written": _as_json(written)}))
+    _FILE.write_text("\n".join(lines) + "\n")
+
+
+def kept(cases: Sequence[Case]) -> tuple[dict[str, Any], Written]:
+    """The answers by the cases' names, and the records. A case that was never asked has none."""
+    found = [json.loads(line) for line in _FILE.read_text().splitlines()]
+    written = found.pop()["written"]
+    asked = {one["case"]["name"]: one for one in found}
+    for case in cases:
+        assert asked[case.name]["case"] == _asked(case), f"the case {case.name} has changed"
+    return {name: one["answer"] for name, one in asked.items()}, _from_json(written)
+
+
+def comparable(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what differs from run to run: when a broker appended a record."""
+    if "error" in answer:
+        return {"error": True}
+    rows = [
+        [*row[:5], None, *row[6:]] if row[6] == _LOG_APPEND_TIME else row
+        for row in answer.get("rows", ())
+    ]
+    return answer | ({"rows": rows} if "rows" in answer else {})
+
+
+def _asked(case: Case) -> dict[str, Any]:
+    asked: dict[str, Any] = json.loads(json.dumps(case.for_side("jvm", "the cluster")))
+    return asked
+
+
+def _brief(answer: dict[str, Any]) -> dict[str, Any]:
+    return {"error": answer["error"][:_WORDS]} if "error" in answer else comparable(answer)
+
+
+def _as_json(written: Written) -> list[Any]:
+    return [
+        [_hex(value), _hex(key), partition, headers and [[name, _hex(v)] for name, v in headers]]
+        for value, key, partition, headers in written
+    ]
+
+
+def _from_json(written: list[Any]) -> Written:
+    return [
+        (_bytes(value), _bytes(key), partition, headers and [(n, _bytes(v)) for n, v in headers])
+        for value, key, partition, headers in written
+    ]
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

@@ -1,0 +1,109 @@
+"""The flags of kafka-acls: which ACLs they make, which they mean, which can't be meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.cli.acls.flags import AclFlags, bindings, filters, listing
+from odradek.cli.console.properties import UsageError
+from odradek.clients.admin.acls import AclBinding, AclBindingFilter
+
+ALICE, BOB = "User:alice", "User:bob"
+
+
+def flags(**given: Any) -> AclFlags:
+    return AclFlags(**given)
+
+
+def test_principals_operations_and_hosts_are_multiplied() -> None:
+    made = bindings(
+        flags(
+            topic=("a", "b"),
+            allow_principal=(ALICE,),
+            deny_principal=(BOB,),
+            deny_host=("10.0.0.1", "10.0.0.2"),
+            operation=("Read", "DescribeConfigs"),
+            pattern="Prefixed",
+        )
+    )
+    assert len(made) == len(set(made)) == 12
+    assert made[0] == AclBinding("TOPIC", "a", ALICE, "READ", "ALLOW", "PREFIXED")
+    assert AclBinding("TOPIC", "b", BOB, "DESCRIBE_CONFIGS", "DENY", "PREFIXED", "10.0.0.2") in made
+
+
+def test_without_an_operation_all_are_meant() -> None:
+    made = bindings(flags(cluster=True, user_principal=(BOB,), allow_principal=(ALICE,)))
+    assert made == [
+        AclBinding("USER", BOB, ALICE, "ALL"),
+        AclBinding("CLUSTER", "kafka-cluster", ALICE, "ALL"),
+    ]
+
+
+def test_what_producers_and_consumers_need() -> None:
+    made = bindings(
+        flags(
+            topic=("t",),
+            group=("g",),
+            transactional_id=("x",),
+            allow_principal=(ALICE,),
+            producer=True,
+            consumer=True,
+            idempotent=True,
+        )
+    )
+    assert {(a.resource_type, a.resource_name, a.operation) for a in made} == {
+        *(("TOPIC", "t", o) for o in ("WRITE", "DESCRIBE", "CREATE", "READ")),
+        ("GROUP", "g", "READ"),
+        *(("TRANSACTIONAL_ID", "x", o) for o in ("WRITE", "DESCRIBE")),
+        ("CLUSTER", "kafka-cluster", "IDEMPOTENT_WRITE"),
+    }
+    assert len(made) == 8
+
+
+def test_filters_mean_all_of_a_resource_or_what_principals_have() -> None:
+    assert filters(flags(topic=("t",), pattern="match")) == [
+        AclBindingFilter("TOPIC", "t", pattern_type="MATCH")
+    ]
+    assert filters(flags(group=("g",), deny_principal=(BOB,), operation=("read",))) == [
+        AclBindingFilter("GROUP", "g", BOB, "READ", "DENY", "LITERAL", "*")
+    ]
+
+
+def test_what_is_listed() -> None:
+    assert listing(flags(), ()) == [AclBindingFilter()]
+    assert listing(flags(topic=("t",)), (ALICE, BOB)) == [
+        AclBindingFilter("TOPIC", "t", who, pattern_type="LITERAL") for who in (ALICE, BOB)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"topic": ("t",)}, "say for whom"),
+        ({"allow_principal": (ALICE,)}, "say what it is about"),
+        ({"allow_principal": ("alice",), "topic": ("t",)}, "give User:alice"),
+        ({"allow_principal": (ALICE,), "topic": ("t",), "pattern": "any"}, "literal or prefixed"),
+        ({"allow_principal": (ALICE,), "topic": ("t",), "pattern": "x"}, "there is no 'x'"),
+        (
+            {"allow_principal": (ALICE,), "group": ("g",), "operation": ("write",)},
+            "--operation WRITE: a GROUP has READ",
+        ),
+        ({"allow_principal": (ALICE,), "producer": True}, "--producer needs a --topic"),
+        (
+            {"allow_principal": (ALICE,), "consumer": True, "topic": ("t",)},
+            "--consumer needs a --group",
+        ),
+        (
+            {"allow_principal": (ALICE,), "producer": True, "topic": ("t",), "operation": ("all",)},
+            "--producer says itself",
+        ),
+        ({"allow_principal": (ALICE,), "idempotent": True, "topic": ("t",)}, "--idempotent goes"),
+        ({"deny_host": ("h",), "allow_principal": (ALICE,), "topic": ("t",)}, "needs --deny-prin"),
+        ({"cluster": True, "pattern": "prefixed", "allow_principal": (ALICE,)}, "no prefix"),
+    ],
+)
+def test_what_cannot_be_meant(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        bindings(flags(**given))

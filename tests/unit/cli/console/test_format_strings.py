@@ -1,0 +1,168 @@
+"""Records by kcat's formats, and what their bytes mean: JSON, Avro, numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from tests.unit.cli.console.test_formatting import BARE, HOSTILE, RECORD
+
+from odradek.cli.console.decoding import Decoding, FormatError, WireFormat, as_bytes, decoder
+from odradek.cli.console.format_strings import TOKENS, FormatString
+from odradek.cli.console.formatting import JsonFormatter, RecordFormatter
+from odradek.cli.console.properties import UsageError
+
+PLAIN = WireFormat.PLAIN
+SCHEMA = {
+    "type": "record",
+    "name": "flight",
+    "fields": [
+        {"name": "origin", "type": "string"},
+        {"name": "miles", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "raw", "type": "bytes"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (r"%t [%p] %o: %k=%s\n", b"t [3] 42: k=v\n"),
+        (r"%K %S %T %h\t%%\x41\\\0\r", b"1 1 1700000000000 a=1,b=\t%A\\\0\r"),
+        ("", b""),
+        ("ü%s", "üv".encode()),
+    ],
+)
+def test_formats(text: str, line: bytes) -> None:
+    assert FormatString(text).line(RECORD) == line
+
+
+def test_what_is_not_there() -> None:
+    assert FormatString(r"%k|%s|%K|%S|%h|%T").line(BARE) == b"||-1|-1||-1"
+    assert FormatString("%k %s", null=b"NULL").line(BARE) == b"NULL NULL"
+
+
+def test_every_token_is_known() -> None:
+    for letter in TOKENS:
+        assert FormatString(f"%{letter}").line(RECORD)
+
+
+def test_records_steer_no_terminal_by_a_format() -> None:
+    """R-IN-3; the format itself is the user's own and may."""
+    shown = FormatString(r"\x1b%k%h%s\n", escaped=True).line(HOSTILE)
+    assert shown.startswith(b"\x1b")
+    assert shown[1:-1].decode().replace("\t", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "found", "text"),
+    [
+        (Decoding.JSON, b'{"a": [1, "\xc3\xbc"]}', {"a": [1, "ü"]}, '{"a": [1, "ü"]}'),
+        (Decoding.JSON, b'"a"', "a", "a"),
+        (Decoding.STRING, b"a\xff", "a\ufffd", "a\ufffd"),
+        (Decoding.HEX, b"\x00\xff", "00ff", "00ff"),
+        (Decoding.INT, struct.pack(">i", -7), -7, "-7"),
+        (Decoding.LONG, struct.pack(">q", 2**40), 2**40, str(2**40)),
+    ],
+)
+def test_decodings(kind: Decoding, data: bytes, found: Any, text: str) -> None:
+    decode = decoder(kind, None, PLAIN, part="value")
+    assert decode is not None
+    assert decode(data) == found
+    assert as_bytes(found).decode() == text
+    record = RECORD._replace(value=data)
+    assert RecordFormatter({}, None, decode).line(record).decode() == f"{text}\n"
+    assert FormatString("%s", None, decode).line(record).decode() == text
+    assert json.loads(JsonFormatter(None, decode).line(record))["value"] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "says"),
+    [
+        (Decoding.JSON, b"{", "JSON: Expecting property name"),
+        (Decoding.JSON, b"\xff", "JSON: "),
+        (Decoding.JSON, b"9" * 5000, "JSON: Exceeds the limit"),
+        (Decoding.JSON, b"[" * 100_000, "JSON: it is nested too deep"),
+        (Decoding.INT, b"123", "int wants 4 bytes, not 3"),
+        (Decoding.LONG, b"1234", "long wants 8 bytes, not 4"),
+    ],
+)
+def test_what_cannot_be_decoded(kind: Decoding, data: bytes, says: str) -> None:
+    decode = decoder(kind, None, PLAIN, part="value")
+    assert decode is not None
+    with pytest.raises(FormatError, match=says):
+        decode(data)
+
+
+def test_bytes_as_they_are() -> None:
+    assert decoder(Decoding.NONE, None, PLAIN, part="key") is None
+    assert decoder(None, None, PLAIN, part="key") is None
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    place = tmp_path / "flight.avsc"
+    place.write_text(json.dumps(SCHEMA))
+    return place
+
+
+def datum() -> bytes:
+    stream = io.BytesIO()
+    flight = {"origin": "JFK", "miles": 1400, "at": 1000, "raw": b"\xff"}
+    fastavro.schemaless_writer(stream, SCHEMA, flight)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "header"), [(PLAIN, b""), (WireFormat.CONFLUENT, b"\0\0\0\0\x07")], ids=str
+)
+def test_avro(schema: Path, form: WireFormat, header: bytes) -> None:
+    decode = decoder(Decoding.AVRO, schema, form, part="value")
+    record = RECORD._replace(value=header + datum())
+    assert json.loads(JsonFormatter(None, decode).line(record))["value"] == {
+        "origin": "JFK",
+        "miles": 1400,
+        "at": "1970-01-01T00:00:01+00:00",
+        "raw": {"base64": "/w=="},
+    }
+
+
+def test_avro_that_is_none(schema: Path) -> None:
+    plain = decoder(Decoding.AVRO, schema, PLAIN, part="value")
+    framed = decoder(Decoding.AVRO, schema, WireFormat.CONFLUENT, part="value")
+    assert plain is not None
+    assert framed is not None
+    with pytest.raises(FormatError, match="1 bytes are left after the Avro value$"):
+        plain(datum() + b"x")
+    with pytest.raises(FormatError, match="a zero, as Confluent's do: --avro-wire-format confl"):
+        plain(b"\0\0\0\0\x07" + datum())
+    with pytest.raises(FormatError, match="doesn't begin as Confluent's serializers"):
+        framed(datum())
+    for end in range(len(datum())):
+        with pytest.raises(FormatError, match="Avro: "):
+            plain(datum()[:end])
+
+
+def test_schemas_that_cannot_be_used(tmp_path: Path) -> None:
+    place = tmp_path / "wrong.avsc"
+    for text, says in (("{", "isn't an Avro schema: JSON"), ('{"type": "x"}', "UnknownType")):
+        place.write_text(text)
+        with pytest.raises(UsageError, match=says):
+            decoder(Decoding.AVRO, place, PLAIN, part="key")
+    with pytest.raises(UsageError, match="nix can't be read: No such file"):
+        decoder(Decoding.AVRO, tmp_path / "nix", PLAIN, part="key")
+
+
+def test_without_fastavro_it_says_what_to_type(
+    schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(UsageError, match=r"pip install 'odradek\[avro\]'"):
+        decoder(Decoding.AVRO, schema, PLAIN, part="key")

@@ -1,0 +1,57 @@
+"""Who types flags of kafka-topics or kcat is told what they are called here."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from odradek.cli import build
+from odradek.cli.console.properties import UsageError, parse_values
+from odradek.cli.frame.words import option_changes
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("topics --describe --topic flights", "it is a command: odradek topics describe"),
+        ("acls --add", "it is a command: odradek acls create"),
+        ("topics describe --topic flights", "odradek topics describe TOPIC"),
+        ("offsets list --topic flights", "odradek offsets list TOPIC"),
+        ("groups describe --group g", "odradek groups describe GROUP"),
+        ("groups lag --all-groups", "without a GROUP all of them are meant"),
+        ("groups reset-offsets g --execute", "give --yes"),
+        ("topics alter flights --partitions 12", "odradek topics create-partitions"),
+        ("configs alter topic t --add-config a=1", "give --set"),
+        ("consume --topic t --bootstrap-server a:1 -o 1", "give --offset"),
+        ("produce --topic t --bootstrap-server a:1 -K :", "give --reader-property parse.key=true"),
+        ("produce flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
+        ("consume flights --bootstrap-server a:1", "a topic needs its flag: --topic flights"),
+    ],
+)
+def test_flags_of_other_tools(typed: str, said: str) -> None:
+    words = typed.split()
+    result = CliRunner().invoke(build(words[0]), words)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Possible options" not in result.output
+
+
+def test_other_typing_errors_keep_their_own_hint() -> None:
+    app = build("topics")
+    near = CliRunner().invoke(app, ["topics", "create", "t", "--partition", "3"])
+    assert "Possible options: --partitions" in near.output
+    assert ";" not in near.output
+    wrong = CliRunner().invoke(build("configs"), ["configs", "describe", "topics", "t"])
+    assert "'topics' is not one of 'topic'" in wrong.output
+    assert "Value error" not in wrong.output
+
+
+def test_arguments_of_many_are_bracketed_once() -> None:
+    for words in (["groups", "lag"], ["transactions", "abort"]):
+        assert "[[" not in CliRunner().invoke(build(words[0]), [*words, "--help"]).output
+
+
+def test_a_value_that_was_forgotten_is_no_empty_value() -> None:
+    with pytest.raises(UsageError, match="--set: 'retention.ms' isn't KEY=VALUE; for an empty"):
+        option_changes(["retention.ms"], None, None, None)
+    assert parse_values(["a=", "b=c=d"], "--config") == {"a": "", "b": "c=d"}

@@ -1,0 +1,129 @@
+"""Words, times, partitions, quotas and passwords as people type them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.console.properties import UsageError
+from odradek.cli.moments import parse_moment, shown_moment
+from odradek.cli.offsets import parse_time
+from odradek.cli.partitions import parse_scope
+from odradek.cli.passwords import read_password
+from odradek.cli.quotas import entity, told, wanted
+from odradek.cli.words import listed, one_word
+from odradek.clients.admin.users import ClientQuotaEntity
+
+NOBODY = (None, False, "")
+
+
+def test_words_are_kafkas_however_they_are_written() -> None:
+    words = ("PreparingRebalance", "DESCRIBE_CONFIGS")
+    assert one_word("--x", "preparing-rebalance", words) == "PreparingRebalance"
+    assert one_word("--x", "DescribeConfigs", words) == "DESCRIBE_CONFIGS"
+    with pytest.raises(UsageError, match="--x: there is no 'describe-config'; did you mean DESC"):
+        one_word("--x", "describe-config", words)
+    with pytest.raises(UsageError, match="there are PreparingRebalance, DESCRIBE_CONFIGS"):
+        one_word("--x", "?", words)
+    assert listed("abc") == "a, b, c"
+    assert listed("abcdefg") == "a, b, c, d, e and 2 more"
+
+
+def test_times() -> None:
+    assert parse_moment("--t", "1700000000000") == 1_700_000_000_000
+    assert parse_moment("--t", "2023-11-14T22:13:20") == 1_700_000_000_000
+    assert parse_moment("--t", "2023-11-14T23:13:20.001+01:00") == 1_700_000_000_001
+    for text in ("1969-12-31T23:59:59Z", "2023-13-01", "now", "²"):
+        with pytest.raises(UsageError, match="--t: "):
+            parse_moment("--t", text)
+    assert shown_moment(1_700_000_000_001) == "2023-11-14T22:13:20.001Z"
+    assert (shown_moment(None), shown_moment(-1), shown_moment(2**62)) == ("-", "-", str(2**62))
+    with pytest.raises(UsageError, match="--time: -2 is earliest here"):
+        parse_time("-2")
+    with pytest.raises(UsageError, match="there are latest, earliest, max-timestamp"):
+        parse_time("?")
+    assert (parse_time("max-timestamp"), parse_time("1970-01-01")) == ("MAX_TIMESTAMP", 0)
+
+
+def test_partitions() -> None:
+    assert parse_scope(["a", "b:0,2", "b:2,1", "c:1", "c"]) == {
+        "a": None,
+        "b": [0, 2, 1],
+        "c": None,
+    }
+    for word in (":0", "a:", "a:x", "a:-1", f"a:{2**31}", "a:0,", ""):
+        with pytest.raises(UsageError):
+            parse_scope([word])
+
+
+def test_whom_quotas_concern() -> None:
+    alice = entity(("alice", False, "user"), (None, True, "client"), (None, False, "ip"))
+    assert alice == ClientQuotaEntity("alice", ClientQuotaEntity.DEFAULT)
+    assert told(alice) == "user alice with each other client id"
+    for given in (
+        (NOBODY, NOBODY, NOBODY),
+        (("a", False, "user"), NOBODY, ("10.0.0.1", False, "ip")),
+        (("a", True, "user"), NOBODY, NOBODY),
+        (("", False, "user"), NOBODY, NOBODY),
+    ):
+        with pytest.raises(UsageError):
+            entity(*given)
+
+
+def test_quotas_have_kafkas_names() -> None:
+    alice, here = ClientQuotaEntity("alice"), ClientQuotaEntity(ip="10.0.0.1")
+    found = wanted(["producer_byte_rate=1e6"], ["request_percentage"], alice)
+    assert found == {"producer_byte_rate": 1e6, "request_percentage": None}
+    for given, away, whom, said in (
+        ((), (), alice, "say what shall change"),
+        (("producer_byte_rat=1",), (), alice, "did you mean producer_byte_rate"),
+        (("producer_byte_rate=1",), (), here, "there are connection_creation_rate"),
+        (("request_percentage=x",), (), alice, "is no number"),
+        (("request_percentage=nan",), (), alice, "is no number"),
+        (("request_percentage=-1",), (), alice, "is no number"),
+        (("request_percentage=1",), ("request_percentage",), alice, "set and taken away"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            wanted(given, away, whom)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "word"
+    file.write_text("of a file\nmore\n")
+    assert read_password("u", file, None, None).reveal() == "of a file"
+    monkeypatch.setenv("WORD", "of the environment")
+    assert read_password("u", None, "WORD", None).reveal() == "of the environment"
+    assert read_password("u", None, None, "seen").reveal() == "seen"
+    monkeypatch.setattr("sys.stdin", io.StringIO("of a pipe\r\n"))
+    assert read_password("u", Path("-"), None, None).reveal() == "of a pipe"
+    monkeypatch.setattr("sys.stdin", Terminal())
+    typed = iter(["secret", "secret", "one", "other"])
+    monkeypatch.setattr("getpass.getpass", lambda _: next(typed))
+    assert read_password("u", None, None, None).reveal() == "secret"
+    with pytest.raises(UsageError, match="the two differ"):
+        read_password("u", None, None, None)
+
+
+def test_passwords_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty, binary = tmp_path / "empty", tmp_path / "binary"
+    empty.write_text("\n")
+    binary.write_bytes(b"\xff\xfe")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.delenv("WORD", raising=False)
+    for file, variable, visible, said in (
+        (None, None, None, "nobody is there to be asked"),
+        (empty, None, None, "the password of user 'u' is empty"),
+        (binary, None, None, "isn't UTF-8"),
+        (tmp_path / "none", None, None, "can't be read"),
+        (None, "WORD", None, "the environment has no WORD"),
+        (empty, None, "seen", "give one of"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            read_password("u", file, variable, visible)

@@ -1,0 +1,97 @@
+"""The shape of a snapshot: a frozen mapping with look-ups, plain data, a line for a log."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from types import MappingProxyType
+
+import pytest
+
+from odradek import Metric, MetricName, Metrics
+from odradek.clients.metrics.catalogue import MEANINGS
+
+
+def metric(name: str, value: float, group: str = "producer-metrics", **tags: str) -> Metric:
+    unit, kind, text = MEANINGS[name]
+    named = MappingProxyType({"client-id": "c", **tags})
+    return Metric(name, group, named, value, unit, text, kind)
+
+
+FOUND = Metrics(
+    "Producer",
+    "c",
+    12.5,
+    (
+        metric("record-send-total", 7),
+        metric("record-send-total", 4, "producer-topic-metrics", topic="a"),
+        metric("record-send-total", 3, "producer-topic-metrics", topic="b"),
+        metric("request-latency-avg", math.nan),
+        metric("request-total", 2, "producer-node-metrics", **{"node-id": "node-1"}),
+    ),
+)
+
+
+def test_it_is_a_mapping_by_name_group_and_tags() -> None:
+    name = MetricName("record-send-total", "producer-metrics", (("client-id", "c"),))
+    assert FOUND[name] == 7
+    assert len(FOUND) == len(list(FOUND)) == 5
+    assert dict(FOUND)[name] == 7
+    assert FOUND.all[0].key == name
+    assert MetricName("x", "y", ()) not in FOUND
+
+
+def test_values_are_found_by_name_and_tags() -> None:
+    assert FOUND.value("record-send-total") == 7
+    assert FOUND.value("record-send-total", topic="b") == 3
+    assert FOUND.value("request-total", node_id="node-1") == 2
+    assert [m.value for m in FOUND.find(group="producer-topic-metrics")] == [4, 3]
+    assert FOUND.find("record-send-total", topic="c") == ()
+    with pytest.raises(
+        KeyError, match="Producer has no metric record-sent-total.* record-send-total"
+    ):
+        FOUND.value("record-sent-total")
+    with pytest.raises(KeyError, match="has no metric zzz now'"):
+        FOUND.value("zzz")
+    with pytest.raises(
+        KeyError, match="no metric request-total has such.*there is .*node-id=node-1"
+    ):
+        FOUND.value("request-total", node_id=1)
+    with pytest.raises(KeyError, match="several metrics record-send-total fit"):
+        FOUND.value("record-send-total", "producer-topic-metrics")
+
+
+def test_it_never_changes() -> None:
+    with pytest.raises(AttributeError, match="can't be changed"):
+        FOUND.at = 1.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FOUND.all[0].value = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        FOUND.all[0].tags["client-id"] = "d"  # type: ignore[index]
+
+
+def test_plain_data_is_json() -> None:
+    plain = json.loads(json.dumps(FOUND.to_dict(), allow_nan=False))
+    assert (plain["client"], plain["client_id"], plain["at"]) == ("Producer", "c", 12.5)
+    assert plain["metrics"][3] == {
+        "name": "request-latency-avg",
+        "group": "producer-metrics",
+        "tags": {"client-id": "c"},
+        "value": None,
+        "unit": "ms",
+    }
+
+
+def test_a_line_for_a_log_has_what_is_not_nothing() -> None:
+    assert str(FOUND) == "Producer c: record-send-total=7"
+    assert str(Metrics("Admin", "c", 0.0, ())) == "Admin c: nothing counted yet"
+    assert repr(FOUND) == "<Metrics of Producer c: 5>"
+    assert str(FOUND.all[1]) == "producer-topic-metrics:record-send-total{client-id=c,topic=a} 4"
+
+
+def test_every_name_says_what_it_means() -> None:
+    for name, (unit, kind, text) in MEANINGS.items():
+        assert text.endswith("."), name
+        assert unit in ("", "ms", "s", "bytes")
+        assert (kind == "counter") == name.endswith("-total"), name

@@ -1,0 +1,109 @@
+"""What was measured lately: two samples of 30 s, as Kafka's Java clients keep them."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from odradek.common.sampled import KEPT, WINDOW, Sampled, average, largest
+
+
+def test_nothing_measured_is_not_a_number() -> None:
+    fresh = Sampled()
+    assert (fresh.count, fresh.total) == (0, 0.0)
+    assert math.isnan(average([fresh], 5.0))
+    assert math.isnan(largest([], 5.0))
+
+
+def test_average_and_largest_are_of_the_last_two_samples() -> None:
+    one = Sampled()
+    for at, value in ((0.0, 1.0), (29.9, 3.0), (30.0, 5.0)):
+        one.record(value, at)
+    assert (average([one], 31.0), largest([one], 31.0)) == (3.0, 5.0)
+    assert average([one], KEPT) == 5.0  # the sample that began at 0 counts no more
+    assert math.isnan(average([one], 90.0))
+    assert (one.count, one.total) == (3, 9.0)
+
+
+def test_a_sample_begins_with_the_value_that_comes_after_the_last_ones_end() -> None:
+    one = Sampled()
+    one.record(1.0, 0.0)
+    one.record(2.0, 50.0)
+    one.record(4.0, 79.9)
+    assert average([one], 79.9) == 3.0
+    one.record(8.0, 80.0)
+    assert (average([one], 80.0), largest([one], 80.0)) == (14 / 3, 8.0)
+
+
+def test_several_are_averaged_by_their_values() -> None:
+    few, many = Sampled(), Sampled()
+    few.record(10.0, 0.0)
+    for _ in range(9):
+        many.record(0.0, 0.0)
+    assert average([few, many], 1.0) == 1.0
+
+
+def test_negative_values_have_a_largest() -> None:
+    one = Sampled()
+    one.record(-2.0, -100.0)
+    assert largest([one], -99.0) == -2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_that_came_in_the_last_sample_is_in_the_average(seed: int) -> None:
+    """Whatever the times: nothing of the last 30 s is missing, nothing older than 60 s is in it."""
+    rng = random.Random(seed)
+    one, now, seen = Sampled(), 0.0, list[tuple[float, float]]()
+    for _ in range(200):
+        now += rng.choice((0.0, 0.1, 5.0, 29.0, 31.0, 61.0)) * rng.random()
+        value = rng.uniform(0.0, 9.0)
+        one.record(value, now)
+        seen.append((now, value))
+        counted = sum(n for n, _, _ in one.lately(now))
+        recent = sum(at > now - WINDOW for at, _ in seen)
+        young = sum(at > now - KEPT for at, _ in seen)
+        assert recent <= counted <= young
+    assert one.count == 200
+    assert one.total == pytest.approx(sum(value for _, value in seen))
+
+
+def test_what_another_one_measured_goes_on() -> None:
+    old, new = Sampled(), Sampled()
+    for at in (0.0, 40.0, 50.0):
+        old.record(at, at)
+    new.record(10.0, 45.0)
+    new.take_over(old, 61.0)
+    assert (new.count, new.total) == (4, 100.0)
+    assert average([new], 61.0) == pytest.approx(100.0 / 3)  # what came at 0 counts no more
+    assert largest([new], 61.0) == 50.0
+    assert math.isnan(average([new], 200.0))
+    assert (new.count, new.total) == (4, 100.0)
+
+
+def test_a_total_never_goes_back_whenever_it_is_read() -> None:
+    """Prometheus takes a step back for a reset, and the whole total for what came since."""
+    one, other, seen = Sampled(), Sampled(), list[tuple[int, float]]()
+    former = sys.gettrace()
+
+    def look(*_: Any) -> Any:
+        sys.settrace(None)
+        seen.append((one.count, one.total))
+        sys.settrace(look)
+        return look
+
+    sys.settrace(look)
+    try:
+        for at in range(6):
+            other.record(1.0, 20.0 * at)
+            one.record(1.0, 20.0 * at)
+        one.take_over(other, 125.0)
+    finally:
+        sys.settrace(former)
+    assert seen[-1] == (12, 12.0)
+    assert len(seen) > 20
+    assert all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(seen))

@@ -1,0 +1,216 @@
+"""What the Avro kernel takes and leaves; that it makes what fastavro makes is a property test's."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.fuzz.avro import Answers, Avros, parsed, without_kernel
+from tests.fuzz.kernels import native
+from tests.fuzz.sent import exact
+
+from odradek import avro_to_arrow
+from odradek.common.errors import KafkaError
+from odradek.serialization.avro_plan import Columns, array_of, program
+from odradek.serialization.avro_types import arrow_type
+
+kernel = native("kernel_avro")
+FRAME = b"\0\0\0\0\1"
+CUT = {
+    "type": "record",
+    "name": "Cut",
+    "fields": [
+        {"name": "s", "type": "string"},
+        {"name": "f", "type": {"type": "fixed", "name": "One", "size": 1}},
+    ],
+}
+"""A text whose last character may go on in the next field."""
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 3}
+
+
+def followed(kind: Any) -> Any:
+    """A record in which a number comes after a field: what steps back is read again by it."""
+    fields = [{"name": "x", "type": kind}, {"name": "y", "type": "int"}]
+    return {"type": "record", "name": "Followed", "fields": fields}
+
+
+def numbers(*ends: int) -> Any:
+    return exact(array("i", ends).tobytes())
+
+
+def filled(schema: Any, *payloads: bytes, most: int = 1 << 30) -> tuple[list[Any], list[int]]:
+    """The values that the kernel makes of rows, and the numbers of those that it leaves."""
+    written = parsed(schema)
+    columns = Columns(arrow_type(written))
+    reader = kernel.AvroReader(columns.layout(), most)
+    reader.add(1, *program(written, None, columns))
+    rows = [FRAME + one for one in payloads]
+    ends = [0]
+    for row in rows:
+        ends.append(ends[-1] + len(row))
+    marks = bytearray(len(rows))
+    size = len(rows)
+    data = exact(b"".join(rows))
+    assert reader.read(data, numbers(*ends), None, False, 0, size, 0, marks) == size
+    return array_of(columns, reader).to_pylist(), [at for at, mark in enumerate(marks) if mark]
+
+
+def a_map(*keys: str) -> bytes:
+    items = b"".join(bytes((2 * len(one),)) + one.encode() + b"\2" for one in keys)
+    return bytes((2 * len(keys),)) + items + b"\0"
+
+
+def test_what_is_written_in_the_plain_way_is_taken() -> None:
+    """What is left is only slow, so nothing else would notice a kernel that leaves too much."""
+    text = "plain, ä € \U0001f600 and a long rest".encode()
+    size = bytes((2 * len(text),))
+    assert filled("string", size + text) == ([text.decode()], [])
+    keys = [f"k{at}" for at in range(30)]
+    found, left = filled(
+        {"type": "map", "values": "int"}, a_map(*keys), a_map("a", "b"), a_map("a")
+    )
+    assert left == []
+    assert [len(one) for one in found] == [30, 2, 1]
+    assert filled({"type": "map", "values": "int"}, a_map("k1", "k"))[1] == []
+    blocks = b"\1\2\2" + b"\2\4" + b"\0"  # one item in a block whose size stands before, then one
+    assert filled({"type": "array", "items": "int"}, blocks) == ([[1, 2]], [])
+    found, left = filled(MONEY, b"\4\3\xe7", b"\4\xfc\x19", b"\0")
+    assert ([str(one) for one in found], left) == (["999", "-999", "0"], [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload"),
+    [
+        ("boolean", b"\2"),
+        ("int", b"\x80\x80\x80\x80\x10"),
+        ("long", b"\xff" * 9 + b"\2"),
+        ("string", b"\4\xc3\x28"),
+        ("string", b"\6\xed\xa0\x80"),
+        ("string", b"\4\xc0\x80"),
+        ("string", b"\4\xc1\x80"),
+        ("string", b"\6\xe0\x9f\x80"),
+        ("int", b"\x81\x80\x80\x80\x10"),
+        (followed("bytes"), b"\1"),
+        (followed(MONEY), b"\1"),
+        (MONEY, b"\x12\1" + bytes(8)),
+        ("string", b"\x08\xf5\x80\x80\x80"),
+        ("string", b"\6\xe2\x82\x28"),
+        ("string", b"\x08\xf0\x9f\x98\x28"),
+        (CUT, b"\2\xc3\x80"),
+        ("bytes", b"\1"),
+        ("int", b"\2\2"),
+        ({"type": "map", "values": "int"}, a_map("k", "k")),
+        ({"type": "map", "values": "int"}, a_map(*map(str, range(20)), "7")),
+        ({"type": "array", "items": "int"}, b"\1\4\2\0"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\1"),
+        (MONEY, b"\4\3\xe8"),
+        (MONEY, b"\x22\1" + bytes(15) + b"\5"),
+        ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\x7f"),
+    ],
+)
+def test_what_is_odd_is_left_and_leaves_nothing(schema: Any, payload: bytes) -> None:
+    record = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "s", "type": "string"}, {"name": "x", "type": schema}],
+    }
+    found, left = filled(record, b"\2a" + payload, b"\2b" + payload)
+    assert (found, left) == ([None, None], [0, 1])
+
+
+def test_a_column_that_is_full() -> None:
+    """Offsets have 32 bits; here they are told to have fewer."""
+    assert filled("string", b"\6abc", b"\4de", b"\2g", most=4) == (["abc", None, "g"], [1])
+    items = {"type": "array", "items": "int"}
+    assert filled(items, b"\4\2\2\0", b"\4\2\2\0", b"\2\2\0", most=3) == ([[1, 1], None, [1]], [1])
+
+
+def test_columns_that_lie() -> None:
+    columns = Columns(pa.int32())
+    made = program("int", None, columns)
+    row = exact(FRAME + b"\2")
+    for ends in ((0, 7), (0, 1 << 30), (-1, 6), (6, 0), (3, 6)):
+        reader = kernel.AvroReader(columns.layout())
+        reader.add(1, *made)
+        marks = bytearray(1)
+        assert reader.read(row, numbers(*ends), None, False, 0, 1, 0, marks) == 1
+        assert marks == b"\1", ends
+    reader = kernel.AvroReader(columns.layout())
+    one = numbers(0, 6)
+    for arguments in (
+        (row, numbers(0), None, False, 0, 1, 0, bytearray(1)),
+        (row, one, None, True, 0, 1, 0, bytearray(1)),
+        (row, one, b"", False, 0, 1, 0, bytearray(1)),
+        (row, one, None, False, 0, 1, 0, bytearray(0)),
+        (row, one, None, False, -1, 1, 0, bytearray(1)),
+        (row, one, None, False, 0, -1, 0, bytearray(1)),
+        (row, one, None, False, 0, 1, -1, bytearray(1)),
+    ):
+        with pytest.raises(ValueError, match=r"offsets|bits|byte|before"):
+            reader.read(*arguments)
+    for number in (-1, 1):
+        with pytest.raises(ValueError, match="no such column"):
+            reader.column(number)
+    with pytest.raises(ValueError, match="no column"):
+        kernel.AvroReader(b"")
+
+
+def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
+    columns = Columns(pa.int32())
+    reader = kernel.AvroReader(columns.layout())
+    rows = exact(b"\0\0\0\0\1\2" + b"\0\0\0\0\2\4" + b"\0\0\0\0\1\6")
+    marks = bytearray(3)
+    arguments = (rows, numbers(0, 6, 12, 18), None, False, 0, 3)
+    assert reader.read(*arguments, 0, marks) == 0
+    assert reader.unknown_schema == 1
+    reader.add(1, *program("int", None, columns))
+    assert reader.read(*arguments, 0, marks) == 1
+    assert reader.unknown_schema == 2
+    reader.add(2, None)
+    assert reader.read(*arguments, 1, marks) == 3
+    assert marks == b"\0\1\0"
+    assert array_of(columns, reader).to_pylist() == [1, None, 3]
+
+
+def test_any_binary_column_is_read() -> None:
+    rows = [FRAME + b"\2", None, FRAME + b"\4"]
+    plain = pa.array(rows, pa.binary())
+    for column in (plain, plain.cast(pa.large_binary()), plain.cast(pa.binary_view()), plain[1:]):
+        expected = [1, None, 2][-len(column) :]
+        assert avro_to_arrow(column, Answers(["int"])).values.to_pylist() == expected
+        with without_kernel():
+            assert avro_to_arrow(column, Answers(["int"])).values.to_pylist() == expected
+
+
+class Watched:
+    """A reader that keeps what was read."""
+
+    marks: list[bytearray] = []  # noqa: RUF012 - of one test
+
+    def __init__(self, layout: bytes) -> None:
+        self._reader = kernel.AvroReader(layout)
+
+    def read(self, *arguments: Any) -> Any:
+        self.marks.append(arguments[-1])
+        return self._reader.read(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+def test_most_random_rows_are_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The property test compares nothing where the kernel leaves all rows."""
+    monkeypatch.setattr("odradek.serialization.avro_rows.avro_reader", Watched)
+    taken = there = 0
+    for seed in range(20):
+        case = Avros(seed).case()
+        wanted = None if case.wanted is None else json.dumps(case.wanted)
+        with suppress(KafkaError):  # a schema without a column
+            avro_to_arrow(pa.array(case.rows, pa.binary()), Answers(case.written), wanted)
+            there += len(case.rows)
+            taken += len(case.rows) - sum(Watched.marks[-1])
+    assert taken > there // 2

@@ -1,0 +1,270 @@
+"""Records that go into open batches without a call of the producer's, plain and compiled alike."""
+
+from __future__ import annotations
+
+from types import FrameType, SimpleNamespace
+from typing import Any, Self
+
+import pytest
+from tests.unit.record.implementations import ENCODINGS, PYTHON, Encoding
+
+NOW = 1234.5678
+AT = 1234567
+
+
+class Future:
+    """What a record gives."""
+
+    _blank = (("_cancelled", False), ("_listeners", None))
+    __slots__ = (*("_batch", "_cancelled", "_index", "_listeners", "_producer", "_timestamp_ms"),)
+
+    def __init__(self, producer: Any, batch: Any, index: int, timestamp_ms: int) -> None:
+        self._producer, self._batch, self._index = producer, batch, index
+        self._timestamp_ms = timestamp_ms
+        self._cancelled, self._listeners = False, None
+
+
+class Message:
+    """What a report is."""
+
+    __slots__ = ("_error", "_more", "_record")
+
+
+class OwnMaking:
+    """A class that makes its objects by itself."""
+
+    _blank = ()
+
+    def __new__(cls, *_: object) -> Self:
+        return object.__new__(cls)
+
+
+class Batch:
+    """An open batch; a hash as Python's own."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+
+
+class Lane:
+    """A topic with four partitions, of which some have an open batch."""
+
+    def __init__(self, use: Encoding, snapshot: object, batches: dict[int, Batch]) -> None:
+        self.use, self.snapshot, self.open = use, snapshot, batches
+        self.by_key, self.count = True, 4
+        self.placed: list[tuple[Any, Any]] = []
+
+    def choose(self, key: Any, value: Any) -> int:
+        if key is None or not self.by_key:
+            return self.place(key, value)
+        return self.use.partition_for_key(key, self.count)
+
+    def place(self, key: Any, value: Any) -> int:
+        self.placed.append((key, value))
+        return 1
+
+
+class Reports:
+    """The notes of a batch."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+        self.size = self.lates = 0
+        self.can_be_made = False
+
+    def late(self) -> None:
+        self.lates += 1
+
+
+class Scene:
+    """One producer's: partitions 1 and 2 of `t` have open batches."""
+
+    def __init__(self, use: Encoding, *, make: Any = Future, limit: int = 400) -> None:
+        self.use = use
+        self.metadata = SimpleNamespace(snapshot=object())
+        self.process = SimpleNamespace(here=True)
+        self.batches = {n: Batch(use.BatchBuilder(limit, None)) for n in (1, 2)}
+        self.lane = Lane(use, self.metadata.snapshot, self.batches)
+        self.lanes = {"t": self.lane}
+        self.open = use.OpenBatches(self.lanes, self.metadata, self.process, lambda: NOW, make)
+        self.room = use.Room(100, 10_000)
+        self.reports = {self.batches[1]: Reports(), self.batches[2]: Reports()}
+        self.by_batch = dict(self.reports.items())
+
+    def send(
+        self, topic: Any = "t", key: Any = None, value: Any = b"v", *, headers: Any = (),
+        at: Any = None, partition: Any = None,
+    ) -> Any:  # fmt: skip
+        return self.open.send(self, topic, key, value, headers, at, partition)
+
+    def report(
+        self, topic: Any = "t", key: Any = None, value: Any = b"v", partition: Any = None,
+        *, at: Any = 0, call: Any = None,
+    ) -> Any:  # fmt: skip
+        return self.open.report(
+            self.room, self.by_batch, 0.5, topic, key, value, partition, at, call
+        )
+
+    def counts(self) -> list[int]:
+        return [batch.builder.count for batch in self.batches.values()]
+
+
+def test_a_record_gets_its_future(use: Encoding) -> None:
+    scene = Scene(use)
+    found = scene.send()
+    assert type(found) is Future
+    assert (found._producer, found._batch, found._index) == (scene, scene.batches[1], 0)
+    assert (found._timestamp_ms, found._cancelled, found._listeners) == (AT, False, None)
+    again = scene.send(at=77, headers=(("n", b"h"),))
+    assert (again._index, again._timestamp_ms) == (1, 77)
+    assert scene.lane.placed == [(None, b"v")] * 2
+
+
+def test_what_makes_futures_may_be_a_function(use: Encoding) -> None:
+    scene = Scene(use, make=lambda *given: given)
+    assert scene.send(partition=2) == (scene, scene.batches[2], 0, AT)
+
+
+def test_a_class_that_makes_its_objects_is_refused(use: Encoding) -> None:
+    with pytest.raises(TypeError, match="by itself"):
+        Scene(use, make=OwnMaking)
+    for cls in (OwnMaking, int, FrameType):  # a frame inherits `__new__`, but has items
+        with pytest.raises(TypeError, match="by itself"):
+            use.build_reports(cls, 0, "t", 0, (0, 0), None, 1.0, [])
+
+
+def test_keys_decide_where_they_are_asked(use: Encoding) -> None:
+    scene = Scene(use, make=lambda *given: given[1])
+    keys = [b"%d" % n for n in range(40)]
+    for key in keys:
+        at = use.partition_for_key(key, 4)
+        found = scene.send(key=key, value=None, at=0)
+        assert found is scene.batches[at] if at in scene.batches else found == at
+    assert scene.lane.placed == []
+    scene.lane.by_key = False
+    assert scene.send(key=keys[0]) is scene.batches[1]
+    assert scene.lane.placed == [(keys[0], b"v")]
+
+
+def test_what_has_no_open_batch_with_room_gives_what_is_certain(use: Encoding) -> None:
+    scene = Scene(use)
+    for put in (scene.send, scene.report):
+        assert put("other") is None
+        assert put("other", partition=3) == 3
+        assert put(partition=3) == 3
+        assert put(partition=7) == 7
+        scene.process.here = False
+        assert put() == 1
+        scene.process.here = True
+        scene.metadata.snapshot = object()
+        assert put() is None
+        scene.metadata.snapshot = scene.lane.snapshot
+    before = scene.counts()
+    while type(scene.send(value=b"v" * 90)) is Future:
+        pass
+    full = scene.counts()
+    assert full > before
+    assert scene.send(value=b"v" * 90) == scene.report(value=b"v" * 90) == 1
+    scene.batches[2].builder.close()
+    assert scene.send(partition=2) == scene.report(partition=2) == 2
+    assert scene.counts() == full
+
+
+def test_wrong_arguments_are_the_builders_to_refuse(use: Encoding) -> None:
+    scene = Scene(use)
+    wrong: dict[str, Any]
+    for wrong in ({"value": "text"}, {"key": 7, "partition": 1}, {"at": 0.5},
+                  {"headers": [(1, b"")]}, {"topic": []}):  # fmt: skip
+        with pytest.raises((TypeError, ValueError)):
+            scene.send(**wrong)
+    with pytest.raises(ValueError, match="timestamp_ms"):
+        scene.send(at=1 << 63)
+    assert scene.counts() == [0, 0]
+    assert scene.send(value=bytearray(b"v"))._index == 0
+
+
+def test_a_message_is_noted(use: Encoding) -> None:
+    scene = Scene(use)
+    assert scene.report(key=None, value=b"1234", call=print) is True
+    assert scene.report(value=None, at=55, partition=1) is True
+    assert scene.report(at=-3, partition=1) is True
+    notes = scene.reports[scene.batches[1]]
+    assert notes.waiting == [
+        *(0, 0.5, AT, None, b"1234", print),
+        *(1, 0.5, 55, None, None, None),
+        *(2, 0.5, AT, None, b"v", None),
+    ]
+    assert (notes.size, notes.lates) == (5, 0)
+    assert (scene.room.messages, scene.room.size) == (97, 9995)
+    assert scene.counts() == [3, 0]
+
+
+def test_unusual_messages_are_left_alone(use: Encoding) -> None:
+    scene = Scene(use)
+    for unusual in ({"topic": 7}, {"key": "k"}, {"value": bytearray(b"v")}, {"at": 0.5},
+                    {"at": True}, {"at": 1 << 63}, {"topic": b"t"}):  # fmt: skip
+        for partition in (None, 2):
+            assert scene.report(partition=partition, **unusual) is partition
+    assert (scene.counts(), scene.lane.placed) == ([0, 0], [])
+    assert (scene.room.messages, scene.room.size) == (100, 10_000)
+
+
+def test_messages_need_room_and_notes(use: Encoding) -> None:
+    scene = Scene(use)
+    scene.room.messages = 1
+    assert scene.report() is True
+    assert scene.report() == 1
+    scene.room.messages, scene.room.size = 9, 3
+    assert scene.report(key=b"kk", value=b"vv", partition=1) == 1
+    assert scene.report(key=b"k", value=b"vv", partition=1) is True
+    assert (scene.room.messages, scene.room.size) == (8, 0)
+    assert scene.report(value=None) is True
+    scene.room.size = 9
+    del scene.by_batch[scene.batches[1]]
+    assert scene.report() == 1
+    assert scene.counts() == [3, 0]
+
+
+def test_one_that_comes_after_the_outcome_says_so(use: Encoding) -> None:
+    scene = Scene(use)
+    notes = scene.reports[scene.batches[1]]
+    notes.can_be_made = True
+    assert scene.report() is True
+    assert (len(notes.waiting), notes.lates) == (6, 1)
+
+
+def made(use: Encoding, outcome: tuple[int, int], *rows: tuple[Any, ...]) -> list[Any]:
+    given = [item for row in rows for item in row]
+    error = LookupError if outcome == (-1, -1) else None
+    found = use.build_reports(Message, 0, "t", 3, outcome, error, 10.0, given)
+    assert all(type(message) is Message for message in found)
+    return [(message._record, message._error, message._more) for message in found]
+
+
+def test_reports_are_built(use: Encoding) -> None:
+    first, second = (0, 9.0, 55, b"k", b"v", print), (4, 9.5, 56, None, None, None)
+    assert made(use, (70, -1), first, second) == [
+        (("t", 3, 70, 55, 0, b"k", b"v", None, -1), None, (1.0, None)),
+        (("t", 3, 74, 56, 0, None, None, None, -1), None, (0.5, None)),
+    ]
+    assert made(use, (70, 99), first)[0][0][:4] == ("t", 3, 70, 99)
+    assert made(use, (-1, -1), first) == [
+        (("t", 3, None, 55, 0, b"k", b"v", None, -1), LookupError, (1.0, None))
+    ]
+    assert made(use, (0, -1)) == []
+    with pytest.raises(ValueError):
+        use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0, [0, 1.0, 2, None])
+
+
+def test_both_make_the_same_batches() -> None:
+    written = []
+    for use in ENCODINGS:
+        scene = Scene(use, limit=10_000)
+        for n in range(60):
+            scene.send(key=b"%d" % n, value=b"v" * n, at=n, headers=(("n", b"h"),))
+            scene.report(key=b"%d" % n, value=b"w" * n, at=n + 1)
+        written.append(
+            [(bytes(b.builder.build()), scene.reports[b].waiting) for b in scene.batches.values()]
+        )
+    assert written == [written[0]] * len(ENCODINGS)
+    assert ENCODINGS[0] is PYTHON

@@ -1,0 +1,348 @@
+"""Producers and consumers with serializers: what goes through them, and what can't."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+from weakref import ref
+
+import pytest
+from confluent_kafka import serialization as theirs
+from tests.registry_server import RegistryServer, registry_server
+
+from odradek import (
+    AsyncConsumer,
+    AsyncProducer,
+    AvroDeserializer,
+    AvroSerializer,
+    ClientClosedError,
+    ConfigurationError,
+    Consumer,
+    IntegerSerializer,
+    MessageField,
+    Producer,
+    RecordDeserializationError,
+    RegistryUnreachableError,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+    SerializationError,
+    StringDeserializer,
+    TopicPartition,
+)
+from odradek.serialization.record_writing import serialized_put
+from odradek.testing import FakeCluster
+
+SCHEMA = '{"type": "record", "name": "F", "fields": [{"name": "id", "type": "int"}]}'
+REGISTER = {"auto.register.schemas": True}
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(
+        brokers=1, topics=["t", "u", "v", "w", "x", "y", "z", "arrow", "missing", "two:2"]
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": 500})
+
+
+def servers(cluster: FakeCluster) -> dict[str, str]:
+    return {"bootstrap.servers": cluster.bootstrap_servers, "auto.offset.reset": "earliest"}
+
+
+def producer(cluster: FakeCluster, **more: Any) -> Any:
+    """A producer; type checkers want bytes of its `send`."""
+    return Producer({"bootstrap.servers": cluster.bootstrap_servers}, **more)
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def some(consumer: Consumer, count: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < count:
+        found += consumer.poll(5.0)
+    return found
+
+
+def test_functions_of_one_argument(cluster: FakeCluster) -> None:
+    with producer(cluster, key_serializer=str.encode, value_serializer=dumped) as sender:
+        for key, value in (("a", {"x": 1}), (None, [2]), ("b", None)):
+            sender.send("t", value, key).result(10)
+    with Consumer(
+        servers(cluster), key_deserializer=bytes.decode, value_deserializer=json.loads
+    ) as consumer:
+        consumer.assign({PARTITION: 0})
+        found = some(consumer, 3)
+    assert [(one.key, one.value) for one in found] == [("a", {"x": 1}), (None, [2]), ("b", None)]
+
+
+def test_serializers_with_a_context(cluster: FakeCluster) -> None:
+    """Ours and confluent-kafka's, and functions of two arguments, are told of which record."""
+
+    def noted(value: Any, context: SerializationContext) -> bytes:
+        context.headers.append(("noted", str(context.field).encode()))
+        return f"{context.topic}:{value}".encode()
+
+    with producer(
+        cluster, key_serializer=theirs.IntegerSerializer(), value_serializer=noted
+    ) as sender:
+        sender.send("u", "x", 5, headers=[("mine", b"1")]).result(10)
+    seen = []
+
+    def read(value: bytes, ctx: SerializationContext | None = None) -> str:
+        seen.append(ctx)
+        return value.decode()
+
+    with Consumer(
+        servers(cluster),
+        key_deserializer=theirs.IntegerDeserializer(),
+        value_deserializer=read,
+    ) as consumer:
+        consumer.assign({TopicPartition("u", 0): 0})
+        [record] = some(consumer, 1)
+    assert (record.key, record.value) == (5, "u:x")
+    assert record.headers == (("mine", b"1"), ("noted", b"value"))
+    assert seen == [SerializationContext("u", MessageField.VALUE, list(record.headers))]
+
+
+def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:
+    with producer(cluster, key_serializer=IntegerSerializer(), value_serializer=dumped) as sender:
+        with pytest.raises(SerializationError, match=r"value of a record of v .*TypeError"):
+            sender.send("v", object(), 1)
+        with pytest.raises(SerializationError, match="int of 4 bytes") as caught:
+            sender.send("v", 1, "text")
+        assert "key of a record of v" in caught.value.__notes__[0]
+        assert sender.send("v", 1, 1).result(10).offset == 0
+
+
+def numbers(cluster: FakeCluster, topic: str, *values: bytes) -> None:
+    with producer(cluster) as sender:
+        for value in values:
+            sender.send(topic, value, partition=0)
+
+
+def as_int(value: bytes) -> int:
+    found: int = struct.unpack(">i", value)[0]
+    return found
+
+
+def number(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+@pytest.mark.parametrize("way", ["poll", "records"])
+def test_a_record_that_can_not_be_read(cluster: FakeCluster, way: str) -> None:
+    topic = {"poll": "w", "records": "x"}[way]
+    values = [number(0), number(1), b"bad", number(3), b"worse", number(5)]
+    numbers(cluster, topic, *values)
+    partition = TopicPartition(topic, 0)
+    read: list[Any] = []
+    errors: list[int] = []
+    met: list[tuple[RecordDeserializationError, int]] = []
+    with Consumer(servers(cluster), value_deserializer=as_int) as consumer:
+        consumer.assign({partition: 0})
+        while len(read) < 4:
+            try:
+                if way == "poll":
+                    read += [one.value for one in consumer.poll(5.0)]
+                else:
+                    for record in consumer.records(5.0):
+                        read.append(record.value)
+                        if len(read) == 4:
+                            break
+            except RecordDeserializationError as error:
+                met.append((error, consumer.position(partition)))
+                if not errors or errors[-1] != error.offset:
+                    errors.append(error.offset)  # it is met again, as often as one asks
+                    continue
+                consumer.seek(error.partition, error.next_offset)
+    assert (read, errors) == ([0, 1, 3, 5], [2, 4])
+    for found, position in met:
+        assert position == found.offset
+        assert str(found).startswith(f"{topic}-0: the value of the record at offset")
+        assert found.partition == partition
+        assert isinstance(found.__cause__, struct.error)
+
+
+def test_other_partitions_are_handed_out_first_or_later(cluster: FakeCluster) -> None:
+    with producer(cluster) as sender:
+        for at in range(100):
+            sender.send("two", b"bad" if at == 50 else number(at), partition=0)
+            sender.send("two", number(at), partition=1)
+    read: list[Any] = []
+    errors = 0
+    with Consumer(servers(cluster), value_deserializer=as_int) as consumer:
+        consumer.assign({TopicPartition("two", 0): 0, TopicPartition("two", 1): 0})
+        while len(read) < 199:
+            try:
+                read += [(one.partition, one.value) for one in consumer.poll(5.0, 7)]
+            except RecordDeserializationError as error:
+                errors += 1
+                consumer.seek(error.partition, error.next_offset)
+    assert errors == 1
+    assert sorted(read) == [(0, at) for at in range(100) if at != 50] + [
+        (1, at) for at in range(100)
+    ]
+
+
+def test_a_registry_that_is_away_loses_nothing(
+    cluster: FakeCluster, server: RegistryServer
+) -> None:
+    write = AvroSerializer(registry(server), SCHEMA, conf=REGISTER)
+    with producer(cluster, value_serializer=write) as sender:
+        for at in range(3):
+            sender.send("y", {"id": at}).result(10)
+    server.rule = lambda _: (503, {})
+    with Consumer(
+        servers(cluster), value_deserializer=AvroDeserializer(registry(server))
+    ) as reader:
+        reader.assign({TopicPartition("y", 0): 0})
+        with pytest.raises(RegistryUnreachableError):
+            some(reader, 1)
+        server.rule = lambda _: None
+        assert [one.value["id"] for one in some(reader, 3)] == [0, 1, 2]
+
+
+def test_in_a_loop(cluster: FakeCluster, server: RegistryServer) -> None:
+    """Look-ups are done in a thread: the loop goes on while the registry is slow."""
+    ticks = 0
+    turns: list[int] = []
+
+    def slow(_: Any) -> None:
+        before = ticks
+        while ticks < before + 3:
+            pass
+        turns.append(ticks - before)
+
+    server.rule = slow
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    async def run() -> list[Any]:
+        ticking = asyncio.create_task(tick())
+        write = AvroSerializer(registry(server), SCHEMA, conf=REGISTER)
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        sender: Any  # type checkers want bytes of it
+        async with AsyncProducer(config, value_serializer=write) as sender:
+            for at in range(3):
+                await sender.send_and_wait("z", {"id": at})
+            delivery = await sender.send("z", {"id": 3})
+            await delivery
+        numbers(cluster, "z", b"bad")
+        read = AvroDeserializer(registry(server), SCHEMA)
+        found: list[Any] = []
+        async with AsyncConsumer(servers(cluster), value_deserializer=read) as consumer:
+            consumer.assign({TopicPartition("z", 0): 0})
+            found += [one.value for one in await consumer.poll(5.0)]
+            with pytest.raises(RecordDeserializationError, match="offset 4"):
+                while True:
+                    found += [one.value for one in await consumer.poll(5.0)]
+            consumer.seek(TopicPartition("z", 0), 0)
+            with pytest.raises(RecordDeserializationError):
+                async for record in consumer.records(5.0):
+                    found.append(record.value)
+        ticking.cancel()
+        return found
+
+    assert asyncio.run(run()) == [{"id": at} for at in (0, 1, 2, 3)] * 2
+    assert turns
+
+
+def test_what_a_registry_does_not_have_is_the_records_fault(
+    cluster: FakeCluster, server: RegistryServer
+) -> None:
+    """In threads and in loops alike; and a latest version that counts for no time ends, too."""
+    numbers(cluster, "missing", b"\0\0\0\0\x63\2", b"\0\0\0\0\1\2")
+    registry(server).register_schema("missing-value", Schema(SCHEMA))
+    partition = TopicPartition("missing", 0)
+    settings = {"url": server.url, "cache.latest.ttl.sec": 0}
+    read = AvroDeserializer(SchemaRegistryClient(settings), conf={"use.latest.version": True})
+    with Consumer(servers(cluster), value_deserializer=read) as consumer:
+        consumer.assign({partition: 0})
+        with pytest.raises(RecordDeserializationError, match="offset 0 .*HTTP 404"):
+            some(consumer, 1)
+
+    async def run() -> Any:
+        async with AsyncConsumer(servers(cluster), value_deserializer=read) as reader:
+            reader.assign({partition: 0})
+            for _ in range(2):
+                with pytest.raises(RecordDeserializationError, match="offset 0 .*HTTP 404"):
+                    while not await reader.poll(5.0):
+                        pass
+            reader.seek(partition, 1)
+            while not (found := await reader.poll(5.0)):
+                pass
+            return found[0].value
+
+    assert asyncio.run(run()) == {"id": 1}
+
+
+def test_arrow_batches_stay_bytes(cluster: FakeCluster) -> None:
+    numbers(cluster, "arrow", b"text")
+    with Consumer(servers(cluster), value_deserializer=StringDeserializer()) as consumer:
+        consumer.assign({TopicPartition("arrow", 0): 0})
+        batch = consumer.poll_arrow(5.0, columns=["value"])
+    assert batch is not None
+    assert batch.column(0)[0].as_py() == b"text"
+
+
+async def awaited(value: bytes) -> bytes:
+    return value
+
+
+@pytest.mark.parametrize("given", [5, "json", awaited])
+@pytest.mark.parametrize("kind", [Producer, Consumer])
+def test_what_is_none(kind: Any, given: Any) -> None:
+    option = "value_serializer" if kind is Producer else "value_deserializer"
+    with pytest.raises(ConfigurationError, match=f"{option} "):
+        kind({"bootstrap.servers": "localhost:1"}, **{option: given})
+
+
+def test_a_producer_that_nobody_keeps_goes(cluster: FakeCluster) -> None:
+    one = producer(cluster, value_serializer=dumped)
+    one.close()
+    kept = ref(one)
+    gc.disable()
+    try:
+        del one
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_a_producer_that_nobody_keeps_says_so(cluster: FakeCluster) -> None:
+    with pytest.raises(ClientClosedError, match="keep it in a variable"):
+        producer(cluster, value_serializer=str.encode).send("t", "x")
+
+
+def test_an_asyncio_producer_that_nobody_keeps_says_so() -> None:
+    kept: Any = Kept()
+    send = serialized_put(kept, None, str.encode)
+    del kept
+    gc.collect()
+    with pytest.raises(ClientClosedError, match="keep it in a variable"):
+        asyncio.run(send("t", "x"))
+
+
+class Kept:
+    """Stands for a producer that only a reference leads to."""

@@ -1,0 +1,266 @@
+"""Schemas and bytes of others: no crash of the process, no endless reading, no blown-up types.
+
+Whoever may write to a topic, or register a schema, writes what these tests do. fastavro reads in C
+and follows bytes as deep as they lead.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.registry_server import RegistryServer, registry_server
+
+from odradek import (
+    AvroDeserializer,
+    DeserializationError,
+    InvalidSchemaError,
+    JSONDeserializer,
+    Schema,
+    SchemaRegistryClient,
+    avro_to_arrow,
+)
+from odradek.serialization import avro_nesting, references
+from odradek.serialization.avro_reading import AvroReading
+from odradek.serialization.protobuf_messages import messages_at
+from odradek.serialization.wire_format import varint
+
+INT = {"name": "x", "type": "int", "default": 1}
+EXPONENT = 60
+FIELD = {"name", "type", "default"}
+
+
+def record(name: str, *fields: Any) -> dict[str, Any]:
+    listed = [
+        one
+        if isinstance(one, dict) and one.keys() <= FIELD and "name" in one
+        else {"name": f"f{at}", "type": one}
+        for at, one in enumerate(fields)
+    ]
+    return {"type": "record", "name": name, "fields": listed}
+
+
+def field(kind: Any, name: str = "n") -> dict[str, Any]:
+    return {"name": name, "type": kind}
+
+
+CHAINS = {
+    "union": (record("N", field(["null", "N"])), b"\2", b"\0"),
+    "array": (record("N", field({"type": "array", "items": "N"})), b"\2", b"\0"),
+    "map": (record("N", field({"type": "map", "values": ["null", "N"]})), b"\2\0\2", b"\0"),
+    "two": (record("N", field(record("M", field(["null", "N"])))), b"\2", b"\0"),
+}
+"""Schemas that refer to themselves, the bytes of one step deeper, and of the end."""
+
+
+def doubled(depth: int, *innermost: Any) -> dict[str, Any]:
+    """A schema whose values hold 2**depth others."""
+    found = record("R0", *innermost)
+    for at in range(1, depth):
+        found = record(f"R{at}", field(found, "a"), field(f"R{at - 1}", "b"))
+    return found
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+def client(server: RegistryServer, *schemas: Any) -> SchemaRegistryClient:
+    server.schemas += [{"schema": json.dumps(one)} for one in schemas]
+    return SchemaRegistryClient({"schema.registry.url": server.url})
+
+
+def framed(payload: bytes = b"", number: int = 1) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + payload
+
+
+def in_time(call: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What a call gives or raises; it fails where that takes too long."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, "it doesn't end"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_values_that_lie_too_deep_are_refused_and_no_crash(
+    server: RegistryServer, chain: str
+) -> None:
+    schema, deeper, end = CHAINS[chain]
+    registry = client(server, schema)
+    read = AvroDeserializer(registry)
+    with pytest.raises(DeserializationError, match="deeper than 400"):
+        read(framed(deeper * 100_000 + end * 100_001))
+    deep = framed(deeper * 1000 + end * (1001 if chain == "array" else 1))
+    found = avro_to_arrow(pa.array([deep]), registry, json.dumps(record("N", INT)))
+    assert "deeper than 400" in found.errors[0]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_values_as_deep_as_is_allowed_fit_into_a_small_stack(chain: str) -> None:
+    """In a process of its own: too deep ends it."""
+    schema, deeper, end = CHAINS[chain]
+    per = 3 if chain in ("map", "two") else 2
+    many = avro_nesting.DEEPEST_VALUE // per - 1
+    code = f"""
+import threading
+from fastavro import parse_schema
+from odradek.serialization.avro_reading import AvroReading
+written = parse_schema({schema!r})
+data = {deeper!r} * {many} + {end!r} * {many + 1 if chain in ("array", "map") else 1}
+threading.stack_size(512 * 1024)
+read = []
+thread = threading.Thread(target=lambda: read.append(AvroReading().value(data, written, written)))
+thread.start()
+thread.join()
+assert read
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "array", "items": "null"}, "no end"),
+        (record("R", {"type": "array", "items": record("E")}, "int"), "no end"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, "no end"),
+        (record("N", field("N")), "holds itself"),
+        (record("N", "int", field(record("M", field("N")))), "holds itself"),
+        (doubled(EXPONENT), "without a byte"),
+        (
+            [record("R0", "int"), *(record(f"R{at}", f"R{at - 1}") for at in range(1, 500))],
+            "deeper than 400",
+        ),
+    ],
+)
+def test_schemas_without_an_end_are_refused(server: RegistryServer, schema: Any, why: str) -> None:
+    registry = client(server, schema)
+    data = framed(varint(1 << 40) + b"\0\0")
+    with pytest.raises(InvalidSchemaError, match=why):
+        in_time(lambda: AvroDeserializer(registry)(data))
+    found = in_time(lambda: avro_to_arrow(pa.array([data]), registry, json.dumps("int")))
+    assert why in found.errors[0]
+
+
+def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: RegistryServer) -> None:
+    wide = record("Q", field(doubled(25, "int"), "a"), INT)
+    registry = client(server, wide)
+    with pytest.raises(InvalidSchemaError, match="types within types"):
+        in_time(lambda: avro_to_arrow(pa.array([framed()]), registry))
+    reader = json.dumps(record("Q", INT))
+    assert in_time(lambda: avro_to_arrow(pa.array([framed()]), registry, reader)).errors
+
+
+def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
+    server: RegistryServer,
+) -> None:
+    for at in range(EXPONENT):
+        refs = [{"name": f"R{at - 1}", "subject": f"s{at - 1}", "version": 1}] * 2 if at else []
+        kind: Any = f"R{at - 1}" if at else "int"
+        server.schemas.append({"schema": json.dumps(record(f"R{at}", kind)), "references": refs})
+        server.subjects[f"s{at}"] = [at + 1]
+    server.schemas[0]["references"] = [
+        {"name": "last", "subject": f"s{EXPONENT - 1}", "version": 1}
+    ]
+    registry = client(server)
+    with pytest.raises(InvalidSchemaError, match="UnknownType"):
+        in_time(lambda: AvroDeserializer(registry)(framed(b"\2", EXPONENT)))
+    server.schemas[0]["references"] = []
+    registry = SchemaRegistryClient(
+        {"schema.registry.url": server.url.replace("localhost", "127.0.0.1")}
+    )
+    found = in_time(lambda: AvroDeserializer(registry)(framed(b"\2", EXPONENT)))
+    for _ in range(EXPONENT):
+        found = found["f0"]
+    assert found == 1
+
+
+def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(references, "MOST_REFERENCES", 3)
+    for at in range(6):
+        refs = [{"name": f"r{at + 1}", "subject": f"s{at + 1}", "version": 1}] if at < 5 else []
+        server.schemas.append({"schema": "{}", "schemaType": "JSON", "references": refs})
+        server.subjects[f"s{at}"] = [at + 1]
+    registry = client(server)
+    with pytest.raises(InvalidSchemaError, match="more than 3 others"):
+        JSONDeserializer(None, None, registry)(framed(b"1"))
+    assert JSONDeserializer(None, None, registry)(framed(b"1", 4)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 200_000,
+        '"' + "\\" * 300_000 + "\n" + '"\\' * 200_000,
+        "/*" * 300_000,
+        "'\\'" * 200_001,
+    ],
+)
+def test_a_proto_file_of_nothing_but_beginnings_is_read_once(text: str) -> None:
+    file = "message A {} " + text
+    assert in_time(lambda: messages_at(Schema(file, "PROTOBUF"), (0,))) == {"A"}
+
+
+def test_braces_within_a_message_leave_it_the_one_around() -> None:
+    text = 'message A { oneof o { string a = 1 [(x) = "}\\"}"]; } message B {} } message C {}'
+    for indexes, name in (((0, 0), "A.B"), ((1,), "C")):
+        assert messages_at(Schema(text, "PROTOBUF"), indexes) == {name}
+
+
+@given(st.sampled_from(sorted(CHAINS)), st.binary(max_size=40), st.integers(0, 250))
+@settings(max_examples=200, deadline=None)
+def test_hostile_bytes_of_schemas_with_themselves_in_them_are_read_or_refused(
+    chain: str, data: bytes, steps: int
+) -> None:
+    from fastavro import parse_schema
+
+    schema, deeper, end = CHAINS[chain]
+    reading, written = AvroReading(), parse_schema(schema)
+    for payload in (data, deeper * steps + data, deeper * steps + end * (steps + 1)):
+        try:
+            reading.value(payload, written)
+        except DeserializationError:
+            continue
+
+
+FIXED_SIZES = {
+    "boolean": "boolean",
+    "double": "double",
+    "fixed": {"type": "fixed", "name": "F", "size": 3},
+    "record": record("P", "float", "float"),
+}
+
+
+@pytest.mark.parametrize("items", FIXED_SIZES)
+def test_an_array_that_is_left_out_has_the_items_that_it_claims(
+    server: RegistryServer, items: str
+) -> None:
+    written = record("N", field({"type": "array", "items": FIXED_SIZES[items]}, "a"), INT)
+    registry = client(server, written)
+    read = AvroDeserializer(registry, json.dumps(record("N", INT)))
+    with pytest.raises(DeserializationError, match="it ends too early"):
+        read(framed(varint(1 << EXPONENT) + b"\1"))
+    column = pa.array([framed(varint(1 << EXPONENT) + b"\1")], pa.binary())
+    assert list(avro_to_arrow(column, registry, json.dumps(record("N", INT))).errors) == [0]
+    assert read(framed(b"\0\2")) == {"x": 1}

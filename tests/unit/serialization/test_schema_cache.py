@@ -1,0 +1,151 @@
+"""What is known of a registry: bounded, and asked for once, with others free meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from odradek import SchemaNotFoundError
+from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.serialization import schema_cache
+from odradek.serialization.context import NO_WAITING
+from odradek.serialization.schema_cache import Lookups, kept
+
+
+def never() -> str:
+    raise AssertionError("it is known")
+
+
+def started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_one_unused_for_longest_goes() -> None:
+    known: Lookups[int, str] = Lookups(2)
+    assert known.once(1, lambda: "one") == "one"
+    assert known.once(2, lambda: "two") == "two"
+    assert known.once(1, never) == "one"
+    assert known.once(3, lambda: "three") == "three"
+    assert [known.find(key) for key in (1, 2, 3)] == ["one", None, "three"]
+    known.forget(lambda key: key == 1)
+    assert known.find(1) is None
+
+
+def test_a_dict_that_is_read_without_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_cache, "MOST_KEPT", 2)
+    known: dict[int, str] = {}
+    for key in range(4):
+        assert kept(known, key, str(key)) == str(key)
+    assert known == {2: "2", 3: "3"}
+
+
+def test_others_are_free_while_one_asks() -> None:
+    known: Lookups[str, str] = Lookups(9)
+    asked, answer, found = threading.Event(), threading.Event(), list[str]()
+    questions = 0
+
+    def slow() -> str:
+        nonlocal questions
+        questions += 1
+        asked.set()
+        assert answer.wait(10)
+        return "slow"
+
+    threads = [started(lambda: found.append(known.once("a", slow))) for _ in range(3)]
+    assert asked.wait(10)
+    assert known.once("b", lambda: "quick") == "quick"
+    assert found == []
+    answer.set()
+    for thread in threads:
+        thread.join(10)
+    assert (found, questions) == (["slow"] * 3, 1)
+
+
+def test_those_who_wait_hear_the_refusal_too() -> None:
+    known: Lookups[str, str] = Lookups(9)
+    asked, answer = threading.Event(), threading.Event()
+    heard: list[SchemaNotFoundError] = []
+    questions = 0
+
+    def refused() -> str:
+        nonlocal questions
+        questions += 1
+        asked.set()
+        assert answer.wait(10)
+        raise SchemaNotFoundError("none", None, "").coded(404, 40403)
+
+    def ask() -> None:
+        try:
+            known.once("a", refused)
+        except SchemaNotFoundError as error:
+            heard.append(error)
+
+    first = started(ask)
+    assert asked.wait(10)
+    (question,) = known._asked.values()
+    others = [started(ask) for _ in range(2)]
+    while question.waiting < 2:
+        pass
+    answer.set()
+    for thread in (first, *others):
+        thread.join(10)
+    assert (questions, [one.error_code for one in heard]) == (1, [40403] * 3)
+    assert len({id(one) for one in heard}) == 3  # each with a traceback of its own
+    assert known.once("a", lambda: "there now") == "there now"
+
+
+def test_who_interrupts_a_question_may_ask_it() -> None:
+    """A signal handler runs in the thread that asks: it would wait for itself."""
+    known: Lookups[str, str] = Lookups(9)
+    assert known.once("a", lambda: known.once("a", lambda: "inner") + " and outer") == (
+        "inner and outer"
+    )
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_a_refusal_counts_for_a_loop_only_a_moment() -> None:
+    """A call that was cancelled leaves its refusal behind; by the next call it may be over."""
+    known: Lookups[str, str] = Lookups(9)
+    known._clock = clock = Clock()  # type: ignore[assignment]
+
+    def refused() -> str:
+        raise SchemaNotFoundError("none", None, "")
+
+    token = NO_WAITING.set(True)
+    try:
+        with pytest.raises(SchemaNotAtHandError) as missing:
+            known.once("a", refused)
+        NO_WAITING.set(False)
+        missing.value.fetch()
+        NO_WAITING.set(True)
+        with pytest.raises(SchemaNotFoundError):
+            known.once("a", never)
+        NO_WAITING.set(False)
+        missing.value.fetch()
+        NO_WAITING.set(True)
+        clock.time += schema_cache.IN_LOOP
+        with pytest.raises(SchemaNotAtHandError):
+            known.once("a", never)
+        NO_WAITING.set(False)
+        missing.value.fetch()
+        clock.time += schema_cache.IN_LOOP
+        with pytest.raises(SchemaNotAtHandError) as other:
+            NO_WAITING.set(True)
+            known.once("b", refused)
+        NO_WAITING.set(False)
+        other.value.fetch()
+        assert list(known._refused) == ["b"]  # nobody came for the older one
+    finally:
+        NO_WAITING.reset(token)

@@ -1,0 +1,476 @@
+"""Serializers of all formats: round trips, evolution, what is refused, what the registry hears."""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tests.registry_server import RegistryServer, registry_server
+
+from odradek import (
+    AsyncSchemaRegistryClient,
+    AvroDeserializer,
+    AvroSerializer,
+    ConfigurationError,
+    DeserializationError,
+    InvalidSchemaError,
+    JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    MissingExtraError,
+    ProtobufDeserializer,
+    ProtobufSerializer,
+    Schema,
+    SchemaNotFoundError,
+    SchemaReference,
+    SchemaRegistryClient,
+    SerializationContext,
+    SerializationError,
+)
+from odradek.serialization import plain
+from odradek.serialization.protobuf import message_indexes
+from odradek.serialization.protobuf_messages import messages_at
+
+VALUE = SerializationContext("t", MessageField.VALUE)
+REGISTER = {"auto.register.schemas": True}
+
+
+def avro(name: str, *fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": name, "namespace": "a", "fields": list(fields)})
+
+
+ID = {"name": "id", "type": "int"}
+NOTE = {"name": "note", "type": "string", "default": "none"}
+FIRST, SECOND = avro("F", ID), avro("F", {"name": "id", "type": "long"}, NOTE)
+DRAFT = "http://json-schema.org/draft-07/schema#"
+JSON_SCHEMA = json.dumps(
+    {
+        "$schema": DRAFT,
+        "title": "F",
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}},
+        "required": ["id"],
+    }
+)
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url})
+
+
+def test_avro_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    logical = avro(
+        "L",
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "on", "type": {"type": "int", "logicalType": "date"}},
+        {
+            "name": "cost",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "maybe", "type": ["null", "string"]},
+    )
+    value = {
+        "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC),
+        "on": date(2026, 1, 2),
+        "cost": Decimal("12.34"),
+        "key": UUID(int=7),
+        "maybe": None,
+    }
+    serialize = AvroSerializer(registry, logical, conf=REGISTER)
+    written = [serialize(value, VALUE) for _ in range(3)]
+    assert written[0] == written[2]
+    assert written[0] is not None
+    assert written[0][:5] == b"\0\0\0\0\1"
+    read = AvroDeserializer(registry)
+    assert [read(one, VALUE) for one in written] == [value] * 3
+    assert server.asked == ["POST /subjects/t-value/versions", "GET /schemas/ids/1"]
+    assert serialize(None, VALUE) is None
+    assert read(None, VALUE) is None
+
+
+def test_avro_objects(registry: SchemaRegistryClient) -> None:
+    serialize = AvroSerializer(
+        registry, FIRST, lambda obj, ctx: {"id": obj + len(ctx.topic)}, REGISTER
+    )
+    read = AvroDeserializer(registry, from_dict=lambda found, ctx: (ctx.field, found["id"]))
+    assert read(serialize(4, VALUE), VALUE) == ("value", 5)
+
+
+def test_avro_evolution(registry: SchemaRegistryClient) -> None:
+    old = AvroSerializer(registry, FIRST, conf=REGISTER)({"id": 1}, VALUE)
+    new = AvroSerializer(registry, SECOND, conf=REGISTER)({"id": 2, "note": "x"}, VALUE)
+    by_second = AvroDeserializer(registry, SECOND)
+    assert [by_second(one, VALUE) for one in (old, new)] == [
+        {"id": 1, "note": "none"},
+        {"id": 2, "note": "x"},
+    ]
+    latest = AvroDeserializer(registry, conf={"use.latest.version": True})
+    assert latest(old, VALUE) == {"id": 1, "note": "none"}
+    as_written = AvroDeserializer(registry)
+    assert [as_written(one, VALUE) for one in (old, new)] == [{"id": 1}, {"id": 2, "note": "x"}]
+    with pytest.raises(DeserializationError, match="Avro schema"):
+        AvroDeserializer(registry, FIRST)(new, VALUE)  # a long isn't an int
+
+
+def test_avro_primitives(registry: SchemaRegistryClient) -> None:
+    for subject, schema, value in (
+        ("s", '"string"', "text"),
+        ("b", '{"type": "bytes"}', b"raw"),
+        ("u", '["null", "int"]', 5),
+    ):
+        context = SerializationContext(subject, MessageField.KEY)
+        written = AvroSerializer(registry, schema, conf=REGISTER)(value, context)
+        assert AvroDeserializer(registry)(written, context) == value
+    assert written is not None
+
+
+def test_avro_references(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    registry.register_schema("airport", Schema(avro("Airport", {"name": "code", "type": "string"})))
+    leg = Schema(
+        avro("Leg", {"name": "to", "type": "a.Airport"}),
+        references=(SchemaReference("a.Airport", "airport", 1),),
+    )
+    written = AvroSerializer(registry, leg, conf=REGISTER)({"to": {"code": "JFK"}}, VALUE)
+    assert AvroDeserializer(registry)(written, VALUE) == {"to": {"code": "JFK"}}
+    assert server.asked.count("GET /subjects/airport/versions/1") == 1
+
+
+def test_nothing_is_registered_unasked(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    serialize = AvroSerializer(registry, FIRST)
+    with pytest.raises(SchemaNotFoundError, match=r"auto\.register\.schemas"):
+        serialize({"id": 1}, VALUE)
+    assert server.schemas == []
+    registry.register_schema("t-value", Schema(FIRST))
+    assert serialize({"id": 1}, VALUE) == b"\0\0\0\0\1\2"
+
+
+def test_the_latest_version_writes(registry: SchemaRegistryClient) -> None:
+    registry.register_schema("t-value", Schema(FIRST))
+    registry.register_schema("t-value", Schema(SECOND))
+    conf = {"use.latest.version": "true"}
+    for schema in (None, FIRST):
+        written = AvroSerializer(registry, schema, conf=conf)({"id": 1}, VALUE)
+        assert written == b"\0\0\0\0\2\2\x08none"
+
+
+@pytest.mark.parametrize("strategy", ["RECORD", "TOPIC_RECORD"])
+def test_subjects(server: RegistryServer, registry: SchemaRegistryClient, strategy: str) -> None:
+    conf = {**REGISTER, "subject.name.strategy": strategy}
+    AvroSerializer(registry, FIRST, conf=conf)({"id": 1}, VALUE)
+    JSONSerializer(JSON_SCHEMA, registry, conf=conf)({"id": 1}, VALUE)
+    ProtobufSerializer(Inner, registry, conf)(Inner(x=1), VALUE)
+    before = "t-" if strategy == "TOPIC_RECORD" else ""
+    named = [name for name in server.subjects if name != "common.proto"]
+    assert named == [before + name for name in ("a.F", "F", "m.Outer.Inner")]
+
+
+def test_ids_in_headers(registry: SchemaRegistryClient) -> None:
+    context = SerializationContext("t", MessageField.VALUE, [])
+    conf = {**REGISTER, "schema.id.location": "header"}
+    written = AvroSerializer(registry, FIRST, conf=conf)({"id": 1}, context)
+    assert written == b"\2"
+    [(name, value)] = context.headers
+    assert (name, len(value), value[0]) == ("__value_schema_id", 17, 1)
+    assert AvroDeserializer(registry)(written, context) == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "a zero and a schema's id"),
+        (b"\0\0\0\1", "a zero and a schema's id"),
+        (b"\0\0\0\0\1", "EOFError|Avro schema"),
+        (b"\0\0\0\0\1\2\3", "1 bytes are left"),
+    ],
+)
+def test_bytes_that_are_no_avro(registry: SchemaRegistryClient, data: bytes, words: str) -> None:
+    registry.register_schema("t-value", Schema(FIRST))
+    with pytest.raises(DeserializationError, match=words):
+        AvroDeserializer(registry)(data, VALUE)
+
+
+def test_what_does_not_fit(registry: SchemaRegistryClient) -> None:
+    serialize = AvroSerializer(registry, FIRST, conf=REGISTER)
+    for value in ({}, {"id": "x"}, 5):
+        with pytest.raises(SerializationError, match="Avro schema"):
+            serialize(value, VALUE)
+    check = JSONSerializer(JSON_SCHEMA, registry, conf=REGISTER)
+    with pytest.raises(SerializationError, match=r"/id: .*string|integer"):
+        check({"id": "x"}, VALUE)
+    with pytest.raises(SerializationError, match="JSON"):
+        check({"id": 1, "tags": [b"x"]}, VALUE)
+    with pytest.raises(SerializationError, match=r"m\.Outer is wanted, not dict"):
+        ProtobufSerializer(Outer, registry, REGISTER)({"x": 1}, VALUE)
+
+
+def test_schemas_that_are_none(registry: SchemaRegistryClient) -> None:
+    with pytest.raises(InvalidSchemaError, match="Avro schema"):
+        AvroSerializer(registry, "{")({"id": 1}, VALUE)
+    with pytest.raises(InvalidSchemaError, match="JSON schema"):
+        JSONSerializer("{", registry)
+    with pytest.raises(InvalidSchemaError, match="JSON schema"):
+        JSONSerializer('{"type": 5}', registry, conf=REGISTER)({}, VALUE)
+    registry.register_schema("t-value", Schema(JSON_SCHEMA, "JSON"))
+    with pytest.raises(InvalidSchemaError, match="type JSON, not AVRO"):
+        AvroDeserializer(registry)(b"\0\0\0\0\1\2", VALUE)
+
+
+@pytest.mark.parametrize(
+    ("conf", "words"),
+    [
+        ({"auto.register.schema": True}, "no such setting"),
+        ({"auto.register.schemas": "perhaps"}, "true or false"),
+        ({"auto.register.schemas": True, "use.latest.version": True}, "both"),
+        ({"schema.id.location": "tail"}, "prefix or header"),
+        ({"subject.name.strategy": "os.system"}, "TOPIC_RECORD"),
+    ],
+)
+def test_settings_that_can_not_be_used(
+    registry: SchemaRegistryClient, conf: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        AvroSerializer(registry, FIRST, conf=conf)
+
+
+def test_json_there_and_back(registry: SchemaRegistryClient) -> None:
+    serialize = JSONSerializer(JSON_SCHEMA, registry, conf=REGISTER)
+    written = serialize({"id": 1, "tags": ["ä"]}, VALUE)
+    assert written == b'\0\0\0\0\1{"id":1,"tags":["\xc3\xa4"]}'
+    for read in (
+        JSONDeserializer(schema_registry_client=registry),
+        JSONDeserializer(JSON_SCHEMA),
+        JSONDeserializer(schema_registry_client=registry, conf={"use.latest.version": True}),
+    ):
+        assert read(written, VALUE) == {"id": 1, "tags": ["ä"]}
+        with pytest.raises(DeserializationError, match="JSON schema"):
+            read(b'\0\0\0\0\1{"id": "x"}', VALUE)
+        with pytest.raises(DeserializationError, match="isn't JSON"):
+            read(b"\0\0\0\0\1{", VALUE)
+    unchecked = JSONDeserializer(schema_registry_client=registry, conf={"validate": False})
+    assert unchecked(b'\0\0\0\0\1{"id": "x"}', VALUE) == {"id": "x"}
+
+
+def test_json_references(registry: SchemaRegistryClient) -> None:
+    code = json.dumps({"$schema": DRAFT, "type": "string", "maxLength": 3})
+    registry.register_schema("code", Schema(code, "JSON"))
+    leg = Schema(
+        json.dumps({"$schema": DRAFT, "properties": {"to": {"$ref": "code.json"}}}),
+        "JSON",
+        (SchemaReference("code.json", "code", 1),),
+    )
+    serialize = JSONSerializer(leg, registry, conf=REGISTER)
+    assert serialize({"to": "JFK"}, VALUE)
+    with pytest.raises(SerializationError, match="/to"):
+        serialize({"to": "JFKX"}, VALUE)
+    away = json.dumps({"$schema": DRAFT, "$ref": "http://127.0.0.1:1/other.json"})
+    with pytest.raises(InvalidSchemaError, match="references|other.json"):
+        JSONSerializer(away, registry, conf=REGISTER)({}, VALUE)
+
+
+def _messages() -> tuple[Any, Any, Any]:
+    """Classes as protoc makes them: a file that imports another, with a nested message."""
+    pool = descriptor_pool.DescriptorPool()
+    common = descriptor_pb2.FileDescriptorProto(name="common.proto", package="m", syntax="proto3")
+    common.message_type.add(name="Place").field.add(name="code", number=1, type=9, label=1)
+    file = descriptor_pb2.FileDescriptorProto(
+        name="file.proto", package="m", syntax="proto3", dependency=["common.proto"]
+    )
+    file.message_type.add(name="First")
+    outer = file.message_type.add(name="Outer")
+    outer.field.add(name="x", number=1, type=5, label=1)
+    outer.field.add(name="at", number=2, type=11, label=1, type_name=".m.Place")
+    outer.nested_type.add(name="Before")
+    outer.nested_type.add(name="Inner").field.add(name="x", number=1, type=5, label=1)
+    pool.Add(common)
+    pool.Add(file)
+    return tuple(
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"m.{name}"))
+        for name in ("First", "Outer", "Outer.Inner")
+    )
+
+
+First, Outer, Inner = _messages()
+
+
+def test_message_indexes() -> None:
+    found = [message_indexes(one.DESCRIPTOR) for one in (First, Outer, Inner)]
+    assert found == [(0,), (1,), (1, 1)]
+
+
+def test_protobuf_there_and_back(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    message = Outer(x=5, at={"code": "JFK"})
+    written = ProtobufSerializer(Outer, registry, REGISTER)(message, VALUE)
+    assert written is not None
+    assert written[:7] == b"\0\0\0\0\2\2\2"
+    assert ProtobufDeserializer(Outer)(written, VALUE) == message
+    assert list(server.subjects) == ["common.proto", "t-value"]
+    assert server.schemas[1]["references"] == [
+        {"name": "common.proto", "subject": "common.proto", "version": 1}
+    ]
+    assert ProtobufSerializer(Outer, registry)(message, VALUE) == written
+    inner = ProtobufSerializer(Inner, registry)(Inner(x=1), VALUE)
+    assert inner == b"\0\0\0\0\2\4\2\2\x08\1"
+    assert ProtobufDeserializer(Inner)(inner, None) == Inner(x=1)
+    for wrong in (b"\0\0\0\0\2\0\xff", b"x", b"\0\0\0\0\2\2\2\x08"):
+        with pytest.raises(DeserializationError):
+            ProtobufDeserializer(Outer)(wrong, VALUE)
+    with pytest.raises(ConfigurationError, match="protoc"):
+        ProtobufDeserializer(dict)
+
+
+def test_bytes_of_another_message_are_refused(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    """Protobuf itself takes nearly any bytes for any message."""
+    inner = ProtobufSerializer(Inner, registry, REGISTER)(Inner(x=1), VALUE)
+    server.asked.clear()
+    assert ProtobufDeserializer(Outer)(inner, VALUE) is not None
+    read = ProtobufDeserializer(Outer, registry)
+    for _ in range(2):
+        with pytest.raises(DeserializationError, match=r"says that it is .*Inner, not .*Outer"):
+            read(inner, VALUE)
+    assert len(server.asked) == 1
+    assert inner is not None
+    assert ProtobufDeserializer(Inner, registry)(inner, VALUE) == Inner(x=1)
+    with pytest.raises(DeserializationError, match=r"message \[9\], of none"):
+        read(inner[:5] + b"\2\x12", VALUE)
+    registry.register_schema("j", Schema("{}", "JSON"))
+    with pytest.raises(InvalidSchemaError, match="not PROTOBUF"):
+        read(b"\0\0\0\0\3\0", VALUE)
+
+
+PROTO = """
+syntax = "proto3"; // message A {
+package a.b; /* message B { */
+option note = "message C {";
+enum Kind { NONE = 0; }
+message First { string message = 1; map<string, Late> late = 2; enum E { Z = 0; }
+  message Late { message Inmost {} } oneof one { int32 x = 3; } }
+service S { rpc Do (First) returns (First) {} }
+message Second {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("indexes", "name"),
+    [
+        ((0,), "a.b.First"),
+        ((1,), "a.b.Second"),
+        ((0, 0), "a.b.First.Late"),
+        ((0, 0, 0), "a.b.First.Late.Inmost"),
+        ((2,), None),
+        ((0, 1), None),
+        ((-1,), None),
+    ],
+)
+def test_a_message_is_found_in_a_file_s_words(indexes: tuple[int, ...], name: str | None) -> None:
+    found = messages_at(Schema(PROTO, "PROTOBUF"), indexes)
+    assert found == (set() if name is None else {name})
+
+
+def test_entries_of_maps_count_or_do_not() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="m.proto")
+    message = file.message_type.add(name="M")
+    message.nested_type.add(name="TagsEntry").options.map_entry = True
+    message.nested_type.add(name="Part")
+    schema = Schema(b64encode(file.SerializeToString()).decode(), "PROTOBUF")
+    assert messages_at(schema, (0, 0)) == {"M.TagsEntry", "M.Part"}
+    assert messages_at(schema, (0, 1)) == {"M.Part"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "written"),
+    [
+        ("String", "ä", "ä".encode()),
+        ("Integer", -2, struct.pack(">i", -2)),
+        ("Long", 1 << 40, struct.pack(">q", 1 << 40)),
+        ("Double", 1.5, struct.pack(">d", 1.5)),
+        ("PlainJSON", {"a": ["ä", None]}, '{"a":["ä",null]}'.encode()),
+    ],
+)
+def test_plain_ones(kind: str, value: Any, written: bytes) -> None:
+    write, read = (getattr(plain, f"{kind}{end}") for end in ("Serializer", "Deserializer"))
+    assert write()(value) == write()(value, VALUE) == written
+    assert read()(written) == read()(written, VALUE) == value
+    assert write()(None) is None
+    assert read()(None) is None
+    with pytest.raises(DeserializationError):
+        read()(b"\xff\xfe\xff")
+    with pytest.raises(SerializationError):
+        write()(object())
+
+
+def test_a_missing_package_is_named(
+    registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jsonschema_rs", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'odradek\[schemas\]'"):
+        JSONSerializer(JSON_SCHEMA, registry)
+
+
+@pytest.mark.parametrize("text", ["{", '{"type": "strin"}', "JFK"])
+def test_an_avro_schema_that_is_none_is_refused_at_once(
+    registry: SchemaRegistryClient, text: str
+) -> None:
+    for made in (AvroSerializer, AvroDeserializer):
+        with pytest.raises(InvalidSchemaError, match="isn't an Avro schema"):
+            made(registry, text)
+
+
+def test_arguments_in_another_order_are_refused_at_once(registry: SchemaRegistryClient) -> None:
+    swapped: Any = registry
+    for make in (
+        lambda: AvroSerializer(FIRST, swapped),  # type: ignore[arg-type]  # a program's slip
+        lambda: AvroDeserializer(FIRST, swapped),  # type: ignore[arg-type]  # a program's slip
+        lambda: JSONSerializer(swapped, JSON_SCHEMA),  # type: ignore[arg-type]  # a program's slip
+        lambda: JSONDeserializer(swapped),
+    ):
+        with pytest.raises(
+            ConfigurationError, match=r"must be a .* not (SchemaRegistryClient|str)$"
+        ):
+            make()
+    settings: Any = REGISTER
+    for make in (
+        lambda: AvroSerializer(registry, FIRST, settings),
+        lambda: AvroDeserializer(registry, FIRST, settings),
+        lambda: JSONSerializer(JSON_SCHEMA, registry, settings),
+        lambda: JSONDeserializer(JSON_SCHEMA, settings),
+    ):
+        with pytest.raises(
+            ConfigurationError, match="a function, not dict; settings are given as conf="
+        ):
+            make()
+
+
+@pytest.mark.parametrize("given", [{"use.deprecated.format": False}, "http://localhost:8081", None])
+def test_a_registry_that_is_none_is_refused_at_once(given: Any) -> None:
+    makers: list[Any] = [AvroSerializer, AvroDeserializer]
+    for make in makers:
+        with pytest.raises(ConfigurationError, match=f"not {type(given).__name__}$"):
+            make(given, FIRST)
+    with pytest.raises(ConfigurationError, match=f"not {type(given).__name__}$"):
+        JSONSerializer(JSON_SCHEMA, given)
+
+
+def test_an_asyncio_client_is_no_registry_of_a_serializer() -> None:
+    other: Any = AsyncSchemaRegistryClient({"url": "http://localhost:8081"})
+    with pytest.raises(ConfigurationError, match="not AsyncSchemaRegistryClient"):
+        AvroSerializer(other, FIRST)

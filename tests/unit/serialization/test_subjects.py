@@ -1,0 +1,47 @@
+"""Under which subject a schema is registered."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek import ConfigurationError, MessageField, SerializationContext, SerializationError
+from odradek.serialization.subjects import STRATEGIES, strategy
+
+CONTEXT = SerializationContext("t", MessageField.KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "subject"),
+    [
+        ("TOPIC", "t-key"),
+        ("RECORD", "a.B"),
+        ("TOPIC_RECORD", "t-a.B"),
+        ("io.confluent.kafka.serializers.subject.TopicRecordNameStrategy", "t-a.B"),
+    ],
+)
+def test_strategies(name: str, subject: str) -> None:
+    assert strategy("subject.name.strategy", name)(CONTEXT, "a.B") == subject
+
+
+def test_a_function_is_one() -> None:
+    assert strategy("x", lambda context, name: "mine")(CONTEXT, None) == "mine"
+
+
+@pytest.mark.parametrize("given", ["os.system", "", 5, None])
+def test_what_is_none(given: object) -> None:
+    with pytest.raises(ConfigurationError, match="TOPIC_RECORD"):
+        strategy("subject.name.strategy", given)
+
+
+def test_what_is_missing() -> None:
+    for name in ("TOPIC", "TOPIC_RECORD"):
+        with pytest.raises(SerializationError, match="of which topic"):
+            STRATEGIES[name](None, "a.B")
+    for name in ("RECORD", "TOPIC_RECORD"):
+        with pytest.raises(SerializationError, match="no record_name"):
+            STRATEGIES[name](CONTEXT, None)
+
+
+def test_a_context_without_a_topic() -> None:
+    with pytest.raises(SerializationError, match="not SerializationContext without topic"):
+        STRATEGIES["TOPIC"](SerializationContext(None, MessageField.KEY), "a.B")  # type: ignore[arg-type]  # a program's slip

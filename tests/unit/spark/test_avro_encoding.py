@@ -1,0 +1,256 @@
+"""Columns written as Avro: what a deserializer reads of them, and what is refused before that."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.registry_server import RegistryServer, registry_server
+from tests.unit.spark.test_registry_values import FIRST, ID, NOTE, SECOND, WIDE, record
+
+from odradek import (
+    AvroDeserializer,
+    ConfigurationError,
+    MessageField,
+    Schema,
+    SchemaNotFoundError,
+    SchemaRegistryClient,
+    SerializationContext,
+)
+from odradek.spark.options.option_table import BATCH
+from odradek.spark.problems import OptionError
+from odradek.spark.sink.avro_encoding import encoded
+from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
+from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+from odradek.spark.sink.sink_schema import check_columns
+from odradek.spark.values.value_schema import value_schema
+
+VALUE = SerializationContext("t", MessageField.VALUE)
+AVRO = {"valueFormat": "avro"}
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url})
+
+
+def asked(server: RegistryServer, **more: str) -> SinkOptions:
+    said = {
+        "kafka.bootstrap.servers": "localhost:1",
+        "topic": "t",
+        **AVRO,
+        "schemaRegistryUrl": server.url,
+        **more,
+    }
+    options = parse_sink_options({name: v for name, v in said.items() if v}, BATCH)
+    made: SinkOptions = pickle.loads(pickle.dumps(options))  # noqa: S301 - as tasks get them
+    return made
+
+
+def written(options: SinkOptions, *values: Any, name: str = "value") -> list[Any]:
+    """The bytes of Arrow arrays, each in a batch of its own."""
+    batches = [pa.record_batch({name: one}) for one in values]
+    found = encoded(iter(batches), options.encodings)
+    return [row for batch in found for row in batch.column(name).to_pylist()]
+
+
+EVERY = record(
+    {"name": "flag", "type": "boolean"},
+    {"name": "small", "type": "int"},
+    WIDE,
+    {"name": "f", "type": "float"},
+    {"name": "d", "type": "double"},
+    {"name": "raw", "type": "bytes"},
+    {"name": "four", "type": {"type": "fixed", "name": "Four", "size": 4}},
+    {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+    NOTE,
+    {"name": "many", "type": {"type": "array", "items": "long"}},
+    {"name": "named", "type": {"type": "map", "values": "string"}},
+    {"name": "inner", "type": ["null", json.loads(record(ID, NOTE, name="Inner"))]},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {
+        "name": "cost",
+        "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    },
+    {"name": "later", "type": "int", "default": 7},
+)
+ROW = {
+    "flag": True, "small": -5, "id": 1 << 40, "f": 1.5, "d": -2.25, "raw": b"\0\xff",
+    "four": b"abcd", "kind": "B", "note": "ä", "many": [1, 2], "named": {"a": "b"},
+    "inner": {"id": 1, "note": None}, "day": date(2026, 1, 2),
+    "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC), "cost": Decimal("12.30"),
+}  # fmt: skip
+KIND = pa.struct(
+    [
+        ("flag", pa.bool_()),
+        ("small", pa.int16()),
+        ("id", pa.int32()),
+        ("f", pa.float32()),
+        ("d", pa.float32()),
+        ("raw", pa.binary()),
+        ("four", pa.binary()),
+        ("kind", pa.string()),
+        ("note", pa.string()),
+        ("many", pa.list_(pa.int64())),
+        ("named", pa.map_(pa.string(), pa.string())),
+        ("inner", pa.struct([("id", pa.int32()), ("note", pa.string())])),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("cost", pa.decimal128(7, 1)),
+    ]
+)
+
+
+def test_what_is_written_is_what_a_deserializer_reads(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    registry.register_schema("t-value", Schema(EVERY))
+    row = {**ROW, "id": 7, "named": [("a", "b")]}
+    other = {**row, "inner": None, "note": None}
+    found = written(asked(server), pa.array([row, None], KIND), pa.array([other], KIND))
+    assert found[0][:5] == b"\0\0\0\0\1"
+    assert found[1] is None
+    read = AvroDeserializer(registry)
+    assert read(found[0], VALUE) == {**ROW, "id": 7, "later": 7}
+    assert read(found[2], VALUE) == {**ROW, "id": 7, "later": 7, "inner": None, "note": None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [('"string"', pa.array(["k", None])), ('"long"', pa.array([1], pa.int32()))],
+)
+def test_keys(
+    server: RegistryServer, registry: SchemaRegistryClient, schema: str, values: Any
+) -> None:
+    registry.register_schema("t-key", Schema(schema))
+    options = asked(server, valueFormat="", keyFormat="avro")
+    read = AvroDeserializer(registry)
+    found = written(options, values, name="key")
+    assert [read(one, VALUE) for one in found] == values.to_pylist()
+    (alone,) = encoded(iter([pa.record_batch({"value": pa.array([b"x"])})]), options.encodings)
+    assert alone.to_pylist() == [{"value": b"x"}]
+
+
+def test_by_which_schema_it_is_written(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    for text in (FIRST, SECOND):
+        registry.register_schema("t-value", Schema(text))
+    rows = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
+    assert written(asked(server), rows) == [b"\0\0\0\0\2\2\0"]  # the latest; its note has a default
+    assert written(asked(server, avroSchema=FIRST), rows) == [b"\0\0\0\0\1\2"]
+    registry.register_schema("other", Schema(FIRST))
+    assert written(asked(server, topic="", valueSubject="other"), rows) == [b"\0\0\0\0\1\2"]
+    before = len(server.schemas)
+    with pytest.raises(SchemaNotFoundError, match="t-value"):
+        written(asked(server, avroSchema=record(ID, name="Unknown")), rows)
+    assert len(server.schemas) == before  # nothing is registered
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (pa.struct([("id", pa.string())]), r"value.id is string, .* has int64 there"),
+        (pa.struct([("id", pa.int64()), ("more", pa.int32())]), "value.more isn't in the schema"),
+        (pa.struct([("note", pa.string())]), "value.id is in the schema .*there are note"),
+        (pa.binary(), "value is binary, .* has struct"),
+        (pa.struct([("id", pa.float64())]), "value.id is double"),
+    ],
+)
+def test_columns_that_are_not_of_the_schema(
+    server: RegistryServer, registry: SchemaRegistryClient, kind: Any, told: str
+) -> None:
+    registry.register_schema("t-value", Schema(SECOND))
+    with pytest.raises(SinkSchemaError, match=told):
+        written(asked(server), pa.array([None], kind))
+
+
+@pytest.mark.parametrize(
+    ("avro", "given", "told"),
+    [
+        ("int", pa.int64(), "value.x is int64"),
+        ("float", pa.float64(), "value.x is double"),
+        ("float", pa.int32(), "value.x is int32"),
+        ({"type": "array", "items": "int"}, pa.list_(pa.int64()), "value.x's items is int64"),
+        ({"type": "map", "values": "int"}, pa.map_(pa.string(), pa.string()), "x's values is"),
+        ({"type": "map", "values": "int"}, pa.map_(pa.int32(), pa.int32()), "value.x is map"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2},
+            pa.decimal128(5, 1),
+            "value.x is decimal",
+        ),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            pa.timestamp("us"),
+            "value.x is time",
+        ),
+        (["null", "int", "string"], pa.int32(), "a union of several kinds"),
+        (json.loads(FIRST), pa.struct([]), "value.x.id is in the schema .*there are none"),
+    ],
+)
+def test_types_that_a_schema_does_not_hold(
+    server: RegistryServer, registry: SchemaRegistryClient, avro: Any, given: Any, told: str
+) -> None:
+    registry.register_schema("t-value", Schema(record({"name": "x", "type": avro}, name="Outer")))
+    with pytest.raises(SinkSchemaError, match=told):
+        written(asked(server), pa.array([None], pa.struct([("x", given)])))
+
+
+def test_a_row_that_does_not_fit_is_named(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    registry.register_schema("t-value", Schema(FIRST))
+    kind = pa.struct([("id", pa.int32())])
+    good, bad = pa.array([{"id": 1}] * 3, kind), pa.array([{"id": 1}, {"id": None}], kind)
+    with pytest.raises(SinkRowError, match="row 4 of this task: the value doesn't fit") as caught:
+        written(asked(server), good, bad)
+    assert caught.value.row == 4
+
+
+def test_columns_may_have_any_type_then(server: RegistryServer) -> None:
+    from pyspark.sql import types as t
+
+    schema = t.StructType([t.StructField("value", value_schema("id int"))])
+    assert check_columns(schema, asked(server)).sent == ("value",)
+    with pytest.raises(SinkSchemaError, match="must be string or binary"):
+        check_columns(schema, asked(server, valueFormat="", keyFormat="avro"))
+
+
+def test_passwords_are_sealed(server: RegistryServer) -> None:
+    options = asked(server, **{"schemaRegistry.bearer.auth.token": "t0ken-word"})
+    assert "t0ken-word" not in repr(options) + repr(options.encodings["value"].settings)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"schemaRegistryUrl": ""}, "valueFormat is given without option schemaRegistryUrl"),
+        ({"valueFormat": ""}, "schemaRegistryUrl is given without option valueFormat"),
+        ({"valueFormat": "json"}, "valueFormat must be avro, not 'json'"),
+        ({"topic": ""}, "so option valueSubject must say"),
+        ({"delivery": "exactly_once", "jobId": "j"}, "exactly_once needs option avroSchema"),
+        (
+            {"delivery": "exactly_once", "jobId": "j", "avroSchema": FIRST, "keyFormat": "avro"},
+            "needs keys that are bytes already",
+        ),
+        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
+        ({"valueSchema": "x"}, "no option 'valueschema'"),
+    ],
+)
+def test_options_that_do_not_fit(server: RegistryServer, more: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        asked(server, **more)
+    assert "no.such" in told or isinstance(caught.value, OptionError)

@@ -1,0 +1,171 @@
+"""Records that can't be decoded: which rows are left, and what stands in a topic of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek import Consumer, Producer, TopicPartition
+from odradek.runtime.system_clock import SystemClock
+from odradek.spark.driver.planning import KafkaOffsetRange
+from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
+from odradek.spark.problems import MissingTopicError, OptionError, UndecodableValueError
+from odradek.spark.sink import dead_letters, sink_sending
+from odradek.spark.sink.sink_clients import process_producers
+from odradek.spark.sink.sink_problems import SinkWriteError
+from odradek.spark.tasks.reading import RangeReader
+from odradek.spark.tasks.task import dead_letters_of, decoders_of
+from odradek.spark.values.schema import arrow_schema, full_schema
+from odradek.testing import FakeCluster
+
+P0 = TopicPartition("t", 0)
+GOOD, BAD = b'{"a": 1}', b'{"a": "x"}'
+JSON = {"valueFormat": "json", "valueSchema": "a int, _corrupt_record string"}
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as found:
+        found.create_topic("t", 1)
+        found.create_topic("bad", 1)
+        config = {"bootstrap.servers": found.bootstrap_servers}
+        with Producer(config) as producer:
+            for at, value in enumerate((GOOD, BAD, None, b"no", GOOD)):
+                headers = [("h", b"1"), ("h", None)] if at == 1 else ()
+                producer.send("t", value, b"k%d" % at, headers, timestamp_ms=1000 + at)
+        yield found
+
+
+def given(cluster: FakeCluster, **more: Any) -> SourceOptions:
+    said = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "t", **JSON, **more}
+    return parse_options(said, BATCH)
+
+
+def rows(cluster: FakeCluster, **more: Any) -> list[Any]:
+    """What a task makes of the topic: offsets and values."""
+    options, columns = given(cluster, **more), ("offset", "value")
+    full = arrow_schema(full_schema(False, options.decoded_types()))
+    target = pa.schema([full.field(name) for name in columns])
+    clock = SystemClock()
+    config = options.consumer_config(None)
+    with Consumer(config) as consumer:
+        reader = RangeReader(consumer, KafkaOffsetRange(P0, 0, 5), None, options, clock)
+        letters = dead_letters_of(options, clock)
+        made = reader.batches(columns, target, decoders_of(options, columns, target), letters)
+        return [tuple(row.values()) for batch in made for row in batch.to_pylist()]
+
+
+def letters(cluster: FakeCluster) -> list[Any]:
+    with Consumer({"bootstrap.servers": cluster.bootstrap_servers}) as consumer:
+        consumer.assign({TopicPartition("bad", 0): 0})
+        end = consumer.end_offsets([TopicPartition("bad", 0)])[TopicPartition("bad", 0)]
+        found: list[Any] = []
+        while len(found) < end:
+            found += consumer.poll(5.0)
+        return found
+
+
+ROWS = [
+    (0, {"a": 1, "_corrupt_record": None}),
+    (1, {"a": None, "_corrupt_record": '{"a": "x"}'}),
+    (2, None),
+    (3, {"a": None, "_corrupt_record": "no"}),
+    (4, {"a": 1, "_corrupt_record": None}),
+]
+
+
+def test_spark_s_three_modes(cluster: FakeCluster) -> None:
+    assert rows(cluster) == rows(cluster, valueMode="permissive") == ROWS
+    left = [ROWS[at] for at in (0, 2, 4)]
+    assert rows(cluster, valueMode="DROPMALFORMED") == left
+    with pytest.raises(UndecodableValueError, match="t-0: the value at offset 1 .*field a"):
+        rows(cluster, valueMode="FAILFAST")
+    assert letters(cluster) == []
+
+
+@pytest.mark.parametrize("mode", ["", "PERMISSIVE", "DROPMALFORMED"])
+def test_bad_records_go_to_a_topic_of_their_own(cluster: FakeCluster, mode: str) -> None:
+    more = {"valueMode": mode} if mode else {}
+    found = rows(cluster, deadLetterTopic="bad", **more)
+    assert found == (ROWS if mode == "PERMISSIVE" else [ROWS[at] for at in (0, 2, 4)])
+    first, second = letters(cluster)
+    assert (first.key, first.value, first.timestamp_ms) == (b"k1", BAD, 1001)
+    assert list(first.headers)[:2] == [("h", b"1"), ("h", None)]
+    assert {name: text.decode() for name, text in list(first.headers)[2:]} == {
+        "__connect.errors.topic": "t",
+        "__connect.errors.partition": "0",
+        "__connect.errors.offset": "1",
+        "__connect.errors.connector.name": "odradek-spark",
+        "__connect.errors.task.id": "0",
+        "__connect.errors.stage": "VALUE_CONVERTER",
+        "__connect.errors.class.name": "odradek.spark",
+        "__connect.errors.exception.class.name": "odradek.ValueDecodeError",
+        "__connect.errors.exception.message": "field a isn't int32",
+    }
+    assert (second.key, second.value) == (b"k3", b"no")
+    told = dict(second.headers)
+    assert told["__connect.errors.offset"] == b"3"
+    assert told["__connect.errors.exception.message"].startswith(b"not JSON")
+
+
+def test_a_letter_that_is_not_written_fails_the_task(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters.DeadLetters, "_sent", lambda *_: lambda _: OSError("no room"))
+    with pytest.raises(SinkWriteError, match=r"t-0 at offset 1,.* topic 'bad' .*no room"):
+        rows(cluster, deadLetterTopic="bad")
+    monkeypatch.undo()
+    monkeypatch.setattr(sink_sending, "TOPIC_PATIENCE", 0.1)
+    with pytest.raises(MissingTopicError, match="'none' .*deadLetterTopic; create it"):
+        rows(cluster, deadLetterTopic="none")
+
+
+def test_its_writer_has_what_a_producer_has_of_the_reader_s_settings() -> None:
+    said = {
+        "kafka.bootstrap.servers": "a:1",
+        "kafka.client.id": "etl",
+        "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.bytes": "1000000",
+        "kafka.security.protocol": "SSL",
+        "kafka.group.id": "g",
+        "subscribe": "t",
+        "outageTolerance": "90s",
+        "deadLetterTopic": "bad",
+        **JSON,
+    }
+    assert parse_options(said, BATCH).producer_config() == {
+        "bootstrap.servers": "a:1",
+        "client.id": "etl",
+        "security.protocol": "SSL",
+        "delivery.timeout.ms": "90000",
+        "max.block.ms": "90000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"deadLetterTopic": "t", **JSON}, "which the query reads"),
+        ({"deadLetterTopic": "bad", "valueMode": "FAILFAST", **JSON}, "goes on after no record"),
+        ({"deadLetterTopic": "a b", **JSON}, "deadLetterTopic"),
+        ({"deadLetterTopic": "bad"}, "without option valueFormat"),
+        ({"valueMode": "SOME", **JSON}, "PERMISSIVE or DROPMALFORMED or FAILFAST"),
+    ],
+)
+def test_options_that_do_not_fit(more: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **more}, BATCH)
+    pattern = {"subscribePattern": "b.*", "deadLetterTopic": "bad", **JSON}
+    with pytest.raises(OptionError, match="which the query reads"):
+        parse_options({"kafka.bootstrap.servers": "a:1", **pattern}, BATCH)
+
+
+@pytest.fixture(autouse=True)
+def no_producers_left() -> Iterator[None]:
+    yield
+    kept = process_producers()
+    for producer in list(kept._kept.values()):
+        kept.drop(producer)

@@ -1,0 +1,401 @@
+"""Keys and values by the schemas that a registry has: evolution, bad records, and the options."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.registry_server import RegistryServer, registry_server
+from tests.unit.spark.avro_examples import EVERYTHING
+
+from odradek import (
+    AvroDeserializer,
+    AvroSerializer,
+    MessageField,
+    RegistryUnreachableError,
+    Schema,
+    SchemaNotFoundError,
+    SchemaRegistryClient,
+    SerializationContext,
+)
+from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
+from odradek.spark.problems import OptionError
+from odradek.spark.values.decoding import ValueDecodeError
+from odradek.spark.values.registry_avro import RegistryAvroFormat
+from odradek.spark.values.schema import arrow_schema, full_schema
+
+VALUE = SerializationContext("t", MessageField.VALUE)
+
+
+def record(*fields: dict[str, Any], name: str = "Order") -> str:
+    return json.dumps({"type": "record", "name": name, "fields": list(fields)})
+
+
+ID = {"name": "id", "type": "int"}
+WIDE = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+AT = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 0}
+FIRST = record(ID)
+SECOND = record(WIDE, NOTE)
+THIRD = record(NOTE, AT, {**WIDE, "name": "number", "aliases": ["id"]})
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url})
+
+
+def asked(server: RegistryServer, **more: str) -> SourceOptions:
+    said = {
+        "kafka.bootstrap.servers": "localhost:1",
+        "subscribe": "t",
+        "valueFormat": "avro",
+        "schemaRegistryUrl": server.url,
+        **more,
+    }
+    options = parse_options({name: v for name, v in said.items() if v}, BATCH).resolved()
+    made: SourceOptions = pickle.loads(pickle.dumps(options))  # noqa: S301 - as tasks get them
+    return made
+
+
+def decoder(options: SourceOptions, name: str = "value") -> Any:
+    target = arrow_schema(full_schema(False, options.decoded_types())).field(name).type
+    return options.formats[name].decoder(target)
+
+
+def written(registry: SchemaRegistryClient, schema: str, value: Any, field: str = "value") -> Any:
+    context = SerializationContext("t", MessageField(field))
+    return AvroSerializer(registry, schema, conf={"auto.register.schemas": True})(value, context)
+
+
+def test_a_schema_that_changes_in_the_middle(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    """Row by row what a deserializer with the reader's schema gives."""
+    rows = [written(registry, FIRST, {"id": at}) for at in range(50)]
+    rows += [written(registry, SECOND, {"id": 1 << 40, "note": str(at)}) for at in range(50)]
+    rows += [None, *[written(registry, FIRST, {"id": -1})]]
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    rows += [written(registry, THIRD, {"number": 5, "note": None, "at": moment})] * 50
+    options = asked(server)
+    assert options.decoded_types()["value"].simpleString() == (
+        "struct<note:string,at:timestamp,number:bigint>"
+    )
+    read = AvroDeserializer(registry, THIRD)
+    made = decoder(options)
+    server.asked.clear()
+    for _ in range(2):
+        found = made.decode(pa.array(rows, pa.binary()))
+        expected = [read(row, VALUE) for row in rows]
+        for row in expected[:50]:
+            row["at"] = datetime.fromtimestamp(0, UTC)  # fastavro gives the default's number
+        assert made.bad == {}
+        assert [one and {**one, "at": None} for one in found.to_pylist()] == [
+            one and {**one, "at": None} for one in expected
+        ]
+        assert found[0].as_py()["at"] == datetime.fromtimestamp(0, UTC)
+        assert found[len(rows) - 1].as_py()["at"] == moment
+    assert server.asked == [f"GET /schemas/ids/{number}" for number in (1, 2, 3)]  # each once
+
+
+def test_all_types_of_spark_s_avro(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    """They are those of valueSchema; `test_avro_values` says what becomes of each value."""
+    text = json.dumps(EVERYTHING)
+    registry.register_schema("t-value", Schema(text))
+    inline = parse_options(
+        {
+            "kafka.bootstrap.servers": "localhost:1",
+            "subscribe": "t",
+            "valueFormat": "avro",
+            "valueSchema": text,
+            "avroWireFormat": "confluent",
+        },
+        BATCH,
+    )
+    options = asked(server)
+    assert options.decoded_types() == inline.decoded_types()
+
+
+def test_fixed_decimals_and_unions(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    schema = record(
+        {"name": "four", "type": {"type": "fixed", "name": "Four", "size": 4}},
+        {"name": "none", "type": {"type": "fixed", "name": "None", "size": 0}},
+        {
+            "name": "cost",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "either", "type": ["null", "string", "long"]},
+        {"name": "named", "type": {"type": "map", "values": "int"}},
+        {"name": "raw", "type": "bytes"},
+    )
+    value = {
+        "four": b"abcd", "none": b"", "cost": Decimal("12.34"), "either": 7, "named": {"a": 1},
+        "raw": b"\xff",
+    }  # fmt: skip
+    row = written(registry, schema, value)
+    made = decoder(asked(server))
+    (found,) = made.decode(pa.array([row], pa.binary())).to_pylist()
+    assert made.bad == {}
+    assert found == {
+        **value,
+        "either": {"member0": None, "member1": 7},
+        "named": [("a", 1)],
+    }
+
+
+def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    good = written(registry, SECOND, {"id": 1, "note": "x"})
+    registry.register_schema("other", Schema(record({"name": "id", "type": "string"})))  # id 2
+    registry.register_schema("other", Schema("{}", "JSON"))
+    registry.register_schema("other", Schema('"string"'))
+    rows = [good, b"", b"no frame", good[:-1], good + b"\0", b"\0\0\0\0\2\2a", b"\0\0\0\0\3{}"]
+    rows += [b"\0\0\0\0\4\2a", b"\0\0\0\0\x63\2", None, good]
+    column = pa.array(rows, pa.binary())
+    made = decoder(asked(server))
+    found = made.decode(column).to_pylist()
+    nothing = {"id": None, "note": None}
+    assert found == [{"id": 1, "note": "x"}, *[nothing] * 8, None, {"id": 1, "note": "x"}]
+    assert list(made.bad) == list(range(1, 9))
+    for row, told in (
+        (1, "a zero and a schema's id"),
+        (3, "too early"),
+        (4, "1 bytes are left"),
+        (5, "its schema 2 can't be read as version 1 of subject t-value: field id was written as"),
+        (6, "of type JSON"),
+        (7, "schema 4 can't be read"),
+        (8, "404"),
+    ):
+        assert told in made.bad[row]
+    corrupt = decoder(asked(server, columnNameOfCorruptRecord="_corrupt_record"))
+    kept = [one and one["_corrupt_record"] for one in corrupt.decode(column).to_pylist()]
+    assert kept == [None, *rows[1:9], None, None]
+    strict = decoder(asked(server, valueMode="FAILFAST"))
+    with pytest.raises(ValueDecodeError) as caught:
+        strict.decode(column)
+    assert caught.value.row == 1
+
+
+def test_a_time_that_spark_can_not_hold(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    """Found by halves, as the plain numbers fit."""
+    registry.register_schema("t-value", Schema(record(AT)))
+    frame = b"\0\0\0\0\1"
+    beyond = frame + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
+    rows = [frame + b"\2"] * 20
+    rows[7] = rows[13] = beyond
+    made = decoder(asked(server))
+    found = made.decode(pa.array(rows, pa.binary())).to_pylist()
+    assert list(made.bad) == [7, 13]
+    assert found[7] == found[13] == {"at": None}
+    assert found[6]["at"] == found[14]["at"] == datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "kind"),
+    [
+        ('"string"', "k", "string"),
+        ('"long"', 7, "bigint"),
+        (FIRST, {"id": 3}, "struct<id:int>"),
+    ],
+)
+def test_keys(
+    server: RegistryServer, registry: SchemaRegistryClient, schema: str, value: Any, kind: str
+) -> None:
+    row = written(registry, schema, value, "key")
+    options = asked(server, valueFormat="", keyFormat="avro")
+    assert options.decoded_types()["key"].simpleString() == kind
+    assert list(options.formats) == ["key"]
+    made = decoder(options, "key")
+    nothing = {"id": None} if isinstance(value, dict) else None
+    found = made.decode(pa.array([row, None, b"bad"], pa.binary())).to_pylist()
+    assert found == [value, None, nothing]
+    assert list(made.bad) == [2]
+
+
+def test_a_registry_that_is_away_is_no_record_s_fault(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    row = written(registry, SECOND, {"id": 1, "note": "x"})
+    quick = {"schemaRegistry.default.api.timeout.ms": "200"}
+    options = asked(server, avroSchema=SECOND, **quick)
+    made = decoder(options)
+    server.rule = lambda _: (503, {})
+    rows = pa.array([b"bad", row[:4] + b"\7" + row[5:], row], pa.binary())
+    with pytest.raises(RegistryUnreachableError):
+        made.decode(rows)
+    server.rule = lambda _: None
+    # Of the call that failed nothing is left.
+    assert made.decode(rows[2:]).to_pylist() == [{"id": 1, "note": "x"}]
+
+
+def test_whose_schema_is_read(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    registry.register_schema("t-value", Schema(FIRST))
+    registry.register_schema("other", Schema(SECOND))
+
+    def kind(**more: str) -> str:
+        return asked(server, **more).decoded_types()["value"].simpleString()
+
+    assert kind() == "struct<id:int>"
+    assert kind(valueSubject="other") == kind(avroSchema=SECOND) == "struct<id:bigint,note:string>"
+    assert kind(subscribe="a,b", valueSubject="other") == "struct<id:bigint,note:string>"
+    with pytest.raises(SchemaNotFoundError, match="none-value"):
+        asked(server, subscribe="none")
+
+
+def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    registry.register_schema("t-value", Schema(FIRST))
+    options = asked(server, **{"schemaRegistry.basic.auth.user.info": "me:pa55word"})
+    form = options.formats["value"]
+    assert isinstance(form, RegistryAvroFormat)
+    assert "pa55word" not in repr(options) + repr(form.settings)
+    assert server.headers[-1]["authorization"].startswith("Basic ")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"schemaRegistryUrl": "", "valueSubject": "s"}, "valueSubject is given without"),
+        ({"schemaRegistryUrl": "", "keyFormat": "avro"}, "keyFormat is given without"),
+        ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "without option schemaRegistryUrl"),
+        ({"valueFormat": ""}, "without option valueFormat or keyFormat"),
+        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf where"),
+        ({"valueFormat": "", "keyFormat": "json"}, "keyFormat must be avro or protobuf where"),
+        ({"valueFormat": "json", "valueSubject": "avro"}, "of type AVRO, not JSON"),
+        ({"valueFormat": "json", "valueSubject": "json"}, "no object with properties"),
+        ({"valueFormat": "json", "avroSchema": FIRST}, "avroSchema is given without valueFormat"),
+        (
+            {"valueFormat": "json", "columnNameOfCorruptRecord": "bad"},
+            "must be _corrupt_record where",
+        ),
+        (
+            {"valueFormat": "json", "valueSchema": "a int", "valueSubject": "s"},
+            "valueSchema and valueSubject can't be given both",
+        ),
+        ({"valueFormat": "json", "subscribe": "a,b"}, "option valueSubject or valueSchema must"),
+        ({"valueSchema": FIRST}, "give avroSchema to say"),
+        ({"avroWireFormat": "confluent"}, "avroWireFormat is given with option schemaRegistryUrl"),
+        ({"avroSchema": FIRST, "valueSubject": "s"}, "can't be given both"),
+        ({"keySubject": "s"}, "keySubject is given without option keyFormat"),
+        ({"subscribe": "a,b"}, "several topics, so option valueSubject or avroSchema"),
+        ({"avroSchema": '"int"'}, "option avroSchema must be the schema of a record"),
+        ({"avroSchema": FIRST, "columnNameOfCorruptRecord": "id"}, "no room for a field"),
+        ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
+        ({"valueSubject": "json"}, "version 1 of subject json is of type JSON"),
+        ({"valueSubject": "refers"}, "refers to other schemas"),
+    ],
+)
+def test_options_that_do_not_fit(
+    server: RegistryServer, registry: SchemaRegistryClient, more: dict[str, str], told: str
+) -> None:
+    from odradek import ConfigurationError, SchemaReference
+
+    registry.register_schema("json", Schema("{}", "JSON"))
+    registry.register_schema("avro", Schema(FIRST))
+    registry.register_schema("refers", Schema(FIRST, "AVRO", (SchemaReference("a", "b", 1),)))
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        asked(server, **more)
+    if "no.such" not in told:
+        assert isinstance(caught.value, OptionError)
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "definitions": {
+        "Line": {"type": "object", "properties": {"sku": {"type": "string"}}},
+        "Tree": {"type": "object", "properties": {"child": {"$ref": "#/definitions/Tree"}}},
+    },
+    "properties": {
+        "id": {"type": "integer"},
+        "cost": {"type": ["null", "number"]},
+        "paid": {"oneOf": [{"type": "null"}, {"type": "boolean"}]},
+        "lines": {"type": "array", "items": {"$ref": "#/definitions/Line"}},
+        "either": {"type": ["integer", "string"]},
+        "any": {},
+        "odd": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "lost": {"$ref": "#/definitions/None"},
+        "loop": {"$ref": "#/properties/loop"},
+    },
+}
+FIELDS = (
+    "struct<id:bigint,cost:double,paid:boolean,lines:array<struct<sku:string>>,"
+    "either:string,any:string,odd:string,lost:string,loop:string"
+)
+
+
+def test_json_has_the_fields_of_its_schema(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    registry.register_schema("t-value", Schema(json.dumps(JSON_SCHEMA), "JSON"))
+    options = asked(server, valueFormat="json")
+    assert options.decoded_types()["value"].simpleString() == FIELDS + ">"
+    corrupt = asked(server, valueFormat="json", columnNameOfCorruptRecord="_corrupt_record")
+    assert corrupt.decoded_types()["value"].simpleString() == FIELDS + ",_corrupt_record:string>"
+    server.asked.clear()
+    inline = asked(server, valueFormat="json", valueSchema="id bigint")
+    assert inline.decoded_types()["value"].simpleString() == "struct<id:bigint>"
+    assert server.asked == []
+    deep = json.dumps({"type": "object", "properties": {"tree": {"$ref": "#/definitions/Tree"}}})
+    deep = deep[:-1] + ', "definitions": ' + json.dumps(JSON_SCHEMA["definitions"]) + "}"
+    registry.register_schema("deep", Schema(deep, "JSON"))
+    kind = asked(server, valueFormat="json", valueSubject="deep").decoded_types()["value"]
+    assert kind.simpleString().startswith("struct<tree:struct<child:struct<child:")
+
+
+def test_framed_json(server: RegistryServer) -> None:
+    frame = b"\0\0\0\0\1"
+    rows = [frame + b'{"a": 1}', b'{"a": 2}', None, frame, b"\0\0", frame + b'{"a": "x"}', b""]
+    rows += [frame + b'{"a": 3, "b": [1]}']
+    column = pa.array([b"before", *rows], pa.binary())[1:]
+    schema = {"valueFormat": "json", "valueSchema": "a int"}
+    made = decoder(asked(server, **schema))
+    nothing = {"a": None}
+    found = made.decode(column).to_pylist()
+    assert found == [{"a": 1}, nothing, None, nothing, nothing, nothing, nothing, {"a": 3}]
+    assert list(made.bad) == [1, 3, 4, 5, 6]
+    assert made.bad[1].startswith("no zero and four bytes")
+    assert made.bad[5] == "field a isn't int32"
+    corrupt = decoder(asked(server, **schema, columnNameOfCorruptRecord="_corrupt_record"))
+    kept = [one and one["_corrupt_record"] for one in corrupt.decode(column).to_pylist()]
+    shown = "\0\0\0\0\1"
+    assert kept == [None, '{"a": 2}', None, shown, "\0\0", '{"a": "x"}', "", None]
+    assert made.decode(column[:1]).to_pylist() == [{"a": 1}]
+    assert made.bad == {}
+    strict = decoder(asked(server, **schema, valueMode="FAILFAST"))
+    with pytest.raises(ValueDecodeError) as caught:
+        strict.decode(column)
+    assert caught.value.row == 1
+
+
+@pytest.mark.slow
+def test_options_are_checked_without_spark() -> None:
+    """`odradek pipeline plan` checks them where there is no PySpark, and asks no registry."""
+    program = """
+import sys
+sys.modules["pyspark"] = None
+from odradek.spark.options.source_options import BATCH, parse_options
+for given in ("avro", "json", "protobuf"):
+    said = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": given}
+    found = parse_options({**said, "schemaRegistryUrl": "http://127.0.0.1:1"}, BATCH)
+    print(type(found.formats["value"]).__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [
+        f"Registry{kind}Format" for kind in ("Avro", "Json", "Protobuf")
+    ], done.stderr

@@ -1,0 +1,55 @@
+"""Write the tables of metrics into docs/monitoring.md, from the catalogue.
+
+In: the catalogue. Out: what stands between the two marks of the page. Must not: say what the
+catalogue doesn't say.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from odradek.clients.metrics.catalogue import SCOPES
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "monitoring.md"
+BEGIN = "<!-- metrics: tools/metrics_page.py writes what follows -->\n"
+END = "<!-- metrics: end -->\n"
+
+
+def tables() -> str:
+    """A table for each kind of thing; what several groups have alike is shown once."""
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for scope in SCOPES:
+        alike.setdefault((scope.tags, scope.names), []).append(scope.group)
+    shown: set[str] = set()
+    lines: list[str] = []
+    for (tags, names), groups in alike.items():
+        tagged = "".join(f", `{tag}`" for tag in tags)
+        which = ", ".join(f"`{group}`" for group in groups)
+        lines += [f"{which}, by `client-id`{tagged}:", ""]
+        new = [name for name in names if name not in shown]
+        old = [name for name in names if name in shown]
+        if old and len(old) < len(names):
+            lines += [f"{', '.join(f'`{name}`' for name in old)} as above, and:", ""]
+        elif old:
+            lines += [f"{', '.join(f'`{name}`' for name in old)}.", ""]
+        if new:
+            lines += ["| metric | unit | meaning |", "|---|---|---|"]
+            meanings = {scope.group: scope.meanings for scope in SCOPES if scope.names == names}
+            for name in new:
+                unit, kind, text = meanings[groups[0]][name]
+                lines.append(f"| `{name}` | {unit or kind} | {text} |")
+            lines.append("")
+        shown.update(names)
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The page with its tables as they should be."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + "\n" + tables() + END + after
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"{PAGE.name}: {sum(len(scope.names) for scope in SCOPES)} metrics")
