@@ -101,6 +101,8 @@ class Result:
     seconds: float
     tests: list[tuple[float, str]]
     """The seconds that each test took, its fixtures' set-up included."""
+    busy: float = 0.0
+    """Seconds of processors that it took with all that it started, brokers too."""
 
 
 def fetch_jars() -> None:
@@ -196,13 +198,14 @@ def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None
         command += ["-o", f"timeout={STARVED_S}"] if suite.niceness == IDLE else []
         command += arguments
         command += [str(folder.relative_to(ROOT)) for folder in folders]
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment(), stdout=said, stderr=said, check=False
-        )
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = ended = os.waitstatus_to_exitcode(status)
         result = read_report(report, time.monotonic() - start)
+        result = replace(result, busy=used.ru_utime + used.ru_stime)
     # A crash of pytest or an empty suite leaves no failed test; it counts as one all the same.
-    if done.returncode != 0 and result.failed == 0:
-        print(f"{name}: pytest ended with exit status {done.returncode}", flush=True)
+    if ended != 0 and result.failed == 0:
+        print(f"{name}: pytest ended with exit status {ended}", flush=True)
         result = replace(result, failed=1)
     return result
 
@@ -317,7 +320,8 @@ def tell(results: dict[str, Result], seconds: float) -> bool:
     for name, result in results.items():
         extra = f", {result.skipped} skipped" if result.skipped else ""
         counts = f"{result.passed} good, {result.failed} bad{extra}"
-        print(f"{name:12s} {result.seconds:6.1f} s  ({counts})")
+        shares = f"{result.seconds:6.1f} s, of processors {result.busy:6.1f} s"
+        print(f"{name:12s} {shares}  ({counts})")
     passed = sum(result.passed for result in results.values())
     failed = sum(result.failed for result in results.values())
     skipped = sum(result.skipped for result in results.values())

@@ -65,6 +65,7 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
     run.all([["good", "absent"], ["broken"]])
     found = {name: (result.passed, result.failed) for name, result in run.results.items()}
     assert found == {"good": (1, 0), "broken": (0, 1)}
+    assert run.results["good"].busy > 0
     said = capfd.readouterr().out
     assert "== good" in said
     assert "ZeroDivisionError" in said
