@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,3 +24,13 @@ def parsed(path: Path) -> ast.Module:
         return ast.parse(path.read_text(), str(path))
     finally:
         gc.enable()
+
+
+def naming(*words: str) -> Iterator[Path]:
+    """The package's files in which one of these stands: to parse them all takes ten times as long
+    as to look.
+    """
+    for path in sorted(PACKAGE.parent.rglob("*.py")):
+        text = path.read_text()
+        if any(word in text for word in words):
+            yield path
