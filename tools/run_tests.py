@@ -1,9 +1,9 @@
 """`make test`: runs the suites, prints each when it ends, and adds up what they say.
 
 Suites run one after another: whatever runs beside those with brokers slows them down by as much,
-and their time limits with them. Simulations know no time: they run in what Spark leaves of the
-processors, a third, since the system gives them what nobody else wants. (The fuzzer counts the
-cases of a minute, and would fail there.)
+and their time limits with them. Simulations and properties know no time: they run in what brokers
+and Spark leave of the processors, a quarter, since the system gives them what nobody else wants.
+(The fuzzer counts the cases of a minute, and would fail there.)
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, and those that only compute have one, and lanes run beside each other. On two
@@ -18,6 +18,7 @@ to pytest. `quick` is for the loop of an edit (`make quick`): of the suite `unit
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
@@ -51,20 +53,21 @@ class Suite:
     """How pytest-xdist gives tests to processes."""
     brokers: bool = False
     """Whether it starts brokers; fetching Kafka's jars is set-up and no part of its time."""
-    niceness: int = 0
-    """How far it gives way to others; 19: it gets a processor that nobody else wants."""
+    gives_way: bool = False
+    """Whether it gets the processors only while nobody else wants them."""
     chosen: str = "not long"
     """Which tests of the folders, as pytest's `-m` has it."""
 
 
-IDLE = 19
+ALIVE: set[int] = set()
+"""The processes of suites that run now."""
 STARVED_S = 1800
 """Seconds that a test may take where nobody owes it a processor."""
 
-# Suites that compute give way to those that have brokers with time limits of their own.
 SUITES = {
-    "unit": Suite(("unit", "spec", "property"), 3, "worksteal", niceness=5),
-    "simulation": Suite(("simulation",), 2, "worksteal", niceness=IDLE),
+    "unit": Suite(("unit",), 3, "worksteal"),
+    "simulation": Suite(("simulation",), 2, "worksteal", gives_way=True),
+    "property": Suite(("spec", "property"), 2, "worksteal", gives_way=True),
     # It builds kernels, and then runs its targets side by side.
     "fuzz": Suite(("fuzz",)),
     # Each process has clusters of its own, as integration's conftest forms groups. Half of these
@@ -78,12 +81,11 @@ Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
 STAGES: Sequence[Lanes] = (
     (("unit",),),
-    (("integration",),),
-    (("spark",), ("simulation",)),
+    (("integration", "spark"), ("simulation", "property")),
     (("fuzz",),),
 )
 """On two processors: one after another."""
-LANES: Lanes = (("integration",), ("spark",), ("unit", "simulation", "fuzz"))
+LANES: Lanes = (("integration",), ("spark",), ("unit", "simulation", "property", "fuzz"))
 """On four processors or more: all at once."""
 # Tests that start processes, compile, or take over a second are no part of an edit's loop.
 QUICK = Suite(("unit", "spec"), 2, "worksteal", chosen="not slow and not long")
@@ -190,16 +192,23 @@ def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        command = [*politely(suite.niceness), sys.executable, "-m", "pytest", "-q"]
+        command = [sys.executable, "-m", "pytest", "-q"]
         command += ["--continue-on-collection-errors"]
         if suite.processes > 1:
             command += ["-n", str(suite.processes), "--dist", suite.spread]
         command += [f"--junitxml={report}", "-m", suite.chosen]
-        command += ["-o", f"timeout={STARVED_S}"] if suite.niceness == IDLE else []
+        command += ["-o", f"timeout={STARVED_S}"] if suite.gives_way else []
         command += arguments
         command += [str(folder.relative_to(ROOT)) for folder in folders]
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=said, stderr=said)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=said, stderr=said,
+            start_new_session=suite.gives_way,
+        )  # fmt: skip
+        if suite.gives_way:
+            give_way(process.pid)
+        ALIVE.add(process.pid)
         _, status, used = os.wait4(process.pid, 0)
+        ALIVE.discard(process.pid)
         process.returncode = ended = os.waitstatus_to_exitcode(status)
         result = read_report(report, time.monotonic() - start)
         result = replace(result, busy=used.ru_utime + used.ru_stime)
@@ -210,11 +219,20 @@ def run_suite(name: str, suite: Suite, arguments: list[str], said: TextIO | None
     return result
 
 
-def politely(niceness: int) -> list[str]:
-    """What stands before a command that gives way to others so far."""
-    if niceness == IDLE and shutil.which("chrt"):  # Linux
-        return ["chrt", "--idle", "0"]
-    return ["nice", "-n", str(niceness)] if niceness else []
+def give_way(pid: int) -> None:
+    """Let a session have the processors only while nobody else wants them.
+
+    Linux shares them out among sessions first (where it has autogroups), and the brokers of a test
+    have one of their own: a process that is idle or nice within its session alone takes as much as
+    they do.
+    """
+    if not hasattr(os, "SCHED_IDLE"):
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+        return
+    with suppress(OSError):  # a container that forbids it
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+    with suppress(OSError):  # a kernel without autogroups
+        Path(f"/proc/{pid}/autogroup").write_text("19")
 
 
 def read_report(report: Path, seconds: float) -> Result:
@@ -253,13 +271,18 @@ class Run:
         start = said = time.monotonic()
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            time.sleep(0.1)
-            if time.monotonic() - said > REPORT_EVERY_S:
-                said = time.monotonic()
-                running = ", ".join(sorted(self._running))
-                with self._printing:
-                    print(f"after {said - start:.0f} s: {running}", flush=True)
+        try:
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(0.1)
+                if time.monotonic() - said > REPORT_EVERY_S:
+                    said = time.monotonic()
+                    running = ", ".join(sorted(self._running))
+                    with self._printing:
+                        print(f"after {said - start:.0f} s: {running}", flush=True)
+        except KeyboardInterrupt:  # which doesn't reach what has a session of its own
+            for pid in ALIVE:
+                os.kill(pid, signal.SIGINT)
+            raise
         if self._failures:
             raise self._failures[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     names = ("good", "broken", "absent")
-    suites = {name: Suite((name,), niceness=1, chosen="not slow") for name in names}
+    suites = {name: Suite((name,), gives_way=True, chosen="not slow") for name in names}
     run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"], suites)
     run.all([["good", "absent"], ["broken"]])
     found = {name: (result.passed, result.failed) for name, result in run.results.items()}
@@ -81,7 +82,14 @@ def test_every_suite_has_a_lane(beside: bool) -> None:
     assert few == ([[["unit", "fuzz"]]] if beside else [[["unit"]], [["fuzz"]]])
 
 
-@pytest.mark.parametrize("niceness", [0, 5, run_tests.IDLE])
-def test_a_polite_command_runs(niceness: int) -> None:
-    command = [*run_tests.politely(niceness), sys.executable, "-c", "print(7)"]
-    assert subprocess.run(command, capture_output=True, check=True).stdout.strip() == b"7"
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="not on Linux")
+def test_what_gives_way_does_so_for_all_sessions() -> None:
+    command = [sys.executable, "-c", "import os; input(); print(os.sched_getscheduler(0))"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, start_new_session=True, stdin=pipe, stdout=pipe) as process:
+        run_tests.give_way(process.pid)
+        group = Path(f"/proc/{process.pid}/autogroup")
+        niceness = group.read_text().split()[-1] if group.exists() else "19"
+        said, _ = process.communicate(b"\n", timeout=30)
+    assert int(said) == os.SCHED_IDLE
+    assert niceness == "19"
