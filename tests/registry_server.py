@@ -33,6 +33,8 @@ class RegistryServer(ThreadingHTTPServer):
         self.rule: Callable[[dict[str, str]], Answer | None] = lambda _: None
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
+        self.stalls = False
+        """The second half of an answer never comes."""
         self.serialized: str | None = None
         """What is given for a schema where `format=serialized` is asked for; None: the schema."""
 
@@ -107,7 +109,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", "http://127.0.0.1:1/")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.server.stalls:
+            self.wfile.write(data[: len(data) // 2])
+            self.connection.recv(1)  # until the client leaves
+        else:
+            self.wfile.write(data)
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815
 

@@ -150,11 +150,12 @@ class RestServers:
         place = shown(url)
         try:
             context = self._tls() if url.startswith("https") else self._no_tls
-            with opener(context, until, self._resolver).open(request) as answer:
-                return RestAnswer(place, answer.status, _json(answer, place, ()))
-        except urllib.error.HTTPError as error:
-            with error:
-                return RestAnswer(place, error.code, _json(error, place, secrets.values()))
+            try:
+                with opener(context, until, self._resolver).open(request) as answer:
+                    return RestAnswer(place, answer.status, _json(answer, place, ()))
+            except urllib.error.HTTPError as error:
+                with error:
+                    return RestAnswer(place, error.code, _json(error, place, secrets.values()))
         except (OSError, http.client.HTTPException) as error:
             failure = _failure(error, place)
         # Outside of `except`: the frames of urllib have the header in their variables.

@@ -199,6 +199,15 @@ def test_what_does_not_pass_ends_in_time(server: RegistryServer) -> None:
     assert caught.value.retriable
 
 
+@pytest.mark.parametrize("status", [200, 404, 503])
+def test_an_answer_that_stops_in_the_middle_ends_in_time(
+    server: RegistryServer, status: int
+) -> None:
+    server.stalls, server.rule = True, lambda _: (status, {"message": "it goes on"})
+    with pytest.raises(RegistryUnreachableError, match="gave no answer in time"):
+        client(server, default_api_timeout_ms=300).get_subjects()
+
+
 @pytest.mark.parametrize("answer", [(200, b"<html>"), (200, {"x": 1}), (200, b"")])
 def test_answers_that_are_none(server: RegistryServer, answer: Any) -> None:
     server.wrong = [answer]
