@@ -31,14 +31,12 @@ _running: list[SharedClusters] = []
 # first, so that no process waits for another one's at the end. (A second cluster that stays whole
 # costs less than a process that goes on alone.) A module that isn't named is a group for itself.
 GROUPS = {
-    "whole": (
-        "group_consumer",
-        "porting",
-        "transactions",
-        "console",
-        "simulated_transactions",
+    "whole": ("group_consumer", "console", "copy", "porting"),
+    "whole too": (
+        *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
+        *("admin_calls", "slow_answers", "topics_command"),
+        *("transactions", "simulated_transactions"),
     ),
-    "copies": ("copy",),
     "hurt": ("local_cluster", "misled", "written_once"),
     "hurt too": ("outages",),
     "lone": ("compat_confluent",),
@@ -49,10 +47,6 @@ GROUPS = {
         *("interop/admin_answers", "interop/group_tools"),
     ),
     "secured": ("secure_recovery",),
-    "whole too": (
-        *("producer", "consumer", "leaks", "simulated_groups", "admin", "event_topic"),
-        *("admin_calls", "slow_answers", "topics_command"),
-    ),
     "settings": ("interop/secure_settings",),
     "programs": ("confluent_programs",),
     "oldest": ("interop/oldest_release",),
