@@ -25,7 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz import appends
+from tests.fuzz import appends, sends
 from tests.fuzz.agreement import outcome
 from tests.fuzz.corpus import write_case
 from tests.fuzz.frames import Frames, Seed, make_seeds
@@ -33,6 +33,7 @@ from tests.fuzz.kernels import built
 from tests.fuzz.race import races
 from tests.fuzz.sent import Sendings, agree, drive, exact
 from tests.fuzz.services import Services
+from tests.unit.record.implementations import PYTHON
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.record import builder, encoder, reference
@@ -97,7 +98,7 @@ def decode_chunk(seed: int) -> Callable[[bool], Any]:
 def encode_chunk(seed: int) -> Callable[[bool], Any]:
     """Cases for the encoder and the builder; each call does one and gives it."""
     kernel = load("kernel_encode")
-    sendings, records = Sendings(seed), appends.Appending(seed)
+    sendings, records, sent = Sendings(seed), appends.Appending(seed), sends.Sending(seed)
     turn = 0
 
     def one(compare: bool) -> Any:
@@ -105,11 +106,21 @@ def encode_chunk(seed: int) -> Callable[[bool], Any]:
         turn += 1
         if turn % 5 == 0:  # of those that are compared, too
             return by_record(records.case(), compare)
+        if turn % 5 == 1:
+            return into_open_batches(sent.case(), compare)
         case = sendings.case()
         ours = drive(kernel.ColumnEncoder, kernel.BatchBuilder, case)
         if compare:
             theirs = drive(encoder.ColumnEncoder, builder.BatchBuilder, case)
             if not agree(case, ours, theirs):
+                raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
+        return case
+
+    def into_open_batches(case: sends.Sends, compare: bool) -> Any:
+        ours = sends.drive(kernel, case)
+        if compare:
+            theirs = sends.drive(PYTHON, case)
+            if not sends.agree(ours, theirs):
                 raise DifferentError(f"kernel: {ours}\nreference: {theirs}")
         return case
 

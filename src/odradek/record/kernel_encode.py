@@ -14,7 +14,6 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import (
     PyBUF_ND,
-    PyBUF_SIMPLE,
     PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
@@ -275,14 +274,9 @@ def _murmur2(data: Bytes, size: int64_t) -> uint32_t:
 
 @cython.cfunc
 def _hash(data: object) -> uint32_t:
-    view: Py_buffer
-    h: uint32_t
-    if type(data) is bytes:
-        return _murmur2(cython.cast(Bytes, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
-    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
-    h = _murmur2(cython.cast(Bytes, view.buf), view.len)
-    PyBuffer_Release(cython.address(view))
-    return h
+    if type(data) is not bytes:
+        data = plain_bytes(data)
+    return _murmur2(cython.cast(Bytes, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
 
 
 def murmur2(data) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 
+from odradek.record.builder import plain_bytes
+
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -15,6 +17,8 @@ _MASK = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """Hash `data` to 32 bits, signed as Java's `int` is."""
+    if type(data) is not bytes:
+        data = plain_bytes(data)  # an array has larger items
     length = len(data)
     h = (_SEED ^ length) & _MASK
     words = length >> 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from tests.unit.record.implementations import ENCODINGS, Encoding
 
@@ -25,6 +27,16 @@ def test_equals_java(use: Encoding, text: str, expected: int, of_six: int) -> No
     for same in (data, bytearray(data), memoryview(data)):
         assert use.murmur2(same) == expected
         assert use.partition_for_key(same, 6) == of_six
+
+
+@pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_an_array_is_its_bytes(use: Encoding) -> None:
+    """A key goes where the same bytes go, whatever holds them."""
+    numbers = array("i", range(9))
+    for key in (numbers, memoryview(numbers), memoryview(numbers)[::2], memoryview(b"abc")[::-1]):
+        data = memoryview(key).tobytes()
+        assert use.murmur2(key) == use.murmur2(data)
+        assert use.partition_for_key(key, 6) == use.partition_for_key(data, 6)
 
 
 @pytest.mark.parametrize("use", ENCODINGS, ids=lambda encoding: encoding.name)

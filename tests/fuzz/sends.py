@@ -1,0 +1,189 @@
+"""Records that go into open batches, sound ones and what no record can be, for `OpenBatches`.
+
+In: a seed. Out: cases without end, and `drive`, which tells all that came of one with an
+implementation: futures, reports, what is certain of a partition, and the batches' bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from tests.fuzz.appends import Appending, Record, attempt
+from tests.fuzz.sent import Outcome
+
+NOW = 1_700_000_000.25
+PARTITIONS = 3
+TOPICS: tuple[Any, ...] = ("t", "t", "t", "t", "old", "none", None, 5, b"t", ["t"])
+PLACES: tuple[Any, ...] = (None, None, None, 0, 1, 2, 7, -1, True, 1.0, "1", 1 << 70, [0])
+TIMES: tuple[Any, ...] = (
+    0,
+    0,
+    5,
+    -1,
+    None,
+    1.5,
+    "x",
+    True,
+    1 << 62,
+    (1 << 63) - 1,
+    1 << 63,
+    1 << 80,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record, as `send` or as `report` gets it."""
+
+    report: bool
+    topic: Any
+    partition: Any
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Sends:
+    """What comes to a producer with some open batches."""
+
+    limit: int
+    open: Sequence[int]
+    by_key: bool
+    here: bool
+    by_class: bool
+    room: tuple[int, int]
+    told: bool
+    """The outcome of the batches came already: their reports can be made."""
+    steps: Sequence[Step]
+
+
+class Sending:
+    """Cases for `drive`; the same seed makes the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._records = Appending(seed)
+
+    def case(self) -> Sends:
+        """Make the next case."""
+        rng = self._rng
+        appends = self._records.case()
+        steps = []
+        for key, value, headers, time in appends.records:
+            wild = rng.random() < 0.1
+            if rng.random() < 0.3:
+                time = rng.choice(TIMES)
+            topic = rng.choice(TOPICS) if wild else "t"
+            place = rng.choice(PLACES) if wild else rng.choice(PLACES[:6])
+            steps.append(Step(rng.random() < 0.5, topic, place, (key, value, headers, time)))
+        return Sends(
+            appends.limit,
+            [n for n in range(PARTITIONS) if rng.random() < 0.8],
+            rng.random() < 0.7,
+            rng.random() < 0.95,
+            rng.random() < 0.7,
+            (rng.choice((0, 1, 3, 1000)), rng.choice((-1, 0, 10, 1 << 20))),
+            rng.random() < 0.2,
+            steps,
+        )
+
+
+class Future:
+    """What a record gives."""
+
+    _blank = (("_cancelled", False), ("_listeners", None))
+    __slots__ = (*("_batch", "_cancelled", "_index", "_listeners", "_producer", "_timestamp_ms"),)
+
+    def __init__(self, producer: Any, batch: Any, index: int, timestamp_ms: int) -> None:
+        self._producer, self._batch, self._index = producer, batch, index
+        self._timestamp_ms = timestamp_ms
+        self._cancelled, self._listeners = False, None
+
+
+class Batch:
+    """An open batch; a hash as Python's own."""
+
+    def __init__(self, place: int, builder: Any) -> None:
+        self.place, self.builder = place, builder
+
+
+class Lane:
+    """A topic whose records without a key go to partition 1."""
+
+    def __init__(self, implementation: Any, snapshot: object, case: Sends) -> None:
+        self.snapshot = snapshot
+        self.by_key, self.count = case.by_key, PARTITIONS
+        self.open = {n: Batch(n, implementation.BatchBuilder(case.limit, None)) for n in case.open}
+        self._hash = implementation.partition_for_key
+
+    def choose(self, key: Any, value: Any) -> int:
+        if key is None or not self.by_key:
+            return self.place(key, value)
+        found: int = self._hash(key, self.count)
+        return found
+
+    def place(self, key: Any, value: Any) -> int:
+        return 1
+
+
+def drive(implementation: Any, case: Sends) -> Outcome:
+    """Give all records, and tell each answer, the notes for reports and the batches."""
+    newest = object()
+    lanes = {"t": Lane(implementation, newest, case), "old": Lane(implementation, object(), case)}
+    make: Any = Future if case.by_class else lambda *given: given
+    opened = implementation.OpenBatches(
+        lanes, SimpleNamespace(snapshot=newest), SimpleNamespace(here=case.here), lambda: NOW, make
+    )
+    room = implementation.Room(*case.room)
+    late: list[int] = []
+    notes = {
+        batch: SimpleNamespace(
+            waiting=[], size=0, can_be_made=case.told, late=lambda: late.append(1)
+        )
+        for batch in lanes["t"].open.values()
+    }
+    told: Outcome = []
+    for step in case.steps:
+        key, value, headers, time = step.record
+        if step.report:
+            found = attempt(
+                lambda s=step, k=key, v=value, t=time: opened.report(  # type: ignore[misc]
+                    room, notes, 0.5, s.topic, k, v, s.partition, t, len
+                )
+            )
+        else:
+            found = attempt(
+                lambda s=step, k=key, v=value, h=headers, t=time: opened.send(  # type: ignore[misc]
+                    room, s.topic, k, v, h, t, s.partition
+                )
+            )
+        told.append(answer(found))
+    told += [room.messages, room.size, len(late)]
+    for batch, note in notes.items():
+        told += [batch.place, note.waiting, note.size, batch.builder.count]
+        told.append(attempt(batch.builder.build))
+    return told
+
+
+def answer(found: Any) -> Any:
+    """A future or what a function was given, in what can be compared."""
+    if isinstance(found, Future):
+        rest = (found._cancelled, found._listeners)
+        return ("future", found._batch.place, found._index, found._timestamp_ms, rest)
+    if isinstance(found, tuple):
+        _, batch, index, at = found
+        return ("made", batch.place, index, at)
+    return found
+
+
+def agree(ours: Outcome, theirs: Outcome) -> bool:
+    """Whether two implementations did the same; what is no record may be refused before or after
+    it is seen that there is no room for it.
+    """
+    return len(ours) == len(theirs) and all(
+        one == other or (one == "refused" and type(other) is int)
+        for one, other in zip(ours, theirs, strict=True)
+    )
