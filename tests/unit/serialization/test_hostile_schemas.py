@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fuzz.avro import without_kernel
 from tests.registry_server import RegistryServer, registry_server
 
 from odradek import (
@@ -28,7 +30,7 @@ from odradek import (
     SchemaRegistryClient,
     avro_to_arrow,
 )
-from odradek.serialization import avro_nesting, references
+from odradek.serialization import avro_nesting, avro_rows, references
 from odradek.serialization.avro_reading import AvroReading
 from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.wire_format import varint
@@ -170,6 +172,33 @@ def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: Registr
         in_time(lambda: avro_to_arrow(pa.array([framed()]), registry))
     reader = json.dumps(record("Q", INT))
     assert in_time(lambda: avro_to_arrow(pa.array([framed()]), registry, reader)).errors
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_few_bytes_take_no_memory_of_columns(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """A null in a list, or a symbol, may be thousands of bytes; the rows beside it are read."""
+    monkeypatch.setattr(avro_rows, "FREE", 1 << 20)
+    nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
+    word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}
+    wide = record("W", *nulls)
+    schema = record("R", field({"type": "array", "items": ["null", wide]}, "w"), field(
+        {"type": "map", "values": ["null", word]}, "m"))  # fmt: skip
+    registry = client(server, schema)
+    good = framed(b"\2\0\0" + b"\2\2a\2\0\0")
+    lists = framed(varint(2000) + bytes(2001) + b"\0")
+    keys = b"".join(b"\6%03d\2\2" % at for at in range(500))
+    maps = framed(b"\0" + varint(500) + keys + b"\0")
+    rows = pa.array([good, lists, good, maps, lists, good])
+    with nullcontext() if native else without_kernel():
+        read = avro_to_arrow(rows, registry)
+        assert list(read.errors) == [1, 3, 4]
+        assert "in columns" in read.errors[1]
+        assert read.values.drop_null().to_pylist() == [{"w": [None], "m": [("a", "A")]}] * 3
+        assert pa.total_allocated_bytes() < 20 << 20
+        with pytest.raises(InvalidSchemaError, match="fewer rows"):
+            avro_to_arrow(pa.array([good] + [None] * 1000), registry, json.dumps(wide))
 
 
 def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
