@@ -26,8 +26,12 @@ from odradek import (
     DeserializationError,
     InvalidSchemaError,
     JSONDeserializer,
+    JSONSerializer,
+    MessageField,
     Schema,
     SchemaRegistryClient,
+    SerializationContext,
+    SerializationError,
     avro_to_arrow,
 )
 from odradek.serialization import avro_nesting, avro_rows, references
@@ -36,6 +40,8 @@ from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.wire_format import varint
 
 INT = {"name": "x", "type": "int", "default": 1}
+VALUE = SerializationContext("t", MessageField.VALUE)
+REGISTER = {"auto.register.schemas": True}
 EXPONENT = 60
 FIELD = {"name", "type", "default"}
 
@@ -199,6 +205,75 @@ def test_few_bytes_take_no_memory_of_columns(
         assert pa.total_allocated_bytes() < 20 << 20
         with pytest.raises(InvalidSchemaError, match="fewer rows"):
             avro_to_arrow(pa.array([good] + [None] * 1000), registry, json.dumps(wide))
+
+
+def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
+    """A JSON schema that has a value checked 2**depth times."""
+    made = {f"a{at}": {"anyOf": [{"$ref": f"{to}{at - 1}"}] * 2} for at in range(1, depth)}
+    return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "why"),
+    [
+        (doubled_json(EXPONENT), 5, "10000000 checks or more"),
+        (doubled_json(EXPONENT) | {"$id": "http://a/b.json"}, 5, "checks or more"),
+        (doubled_json(EXPONENT, "#/%24defs/a") | {"id": "x"}, 5, "checks or more"),
+        (doubled_json(8), 5, None),
+        ({"properties": {"a": {"allOf": [{"$ref": "#"}] * 2}}}, 40, "checks or more"),
+        ({"properties": {"a": {"allOf": [{"$ref": "#"}] * 2}}}, 3, None),
+        ({"additionalProperties": {"$ref": "#"}, "properties": {"a": {"$ref": "#"}}}, 40, "checks"),
+        ({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}, 400, None),
+        ({"allOf": [{"$ref": "#"}]}, 5, "refers to itself"),
+        ({"$ref": "#n", "$defs": {"n": {"$anchor": "n", "not": {"$ref": "m#/x"}},
+          "m": {"$id": "m", "x": {"type": "string"}}}}, 3, None),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 3, None),
+    ],
+)  # fmt: skip
+def test_references_of_json_schemas_that_double_are_refused(
+    server: RegistryServer, schema: Any, value: int, why: str | None
+) -> None:
+    """By whoever reads and whoever writes; a number of 10 and more is how deep values lie."""
+    server.schemas = [{"schema": json.dumps(schema), "schemaType": "JSON"}]
+    registry = SchemaRegistryClient({"schema.registry.url": server.url})
+    data: Any = value
+    if value != 5:
+        data = {}
+        for _ in range(value):
+            data = {"a": data}
+    reads = JSONDeserializer(schema_registry_client=registry)
+    payload = framed(json.dumps(data).encode())
+    writes = JSONSerializer(json.dumps(schema), registry, conf=REGISTER)
+    if why is None:
+        assert in_time(lambda: reads(payload)) == data
+        return
+    for call in (lambda: reads(payload), lambda: writes(data, VALUE)):
+        with pytest.raises((SerializationError, DeserializationError, InvalidSchemaError)) as found:
+            in_time(call)
+        assert why in str(found.value)
+
+
+def test_references_of_json_schemas_to_others_that_double(server: RegistryServer) -> None:
+    for at in range(EXPONENT):
+        refs = [{"name": f"s{at - 1}.json", "subject": f"s{at - 1}", "version": 1}] if at else []
+        kind: Any = {"allOf": [{"$ref": f"s{at - 1}.json"}] * 2} if at else {"type": "integer"}
+        server.schemas.append(
+            {"schema": json.dumps(kind), "references": refs, "schemaType": "JSON"}
+        )
+        server.subjects[f"s{at}"] = [at + 1]
+    read = JSONDeserializer(schema_registry_client=client(server))
+    with pytest.raises(DeserializationError, match="checks or more"):
+        in_time(lambda: read(framed(b"5", EXPONENT)))
+    assert read(framed(b"5", 4)) == 5
+
+
+def test_values_too_deep_for_the_validator_do_not_end_the_process(server: RegistryServer) -> None:
+    writes = JSONSerializer('{"items": {"$ref": "#"}}', client(server), conf=REGISTER)
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(SerializationError, match="RecursionError|recursion"):
+        writes(value, VALUE)
 
 
 def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
