@@ -6,12 +6,14 @@ and follows bytes as deep as they lead.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -28,14 +30,19 @@ from odradek import (
     JSONDeserializer,
     JSONSerializer,
     MessageField,
+    RegistryUnreachableError,
     Schema,
+    SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
     SerializationError,
     avro_to_arrow,
 )
+from odradek.runtime.hosts.in_thread import at_hand
+from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
 from odradek.serialization import avro_nesting, avro_rows, references
 from odradek.serialization.avro_reading import AvroReading
+from odradek.serialization.context import NO_WAITING
 from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.wire_format import varint
 
@@ -298,6 +305,40 @@ def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
     for _ in range(EXPONENT):
         found = found["f0"]
     assert found == 1
+
+
+def test_references_share_the_time_of_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes ten seconds with each answer; a call has thirty."""
+    now = [0.0]
+
+    def slow(_: Any, url: str, method: str, path: str, data: Any, deadline: float) -> RestAnswer:
+        now[0] += 10
+        if now[0] > deadline:
+            raise NoAnswerError("late")
+        refs = [{"name": "R", "subject": f"s{now[0]}", "version": 1}]
+        return RestAnswer(url, 200, {"schema": '"int"', "references": refs, "id": 1, "version": 1})
+
+    monkeypatch.setattr(RestServers, "_asked", slow)
+    registry = SchemaRegistryClient({"schema.registry.url": "http://slow"})
+    monkeypatch.setattr(registry._servers, "_clock", SimpleNamespace(now=lambda: now[0]))
+    with pytest.raises(RegistryUnreachableError, match="late"):
+        references.referred(Schema('"int"', references=(SchemaReference("R", "s", 1),)), registry)
+    assert now[0] == 40
+
+    async def reads() -> None:
+        """As an event loop does: each of the schemas is fetched in a thread."""
+        token = NO_WAITING.set(True)
+        try:
+            for at in range(10):
+                registry.get_version(f"of a loop {at}", 1)
+        finally:
+            NO_WAITING.reset(token)
+
+    now[0] = 0
+    with pytest.raises(RegistryUnreachableError, match="late"):
+        asyncio.run(at_hand(reads))
+    assert now[0] == 40
+    registry.get_version("the next call has its own time", 1)
 
 
 def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
