@@ -352,9 +352,11 @@ def drive(kernel: Any, case: Case) -> list[Any] | None:
             len(data) % 8
         ]
     offsets = array("i", ends).tobytes()
-    done = 0
+    done, room = 0, len(data) % 3 << 12
     while done < len(case.rows):
-        done = reader.read(exact(data), exact(offsets), None, False, 0, len(case.rows), done, marks)
+        done = reader.read(
+            exact(data), exact(offsets), None, False, 0, len(case.rows), done, marks, room
+        )
         if done < len(case.rows):
             reader.add(reader.unknown_schema, None)
     found = []

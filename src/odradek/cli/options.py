@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from odradek.common import config
-from odradek.common.habits import CURES, INSTEAD, is_idle
+from odradek.common.habits import CURES, INSTEAD, belongs, is_idle
 from odradek.common.option_values import Option
 from odradek.common.options import GROUPS
 from odradek.common.spellings import ALIASES, REFUSED, dotted
@@ -117,7 +117,7 @@ def _named(given: str, among: list[Described], client: ClientKind | None) -> lis
     if found:
         return found
     if is_idle(name, client):
-        instead = INSTEAD.get(name)
+        instead = INSTEAD.get(name) or belongs(name)
         why = f": {instead}" if instead else ""
         typer.echo(f"{name} is accepted and changes nothing{why}.")
         raise typer.Exit

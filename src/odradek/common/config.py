@@ -16,7 +16,7 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.group_options import check_group
-from odradek.common.habits import CURES, is_idle
+from odradek.common.habits import CURES, belongs, is_idle
 from odradek.common.option_values import (
     ADMIN,
     ALL,
@@ -67,7 +67,11 @@ class Config:
         merged: dict[str, Any] = {}
         for key, value in [*given.items(), *keywords.items()]:
             if is_idle(dotted(key), client):
-                logger.debug("%s means nothing here", dotted(key))
+                place = belongs(dotted(key))
+                if place is None:
+                    logger.debug("%s means nothing here", dotted(key))
+                else:  # who expects Avro would get bytes, and nobody would say why
+                    logger.warning("%s means nothing to %s: %s", dotted(key), self._whose(), place)
                 continue
             name, meant = spelled(dotted(key), value)
             if name in merged and (merged[name] != meant or dotted(key) == name):

@@ -23,9 +23,11 @@ IDLE = frozenset(
         *("metric.reporters", "auto.include.jmx.reporter"),
         *("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
         *("check.crcs", "receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
-        *("internal.throw.on.fetch.stable.offset.unsupported", "auto.register.schemas"),
-        *("use.latest.version", "specific.avro.reader", "share.acknowledgement.mode"),
-        *("share.acquire.mode", "bootstrap.resolve.timeout.ms"),
+        *("internal.throw.on.fetch.stable.offset.unsupported", "specific.avro.reader"),
+        *("share.acknowledgement.mode", "share.acquire.mode", "bootstrap.resolve.timeout.ms"),
+        # what its serializers read among a client's settings
+        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
+        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
         *("buffer.memory.allocation.strategy", "partitioner.rack.aware"),
         # librdkafka: its logs, its queues, its sockets, brokers of long ago
         *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
@@ -103,7 +105,15 @@ IDLE_IN_FILES = frozenset(
     )
 )
 """And for those of a properties file: what a program of another client reads there for itself."""
-IDLE_PREFIXES = ("schema.registry.", "basic.auth.", "confluent.")
+OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
+"""What settings of a registry's client begin with."""
+OF_SERIALIZERS = frozenset(
+    (
+        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
+        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
+    )
+)
+IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
 
 _BYTES_OUT = "a function, so no setting: Producer(key_serializer=..., value_serializer=...)"
 _BYTES_IN = "a function, so no setting: Consumer(key_deserializer=..., value_deserializer=...)"
@@ -300,6 +310,21 @@ KEYWORDS: dict[str, dict[str, str]] = {
 def is_idle(name: str, client: str | None) -> bool:
     """Whether a setting is taken and means nothing, to one kind of client or to all."""
     return name in IDLE or name.startswith(IDLE_PREFIXES) or client in IDLE_FOR.get(name, ())
+
+
+def belongs(name: str) -> str | None:
+    """Where a setting belongs that a serializer of Java's reads; None for all others."""
+    if name in OF_SERIALIZERS:
+        short = name.removeprefix("key.").removeprefix("value.")
+        return (
+            f"it belongs to a serializer: AvroSerializer(registry, schema, conf={{{short!r}: ...}})"
+        )
+    if name.startswith(OF_REGISTRIES):
+        return (
+            f"it belongs to SchemaRegistryClient({{{name!r}: ...}}), which a serializer is given: "
+            "value_serializer=AvroSerializer(registry, schema)"
+        )
+    return None
 
 
 def with_keywords(method: Callable[P, R]) -> Callable[P, R]:

@@ -7,6 +7,8 @@ buffers of the columns, and which rows it left. It is strict: what isn't written
 (a boolean of 2, a number of eleven bytes, the same key twice in a map) is a row that it leaves,
 null, for the library to read or to refuse with its words. So whatever it takes, the library takes,
 and makes the same of it. Nothing here trusts a length: each is compared with what is left first.
+Nor a row: a byte that says null may stand for thousands of columns, so whoever calls says how many
+bytes all columns may take together (`room`). A row that needs more is left before that is taken.
 
 The GIL is released for all rows in a row whose schemas are known.
 """
@@ -50,6 +52,7 @@ PAGE = cython.declare(int64_t, 4096)
 FIRST_ROOM = cython.declare(int64_t, 64)
 FEW = cython.declare(int64_t, 16)
 LEFT = cython.declare(int64_t, -1)
+UNBOUNDED = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
 HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
 ALL_BITS = cython.declare(uint64_t, 0xFFFFFFFFFFFFFFFF)
 FNV_START = cython.declare(uint64_t, 0xCBF29CE484222325)
@@ -126,30 +129,6 @@ def given_back(block: cython.pointer(Block)) -> cython.void:
         odradek_block_give(block.data, block.capacity)
     block.data = cython.NULL
     block.capacity = 0
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def grow(column: cython.pointer(Column)) -> cython.bint:
-    """Have room for as many entries again, all said to be there; False without memory."""
-    room: int64_t = max(FIRST_ROOM, 2 * column.room)
-    if not grown(cython.address(column.valid), room // 8):
-        return False
-    memset(column.valid.data + column.room // 8, 255, (room - column.room) // 8)
-    if column.kind == FIXED:
-        if not grown(cython.address(column.data), max(room * column.width, 1)):
-            return False
-    elif column.kind == BITS:
-        if not grown(cython.address(column.data), room // 8):
-            return False
-    elif column.kind == BINARY or column.kind == LIST:
-        if not grown(cython.address(column.ends), 4 * room + 4):
-            return False
-        if column.room == 0:
-            cython.cast(cython.pointer(int32_t), column.ends.data)[0] = 0
-    column.room = room
-    return True
 
 
 @cython.final
@@ -344,6 +323,9 @@ class AvroReader:
     constants: Source
     unknown: int64_t
     failed: cython.bint
+    room: int64_t
+    held: int64_t
+    owed: cython.bint
     kept: list
 
     def __cinit__(self, columns: bytes, most: int64_t = 0x7FFFFFFF) -> None:
@@ -394,10 +376,12 @@ class AvroReader:
         self.known += 1
 
     def read(self, data, offsets, validity, wide: cython.bint, first: int64_t, count: int64_t,
-             done: int64_t, left: bytearray) -> int:  # fmt: skip
+             done: int64_t, left: bytearray, room: int64_t = UNBOUNDED) -> int:  # fmt: skip
         """Read `count` rows of a binary column from its row `first` on, of which `done` are read.
 
         `wide`: its offsets have 64 bits. A byte of `left` becomes 1 for each row that is left.
+        `room`: bytes that the columns may take in all; beyond it are only rows of null, so their
+        number times what one takes is the caller's to bound.
         Returns how many are read: all, or those before a row whose schema's id, in
         `unknown_schema`, is to be added first. Raises `ValueError` for buffers that are too
         small, `MemoryError`.
@@ -422,6 +406,7 @@ class AvroReader:
                 raise ValueError("the validity has fewer bits than there are rows")
             if views[3].len < count:
                 raise ValueError("there is no byte for each row")
+            self.room = room
             with cython.nogil:
                 done = self.rows(views, validity is not None, wide, first, count, done)
             if self.failed:
@@ -458,7 +443,7 @@ class AvroReader:
         while done < count:
             row = first + done
             if nulls and not bits[row >> 3] >> (row & 7) & 1:
-                if not self.put_null(0):
+                if not self.put_no_row():
                     self.failed = True
                     return done
                 done += 1
@@ -478,7 +463,7 @@ class AvroReader:
                     program, data + begin + FRAME, data + end
                 ):
                     left[done] = 1
-            if left[done] and not self.put_null(0):
+            if left[done] and not self.put_no_row():
                 self.failed = True
                 return done
             done += 1
@@ -722,13 +707,50 @@ class AvroReader:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
+    def have(self, block: cython.pointer(Block), size: int64_t) -> cython.bint:
+        """Have room for `size` bytes of a column in all; False without memory, or beyond `room`."""
+        before: int64_t = block.capacity
+        if size <= before:
+            return True
+        if max(size, 2 * before) - before > self.room - self.held and not self.owed:
+            return False
+        if not grown(block, size):
+            return False
+        self.held += block.capacity - before
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def grow(self, column: cython.pointer(Column)) -> cython.bint:
+        """Have room for as many entries again, all said to be there; False as `have` says it."""
+        room: int64_t = max(FIRST_ROOM, 2 * column.room)
+        if not self.have(cython.address(column.valid), room // 8):
+            return False
+        memset(column.valid.data + column.room // 8, 255, (room - column.room) // 8)
+        if column.kind == FIXED:
+            if not self.have(cython.address(column.data), max(room * column.width, 1)):
+                return False
+        elif column.kind == BITS:
+            if not self.have(cython.address(column.data), room // 8):
+                return False
+        elif column.kind == BINARY or column.kind == LIST:
+            if not self.have(cython.address(column.ends), 4 * room + 4):
+                return False
+            if column.room == 0:
+                cython.cast(cython.pointer(int32_t), column.ends.data)[0] = 0
+        column.room = room
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
     def put_null(self, index: int64_t) -> cython.bint:
         """An entry that is null, and one of each child of a struct."""
         column: cython.pointer(Column) = self.columns + index
         child: int64_t
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
-        clear_bit(column.valid.data, column.count)
         if column.kind == FIXED:
             memset(column.data.data + column.count * column.width, 0, column.width)
         elif column.kind == BITS:
@@ -741,8 +763,21 @@ class AvroReader:
                 if not self.put_null(child):
                     return False
                 child = self.columns[child].next
+        # Last, for there may be no room for a child: whoever has this entry next finds it valid.
+        clear_bit(column.valid.data, column.count)
         column.count += 1
         return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_no_row(self) -> cython.bint:
+        """A row that is null, whatever room there is: a column has an entry for each row."""
+        found: cython.bint
+        self.owed = True
+        found = self.put_null(0)
+        self.owed = False
+        return found
 
     @cython.cfunc
     @cython.nogil
@@ -750,7 +785,7 @@ class AvroReader:
     def put_struct(self, index: int64_t) -> cython.bint:
         """An entry whose children come."""
         column: cython.pointer(Column) = self.columns + index
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
         column.count += 1
         return True
@@ -761,7 +796,7 @@ class AvroReader:
     def put_number(self, step: cython.pointer(Step), value: int64_t) -> cython.bint:
         """An entry of a column of numbers."""
         column: cython.pointer(Column) = self.columns + step.column
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
         if step.more == AS_INT:
             cython.cast(cython.pointer(int32_t), column.data.data)[column.count] = cython.cast(
@@ -787,7 +822,7 @@ class AvroReader:
     def put_fixed(self, index: int64_t, data: Source, size: int64_t) -> cython.bint:
         """An entry of so many bytes; they are the column's width."""
         column: cython.pointer(Column) = self.columns + index
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
         memcpy(column.data.data + column.count * column.width, data, size)
         column.count += 1
@@ -814,7 +849,7 @@ class AvroReader:
     def put_bit(self, index: int64_t, value: cython.bint) -> cython.bint:
         """A boolean."""
         column: cython.pointer(Column) = self.columns + index
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
         if value:
             set_bit(column.data.data, column.count)
@@ -843,9 +878,9 @@ class AvroReader:
         used: int64_t = column.used + size
         if used > self.most:
             return False
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
-        if used > column.data.capacity and not grown(cython.address(column.data), used):
+        if not self.have(cython.address(column.data), used):
             return False
         if size > 0:
             memcpy(column.data.data + column.used, data, size)
@@ -863,7 +898,7 @@ class AvroReader:
         items: int64_t = self.columns[column.child].count
         if items > self.most:
             return False
-        if column.count >= column.room and not grow(column):
+        if column.count >= column.room and not self.grow(column):
             return False
         column.count += 1
         ends_of(column)[column.count] = cython.cast(int32_t, items)
@@ -944,8 +979,12 @@ class AvroReader:
         if index < 0 or index >= self.length:
             raise ValueError("there is no such column")
         column = self.columns + index
-        if column.room == 0 and not grow(column):
+        self.owed = True
+        grown_one: cython.bint = column.room > 0 or self.grow(column)
+        self.owed = False
+        if not grown_one:
             raise MemoryError
+        self.held -= column.valid.capacity + column.ends.capacity + column.data.capacity
         for at in range(column.count):
             nulls += not column.valid.data[at >> 3] >> (at & 7) & 1
         validity = ends = data = None

@@ -18,6 +18,7 @@ class AvroReader:
         count: int,
         done: int,
         left: bytearray,
+        room: int = ...,
     ) -> int: ...
     @property
     def unknown_schema(self) -> int: ...

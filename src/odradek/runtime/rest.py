@@ -23,6 +23,7 @@ from typing import Any
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.echoes import without_echo
 from odradek.common.errors import KafkaError
+from odradek.common.patience import shared
 from odradek.common.secret import Secret
 from odradek.runtime.credentials.allowed_sources import shown
 from odradek.runtime.credentials.http_until import Until, opener
@@ -97,10 +98,11 @@ class RestServers:
     def call(self, method: str, path: str, body: object = None) -> RestAnswer:
         """Ask until there is an answer that stays as it is, or no time left.
 
-        A state that may pass (5xx, 429) is given as it is when the time is over.
+        A state that may pass (5xx, 429) is given as it is when the time is over. Calls within
+        `one_patience` share the time of the first.
         """
         data = None if body is None else json.dumps(body).encode()
-        deadline, failures = self._clock.now() + self._limits.call, 0
+        deadline, failures = shared(self._clock.now() + self._limits.call), 0
         last: RestAnswer | None = None
         words: list[str] = []
         while True:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.record.avro_program import NONE, Keeping, Number, Op
@@ -50,6 +51,10 @@ LARGEST_WHOLE = 1 << 24
 """A float holds each whole number up to this one."""
 
 
+_OWN = {Keeping.BITS: 1, Keeping.BINARY: 4, Keeping.LIST: 4}
+"""Bytes of an entry of a column, without its validity and what is in it, where no width says it."""
+
+
 class UnplannedError(Exception):
     """The kernel doesn't read this; fastavro does."""
 
@@ -59,14 +64,14 @@ class Columns:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._numbers: list[list[int]] = []
-        self.root = _Column(kind, self._numbers)
+        self.root = Column(kind, self._numbers)
 
     def layout(self) -> bytes:
         """As the kernel takes it."""
         return array("q", [one for column in self._numbers for one in column]).tobytes()
 
 
-class _Column:
+class Column:
     """One column, and those within it."""
 
     def __init__(self, kind: pa.DataType, numbers: list[list[int]]) -> None:
@@ -74,14 +79,54 @@ class _Column:
         how, width, inner = _kept(kind)
         own = [how, width, NONE, NONE]
         numbers.append(own)
-        self.children: list[_Column] = []
+        self.children: list[Column] = []
         for one in inner:
-            child = _Column(one, numbers)
+            child = Column(one, numbers)
             if self.children:
                 numbers[self.children[-1].number][3] = child.number
             else:
                 own[2] = child.number
             self.children.append(child)
+        self.of_null = 1 + _OWN.get(how, width)
+        """Bytes of an entry that is null, with those of its parts; rounded up."""
+        if how is Keeping.STRUCT:
+            self.of_null += sum(one.of_null for one in self.children)
+        self.is_flat = how in (Keeping.NOTHING, Keeping.BITS, Keeping.FIXED)
+        self.size_of = self._sizing(how)
+        """Bytes that a value of fastavro's takes in columns."""
+
+    def _sizing(self, how: Keeping) -> Callable[[Any], int]:
+        """A function for each kind: it is called for every value that fastavro reads."""
+        import pyarrow as pa
+
+        of_null, inner = self.of_null, self.children
+        if how is Keeping.BINARY:
+            return lambda one: of_null if one is None else of_null + len(one)
+        if how is Keeping.STRUCT:
+            names = [field.name for field in self.kind]
+            own = 1 + sum(one.of_null for one in inner if one.is_flat)
+            parts = [
+                (name, one.size_of)
+                for name, one in zip(names, inner, strict=True)
+                if not one.is_flat
+            ]
+            return lambda one: (
+                of_null if one is None else own + sum([size(one[name]) for name, size in parts])
+            )
+        if pa.types.is_map(self.kind):
+            _, value = inner[0].children
+            each = inner[0].of_null - value.of_null
+            return lambda one: (
+                of_null
+                if not one
+                else sum(map(len, one), of_null + each * len(one))
+                + sum(map(value.size_of, one.values()))
+            )
+        if how is Keeping.LIST and not inner[0].is_flat:
+            return lambda one: of_null if not one else sum(map(inner[0].size_of, one), of_null)
+        if how is Keeping.LIST:
+            return lambda one: of_null + inner[0].of_null * len(one or ())
+        return lambda one: of_null
 
 
 def _kept(kind: pa.DataType) -> tuple[Keeping, int, list[pa.DataType]]:
@@ -114,7 +159,7 @@ def array_of(columns: Columns, reader: Any) -> pa.Array:
     return _array_of(columns.root, reader)
 
 
-def _array_of(column: _Column, reader: Any) -> pa.Array:
+def _array_of(column: Column, reader: Any) -> pa.Array:
     import pyarrow as pa
 
     count, nulls, *blocks = reader.column(column.number)
@@ -155,7 +200,7 @@ class _Compiling:
         self._written = named_types(written)
         self._wanted = self._written if wanted is None else named_types(wanted)
 
-    def _step(self, op: Op, column: _Column | None, *more: int) -> list[int]:
+    def _step(self, op: Op, column: Column | None, *more: int) -> list[int]:
         """Add a step; it can be changed until the program is complete."""
         low, high, third = (*more, 0, 0, 0)[:3]
         step = [op, NONE if column is None else column.number, 0, low, high, third]
@@ -173,7 +218,7 @@ class _Compiling:
         if self._visits > MOST_VISITS:
             raise UnplannedError("it has too many types within types")
 
-    def value(self, written: Any, wanted: Any, column: _Column, depth: int) -> None:
+    def value(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
         """Steps that read a value of one schema as one of the other."""
         self._visit(depth)
         if isinstance(written, list):
@@ -188,7 +233,7 @@ class _Compiling:
             return
         self._held(written, wanted, column, depth)
 
-    def _union(self, written: list[Any], wanted: Any, column: _Column, depth: int) -> None:
+    def _union(self, written: list[Any], wanted: Any, column: Column, depth: int) -> None:
         kinds = [one for one in written if one != "null"]
         if len(kinds) != 1 or len(written) > 2:
             raise UnplannedError("a union of several kinds")
@@ -199,7 +244,7 @@ class _Compiling:
         self.value(kinds[0], inner, column, depth + 1)
         self._ends_here(step)
 
-    def _held(self, written: Any, wanted: Any, column: _Column, depth: int) -> None:
+    def _held(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
         """Of what is no union on either side."""
         if _is_name(written) or _is_name(wanted):
             if written != wanted:
@@ -225,7 +270,7 @@ class _Compiling:
         else:
             self._alike(written, wanted, column, depth)
 
-    def _alike(self, written: Any, wanted: Any, column: _Column, depth: int) -> None:
+    def _alike(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
         """Of two schemas of the same kind, without promotions."""
         kind = _kind(written)
         if kind in ("record", "error", "enum", "fixed") and not _same_name(written, wanted):
@@ -258,7 +303,7 @@ class _Compiling:
             raise UnplannedError(str(kind))
 
     def _record(
-        self, written: dict[str, Any], wanted: dict[str, Any], column: _Column, depth: int
+        self, written: dict[str, Any], wanted: dict[str, Any], column: Column, depth: int
     ) -> None:
         self._step(Op.STRUCT, column)
         names = [one["name"] for one in wanted["fields"]]
@@ -283,13 +328,13 @@ class _Compiling:
                     raise UnplannedError("a field without a default")
                 self._default(field["type"], field["default"], column.children[at])
 
-    def _fixed(self, size: int, column: _Column) -> None:
+    def _fixed(self, size: int, column: Column) -> None:
         how = _kept(column.kind)[0]
         if how is Keeping.BINARY and size == 0:
             raise UnplannedError("no bytes in a column that tells their number")
         self._step(Op.BINARY if how is Keeping.BINARY else Op.FIXED, column, size)
 
-    def _enum(self, written: dict[str, Any], wanted: dict[str, Any], column: _Column) -> None:
+    def _enum(self, written: dict[str, Any], wanted: dict[str, Any], column: Column) -> None:
         symbols, default = wanted["symbols"], None if self._same else wanted.get("default")
         read = [one if one in symbols else default for one in written["symbols"]]
         places = []
@@ -301,7 +346,7 @@ class _Compiling:
         self.constants += struct.pack(f"={len(places)}i", *places)
 
     def _decimal(
-        self, written: dict[str, Any], wanted: dict[str, Any], kind: str, column: _Column
+        self, written: dict[str, Any], wanted: dict[str, Any], kind: str, column: Column
     ) -> None:
         same = ("type", "precision", "scale", "size")
         if any(written.get(one) != wanted.get(one) for one in same):
@@ -312,7 +357,7 @@ class _Compiling:
         halves = struct.unpack("=qq", struct.pack("=QQ", bound >> 64, bound & ((1 << 64) - 1)))
         self._step(Op.DECIMAL, column, written["size"] if kind == "fixed" else NONE, *halves)
 
-    def _default(self, wanted: Any, default: Any, column: _Column) -> None:
+    def _default(self, wanted: Any, default: Any, column: Column) -> None:
         """Steps for a field that the writer doesn't have."""
         if default is None and (
             wanted == "null" or (isinstance(wanted, list) and "null" in wanted)

@@ -2,7 +2,12 @@
 
 In: a type, the schema that rows are read by, and what gives the schema that a row was written with.
 Out: arrays, and by a row's number why it can't be read. Programs are made once for each schema, so
-one object serves batch after batch. Must not: fail all rows for one of them.
+one object serves batch after batch. Must not: fail all rows for one of them, or take memory out of
+proportion to bytes (R-IN-4): a byte may say that a list has one more record of thousands of fields,
+all null, and 100 KB of them were 2 GB of columns. So the columns of a call have room for `FREE`
+bytes, `RATIO` times the bytes of its rows, and a null for each row, which has to fit into the
+former. A row that needs more than there is left goes by fastavro, and is measured before Arrow
+gets it: it may have its own bytes' share, so those before it don't take that from it.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.record import avro_reader
+from odradek.record.limits import DECOMPRESSED_LIMIT
 from odradek.serialization.avro_plan import Columns, UnplannedError, array_of, program
 from odradek.serialization.avro_reading import AvroReading, is_bytes
 from odradek.serialization.errors import DeserializationError, InvalidSchemaError
@@ -26,6 +32,11 @@ SAID = 300
 """Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
 TOGETHER = 1024
 """Rows that are objects at a time: more of them keep the garbage collector busy."""
+FREE = DECOMPRESSED_LIMIT
+"""Bytes that columns of any rows may take: what a batch of records may become."""
+RATIO = 64
+"""Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
+takes up to that for each column of a record that is null, most of which have few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +59,21 @@ class AvroRows:
         self._columns = Columns(kind)
         self._kernel = avro_reader(self._columns.layout())
         self._reading = AvroReading()
+        self._room = self._share = 0
+        """Bytes that columns may still take in a call, and of those of each row."""
 
     def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, dict[int, str]]:
-        """The values of a binary column, null for null and where a row is among the errors."""
+        """The values of a binary column, null for null and where a row is among the errors.
+
+        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        """
         import pyarrow as pa
 
         errors: dict[int, str] = {}
-        found, left = self._by_kernel(column)
+        size = FREE + RATIO * column.nbytes
+        self._check_nulls(len(column), size)
+        self._room, self._share = size, FREE // max(len(column), 1)
+        found, left = self._by_kernel(column, size + len(column) * self._columns.root.of_null)
         parts, there = [found], list[int]()
         for first in range(0, len(left), TOGETHER):
             numbers = left[first : first + TOGETHER]
@@ -71,7 +90,19 @@ class AvroRows:
             found = pa.concat_arrays(parts).take(pa.array(order, pa.int64()))
         return found, dict(sorted(errors.items()))
 
-    def _by_kernel(self, column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, list[int]]:
+    def _check_nulls(self, rows: int, most: int) -> None:
+        of_null = self._columns.root.of_null
+        if rows * of_null > most:
+            raise InvalidSchemaError(
+                f"{rows} rows of a type of which a null takes {of_null} bytes would take more than "
+                f"the {most} that these rows may take",
+                None,
+                "Convert fewer rows at a time, or give a reader's schema with fewer fields.",
+            )
+
+    def _by_kernel(
+        self, column: pa.Array | pa.ChunkedArray, room: int
+    ) -> tuple[pa.Array, list[int]]:
         """What the kernel makes of the column, and the numbers of the rows that it leaves."""
         import pyarrow as pa
 
@@ -84,7 +115,7 @@ class AvroRows:
         kernel = self._kernel
         try:
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-                marks = self._chunk(chunk, kernel) if len(chunk) else b""
+                marks = self._chunk(chunk, kernel, room) if len(chunk) else b""
                 left += [first + at for at, mark in enumerate(marks) if mark] if 1 in marks else []
                 first += len(chunk)
         except BaseException:
@@ -92,7 +123,7 @@ class AvroRows:
             raise
         return array_of(self._columns, kernel), left
 
-    def _chunk(self, chunk: pa.Array, kernel: AvroReader) -> bytearray:
+    def _chunk(self, chunk: pa.Array, kernel: AvroReader, room: int) -> bytearray:
         """Have the kernel read a chunk; gives a byte for each row, 1 where it is left."""
         import pyarrow as pa
 
@@ -104,7 +135,7 @@ class AvroRows:
         while True:
             done = kernel.read(
                 b"" if data is None else data,
-                *(offsets, validity, wide, chunk.offset, size, done, marks),
+                *(offsets, validity, wide, chunk.offset, size, done, marks, room),
             )
             if done == size:
                 return marks
@@ -120,10 +151,24 @@ class AvroRows:
     def _value(self, number: int, data: bytes | None, errors: dict[int, str]) -> Any:
         """The value of a row by fastavro; None, and why, where it has none."""
         try:
-            return None if data is None else self._by_library(data)
+            return None if data is None else self._fitting(self._by_library(data), len(data))
         except DeserializationError as error:
             errors[number] = str(error)
             return None
+
+    def _fitting(self, value: Any, size: int) -> Any:
+        """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
+        root = self._columns.root
+        own = root.of_null + RATIO * size + self._share
+        most = max(own, self._room)
+        found = root.size_of(value)
+        if found > most:
+            raise DeserializationError(
+                f"its {size} bytes would take more than {most} in columns: its schema has a record "
+                "of so many fields, or a text so long, for a byte"
+            )
+        self._room -= found
+        return value
 
     def _by_library(self, data: bytes) -> Any:
         written = self._written_of(data)

@@ -28,6 +28,7 @@ from odradek.serialization.framing import (
     Unframer,
     read_settings,
 )
+from odradek.serialization.json_effort import JsonEffort
 from odradek.serialization.plain import parsed_json, written_json
 from odradek.serialization.references import referred
 from odradek.serialization.registry_client import SchemaRegistryClient
@@ -47,13 +48,17 @@ class _Checks:
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
         self._rs = jsonschema_rs()
         self._registry = registry
-        self._made: dict[Schema, Any] = {}
+        self._made: dict[Schema, tuple[Any, JsonEffort]] = {}
 
     def check(self, schema: Schema, value: Any) -> str | None:
         """Why a value doesn't fit; None where it does. Raises `InvalidSchemaError`."""
-        validator = self._made.get(schema)
-        if validator is None:
-            validator = kept(self._made, schema, self._validator(schema))
+        found = self._made.get(schema)
+        if found is None:
+            found = kept(self._made, schema, self._validator(schema))
+        validator, effort = found
+        too_much = effort.check(value)
+        if too_much is not None:
+            return too_much
         try:
             validator.validate(value)
         except self._rs.ValidationError as error:
@@ -63,7 +68,7 @@ class _Checks:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def _validator(self, schema: Schema) -> Any:
+    def _validator(self, schema: Schema) -> tuple[Any, JsonEffort]:
         others: dict[str, Any] = {}
         if self._registry is not None:
             for one, found in referred(schema, self._registry):
@@ -75,13 +80,15 @@ class _Checks:
                     return found
             raise ValueError(f"{uri} isn't among the schema's references")
 
+        parsed = json_of(schema)
         try:
-            return self._rs.validator_for(json_of(schema), retriever=retrieve)
+            validator = self._rs.validator_for(parsed, retriever=retrieve)
         # It raises its own error for schemas, and for references that lead nowhere.
         except Exception as error:
             raise InvalidSchemaError(
                 f"it isn't a JSON schema that can be used: {str(error)[:SAID]}", None, ""
             ) from None
+        return validator, JsonEffort(parsed, others)
 
 
 def json_of(schema: Schema) -> Any:
@@ -139,11 +146,12 @@ class JSONSerializer:
             return None
         found = self._registered(ctx)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        written = written_json(value)  # first, for it refuses what lies too deep for the validator
         if self._checks is not None:
             why = self._checks.check(found.schema, value)
             if why is not None:
                 raise SerializationError(f"it doesn't fit its JSON schema: {why}")
-        return self._framer.framed(written_json(value), found, ctx)
+        return self._framer.framed(written, found, ctx)
 
     def _registered(self, ctx: SerializationContext | None) -> RegisteredSchema:
         schema = self._schema

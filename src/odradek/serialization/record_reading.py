@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord
@@ -37,12 +38,15 @@ def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
     """A serializer or deserializer as a function of an object and a context.
 
     One that takes a second argument, or has one called ctx or context, is told the context. Raises
-    `ConfigurationError`.
+    `ConfigurationError`, also for what is of the other kind, or a class of such objects.
     """
     if given is None:
         return None
     if not callable(given):
         raise ConfigurationError(f"{option} must be a function, not {type(given).__name__}")
+    if isinstance(given, type) and any("__call__" in vars(one) for one in given.__mro__):
+        raise ConfigurationError(f"{option} is the class {given.__name__}: give an object of it")
+    _check_kind(option, type(given))
     if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
         raise ConfigurationError(
             f"{option} is a coroutine function: give one that isn't. Odradek's own never make an "
@@ -52,6 +56,26 @@ def converter(option: str, given: Any) -> Callable[[Any, Any], Any] | None:
         takes_both: Callable[[Any, Any], Any] = given
         return takes_both
     return lambda one, _: given(one)
+
+
+def _check_kind(option: str, given: type) -> None:
+    """Refuse a deserializer in place of a serializer, or the other way round."""
+    wanted = "Deserializer" if option.endswith("_deserializer") else "Serializer"
+    for one in given.__mro__:
+        kind = "Deserializer" if one.__name__.endswith("Deserializer") else "Serializer"
+        known = one.__module__.startswith(("odradek.", "confluent_kafka."))
+        if known and one.__name__.endswith(kind) and kind != wanted:
+            raise ConfigurationError(
+                f"{option} is a {given.__name__}, which does the opposite: give a {wanted.lower()}"
+            )
+
+
+def not_awaited(made: Any) -> Any:
+    """What a function has made, which can't be something to await. Raises `TypeError`."""
+    if type(made) is CoroutineType:
+        made.close()
+        raise TypeError("it gives a coroutine, and nobody here awaits one")
+    return made
 
 
 def _takes_context(given: Any) -> bool:
@@ -101,7 +125,7 @@ class RecordReading:
             if function is None or items[at] is None:
                 continue
             try:
-                items[at] = function(items[at], context)
+                items[at] = not_awaited(function(items[at], context))
             except _NOT_THE_RECORD:
                 raise
             # A function of the program's may raise whatever it likes over bytes of others.

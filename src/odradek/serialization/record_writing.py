@@ -18,7 +18,7 @@ from odradek.runtime.hosts.delivery_future import DeliveryFuture
 from odradek.runtime.hosts.in_thread import at_hand
 from odradek.serialization.context import NO_WAITING, MessageField, SerializationContext
 from odradek.serialization.errors import SerializationError
-from odradek.serialization.record_reading import converter
+from odradek.serialization.record_reading import converter, not_awaited
 
 Written = tuple[bytes | None, bytes | None, HeadersInput]
 
@@ -50,7 +50,7 @@ class RecordWriting:
         function: Callable[[Any, Any], Any], given: Any, context: SerializationContext
     ) -> Any:
         try:
-            return function(given, context)
+            return not_awaited(function(given, context))
         except KafkaError as error:
             error.add_note(f"while the {context.field} of a record of {context.topic} was written")
             raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.common.patience import one_patience
 from odradek.serialization.errors import InvalidSchemaError
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 
@@ -23,8 +24,16 @@ def referred(
 ) -> list[tuple[SchemaReference, RegisteredSchema]]:
     """All that a schema refers to, and under which name; what others need comes first.
 
-    Raises `SchemaRegistryError`; `InvalidSchemaError` for more than `MOST_REFERENCES`.
+    All of them together have the time of one look-up. Raises `SchemaRegistryError`;
+    `InvalidSchemaError` for more than `MOST_REFERENCES`.
     """
+    with one_patience():
+        return _referred(schema, registry)
+
+
+def _referred(
+    schema: Schema, registry: SchemaRegistryClient
+) -> list[tuple[SchemaReference, RegisteredSchema]]:
     found: list[tuple[SchemaReference, RegisteredSchema]] = []
     met: set[SchemaReference] = set()
     open_ones: list[tuple[SchemaReference, RegisteredSchema]] = []

@@ -91,8 +91,10 @@ class SchemaRegistryClient:
 
     `config` has Confluent's names: `schema.registry.url` (several with commas between, which stand
     for one another), `basic.auth.user.info` (`user:password`), `bearer.auth.token` (a text, or a
-    function that gives one), `bearer.auth.logical.cluster`, `bearer.auth.identity.pool.id`,
-    `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location`, `ssl.key.password` (PEM),
+    function that gives one), `basic.auth.credentials.source` (`USER_INFO` and nothing else),
+    `bearer.auth.credentials.source` (`STATIC_TOKEN`), `bearer.auth.logical.cluster`,
+    `bearer.auth.identity.pool.id`, `ssl.ca.location`, `ssl.certificate.location`,
+    `ssl.key.location`, `ssl.key.password` (PEM),
     `request.timeout.ms` (10,000: one question to one server), `default.api.timeout.ms` (30,000: a
     call with all its attempts), `retry.backoff.ms`, `retry.backoff.max.ms`,
     `cache.latest.ttl.sec` (300: how long a subject's latest version counts as such),

@@ -27,6 +27,11 @@ TEXTS = (
     "bearer.auth.logical.cluster",
     "bearer.auth.identity.pool.id",
 )
+SOURCES = {
+    "basic.auth.credentials.source": ("USER_INFO", "basic.auth.user.info"),
+    "bearer.auth.credentials.source": ("STATIC_TOKEN", "bearer.auth.token"),
+}
+"""Where others' clients take credentials from: the one way that is here, and its setting."""
 NUMBERS = {
     "request.timeout.ms": 10_000.0,
     "default.api.timeout.ms": 30_000.0,
@@ -83,13 +88,13 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
     texts = {name: _text(name, left.pop(name)) for name in TEXTS if name in left}
     secrets = {name: _secret(name, left.pop(name)) for name in SECRETS if name in left}
     numbers = NUMBERS | {name: _number(name, left.pop(name)) for name in NUMBERS if name in left}
-    for name in ("basic.auth.credentials.source", "bearer.auth.credentials.source"):
-        if left.pop(name, "USER_INFO") not in ("USER_INFO", "STATIC_TOKEN"):
-            raise ConfigurationError(f"{name} must be USER_INFO or STATIC_TOKEN")
+    for name, (only, instead) in SOURCES.items():
+        if left.pop(name, only) != only:
+            raise ConfigurationError(f"{name} must be {only}, with {instead}")
     if left:
         raise ConfigurationError(
             f"{', '.join(sorted(map(str, left)))}: no such setting of a registry's client. There "
-            f"are: {', '.join(sorted((*TEXTS, *SECRETS, *NUMBERS)))}"
+            f"are: {', '.join(sorted((*TEXTS, *SECRETS, *SOURCES, *NUMBERS)))}"
         )
     user, token = secrets.get("basic.auth.user.info"), secrets.get("bearer.auth.token")
     if user is not None and token is not None:

@@ -84,3 +84,6 @@ def test_a_setting_of_others_that_changes_nothing() -> None:
     assert done.exit_code == 0
     assert "a batch is limited by its bytes here, not by its records: batch.size" in done.stdout
     assert set(INSTEAD) <= IDLE
+    done = run("schema.registry.url")
+    assert done.exit_code == 0
+    assert "it belongs to SchemaRegistryClient" in done.stdout

@@ -147,6 +147,27 @@ def test_kip_144_presence_counts_for_keywords_too() -> None:
     assert Config(PRODUCER, B, reconnect_backoff_ms=50)["reconnect.backoff.max.ms"] == 0.05
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("schema.registry.url", "SchemaRegistryClient({'schema.registry.url': ...})"),
+        ("schema_registry_url", "SchemaRegistryClient({'schema.registry.url': ...})"),
+        ("basic.auth.user.info", "SchemaRegistryClient({'basic.auth.user.info': ...})"),
+        ("value.subject.name.strategy", "conf={'subject.name.strategy': ...}"),
+        ("auto.register.schemas", "conf={'auto.register.schemas': ...}"),
+    ],
+)
+@pytest.mark.parametrize("client", [PRODUCER, CONSUMER])
+def test_a_serializer_s_setting_is_told_where_it_belongs(
+    client: str, name: str, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Config(client, {**B, name: "s3cr3t"})
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert place in record.getMessage()
+    assert "s3cr3t" not in record.getMessage()
+
+
 @pytest.mark.parametrize("name", ["retry.backoff", "socket.connection.setup.timeout"])
 def test_a_base_above_its_max_warns_once_at_construction(
     name: str, caplog: pytest.LogCaptureFixture

@@ -17,6 +17,7 @@ from odradek import avro_to_arrow
 from odradek.common.errors import KafkaError
 from odradek.serialization.avro_plan import Columns, array_of, program
 from odradek.serialization.avro_types import arrow_type
+from odradek.serialization.wire_format import varint
 
 kernel = native("kernel_avro")
 FRAME = b"\0\0\0\0\1"
@@ -42,7 +43,9 @@ def numbers(*ends: int) -> Any:
     return exact(array("i", ends).tobytes())
 
 
-def filled(schema: Any, *payloads: bytes, most: int = 1 << 30) -> tuple[list[Any], list[int]]:
+def filled(
+    schema: Any, *payloads: bytes, most: int = 1 << 30, room: int = 1 << 30
+) -> tuple[list[Any], list[int]]:
     """The values that the kernel makes of rows, and the numbers of those that it leaves."""
     written = parsed(schema)
     columns = Columns(arrow_type(written))
@@ -55,7 +58,7 @@ def filled(schema: Any, *payloads: bytes, most: int = 1 << 30) -> tuple[list[Any
     marks = bytearray(len(rows))
     size = len(rows)
     data = exact(b"".join(rows))
-    assert reader.read(data, numbers(*ends), None, False, 0, size, 0, marks) == size
+    assert reader.read(data, numbers(*ends), None, False, 0, size, 0, marks, room) == size
     return array_of(columns, reader).to_pylist(), [at for at, mark in enumerate(marks) if mark]
 
 
@@ -129,6 +132,21 @@ def test_a_column_that_is_full() -> None:
     assert filled(items, b"\4\2\2\0", b"\4\2\2\0", b"\2\2\0", most=3) == ([[1, 1], None, [1]], [1])
 
 
+def test_rows_that_need_more_room_than_there_is_are_left_and_the_next_are_read() -> None:
+    """A byte of null takes 500 bytes of columns; whoever has an entry after it isn't null."""
+    fields = [{"name": f"f{at}", "type": ["null", "double"]} for at in range(60)]
+    wide = ["null", {"type": "record", "name": "Wide", "fields": fields}]
+    items = {"type": "array", "items": wide}
+    one = b"\2\2" + b"\0" * 60 + b"\0"
+    many = varint(1000) + bytes(1001)
+    found, left = filled(items, one, many, one, many, b"\2\0\0", room=200_000)
+    assert left == [1, 3]
+    read = [{field["name"]: None for field in fields}]
+    assert found == [read, None, read, None, [None]]
+    assert filled(items, many, room=1_000_000)[1] == []
+    assert filled(wide, *[b"\0"] * 1000, room=200_000)[0] == [None] * 1000
+
+
 def test_columns_that_lie() -> None:
     columns = Columns(pa.int32())
     made = program("int", None, columns)
@@ -195,7 +213,7 @@ class Watched:
         self._reader = kernel.AvroReader(layout)
 
     def read(self, *arguments: Any) -> Any:
-        self.marks.append(arguments[-1])
+        self.marks.append(arguments[7])
         return self._reader.read(*arguments)
 
     def __getattr__(self, name: str) -> Any:

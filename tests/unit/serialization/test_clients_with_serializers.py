@@ -7,6 +7,7 @@ import gc
 import json
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -22,6 +23,7 @@ from odradek import (
     ClientClosedError,
     ConfigurationError,
     Consumer,
+    ConsumerRecord,
     IntegerSerializer,
     MessageField,
     Producer,
@@ -34,7 +36,8 @@ from odradek import (
     StringDeserializer,
     TopicPartition,
 )
-from odradek.serialization.record_writing import serialized_put
+from odradek.serialization.record_reading import RecordReading
+from odradek.serialization.record_writing import RecordWriting, serialized_put
 from odradek.testing import FakeCluster
 
 SCHEMA = '{"type": "record", "name": "F", "fields": [{"name": "id", "type": "int"}]}'
@@ -119,6 +122,52 @@ def test_serializers_with_a_context(cluster: FakeCluster) -> None:
     assert (record.key, record.value) == (5, "u:x")
     assert record.headers == (("mine", b"1"), ("noted", b"value"))
     assert seen == [SerializationContext("u", MessageField.VALUE, list(record.headers))]
+
+
+async def given_later(value: Any) -> Any:
+    return value
+
+
+class Awaited:
+    async def __call__(self, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize(
+    ("side", "given", "why"),
+    [
+        ("serializer", AvroDeserializer(SchemaRegistryClient({"url": "http://a"})), "the opposite"),
+        ("deserializer", IntegerSerializer(), "value_deserializer is a IntegerSerializer"),
+        ("serializer", theirs.StringDeserializer(), "give a serializer"),
+        ("deserializer", theirs.StringSerializer(), "give a deserializer"),
+        ("deserializer", StringDeserializer, "the class StringDeserializer: give an object"),
+        ("deserializer", partial(given_later), "value_deserializer is a coroutine function"),
+        ("deserializer", Awaited(), "value_deserializer is a coroutine function"),
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_told_when_a_client_is_made(
+    side: str, given: Any, why: str
+) -> None:
+    """By each of the four; before anybody is dialled."""
+    settings = {"bootstrap.servers": "localhost:1"}
+    makes: Any = (Producer, AsyncProducer) if side == "serializer" else (Consumer, AsyncConsumer)
+    for make in makes:
+        with pytest.raises(ConfigurationError, match=why):
+            make(settings, **{f"value_{side}": given})
+
+
+def test_functions_that_are_classes_are_taken() -> None:
+    for given in (str, bytes, lambda one: one, json.loads):
+        Consumer({"bootstrap.servers": "localhost:1"}, value_deserializer=given).close()
+
+
+def test_a_coroutine_is_no_value() -> None:
+    """What a function gives isn't known before it is called."""
+    record = ConsumerRecord("t", 0, 7, -1, 0, None, b"x", (), -1)
+    with pytest.raises(RecordDeserializationError, match="nobody here awaits"):
+        RecordReading(None, lambda one: given_later(one))([record])
+    with pytest.raises(SerializationError, match="nobody here awaits"):
+        RecordWriting(None, lambda one: given_later(one))("t", None, "x", None)
 
 
 def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:

@@ -6,17 +6,21 @@ and follows bytes as deep as they lead.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fuzz.avro import without_kernel
 from tests.registry_server import RegistryServer, registry_server
 
 from odradek import (
@@ -24,16 +28,27 @@ from odradek import (
     DeserializationError,
     InvalidSchemaError,
     JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    RegistryUnreachableError,
     Schema,
+    SchemaReference,
     SchemaRegistryClient,
+    SerializationContext,
+    SerializationError,
     avro_to_arrow,
 )
-from odradek.serialization import avro_nesting, references
+from odradek.runtime.hosts.in_thread import at_hand
+from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
+from odradek.serialization import avro_nesting, avro_rows, references
 from odradek.serialization.avro_reading import AvroReading
+from odradek.serialization.context import NO_WAITING
 from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.wire_format import varint
 
 INT = {"name": "x", "type": "int", "default": 1}
+VALUE = SerializationContext("t", MessageField.VALUE)
+REGISTER = {"auto.register.schemas": True}
 EXPONENT = 60
 FIELD = {"name", "type", "default"}
 
@@ -172,6 +187,102 @@ def test_a_schema_of_few_words_and_many_types_makes_no_huge_type(server: Registr
     assert in_time(lambda: avro_to_arrow(pa.array([framed()]), registry, reader)).errors
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_few_bytes_take_no_memory_of_columns(
+    server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """A null in a list, or a symbol, may be thousands of bytes; the rows beside it are read."""
+    monkeypatch.setattr(avro_rows, "FREE", 1 << 20)
+    nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
+    word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}
+    wide = record("W", *nulls)
+    schema = record("R", field({"type": "array", "items": ["null", wide]}, "w"), field(
+        {"type": "map", "values": ["null", word]}, "m"))  # fmt: skip
+    registry = client(server, schema)
+    good = framed(b"\2\0\0" + b"\2\2a\2\0\0")
+    lists = framed(varint(2000) + bytes(2001) + b"\0")
+    keys = b"".join(b"\6%03d\2\2" % at for at in range(500))
+    maps = framed(b"\0" + varint(500) + keys + b"\0")
+    rows = pa.array([good, lists, good, maps, lists, good])
+    with nullcontext() if native else without_kernel():
+        read = avro_to_arrow(rows, registry)
+        assert list(read.errors) == [1, 3, 4]
+        assert "in columns" in read.errors[1]
+        assert read.values.drop_null().to_pylist() == [{"w": [None], "m": [("a", "A")]}] * 3
+        assert pa.total_allocated_bytes() < 20 << 20
+        with pytest.raises(InvalidSchemaError, match="fewer rows"):
+            avro_to_arrow(pa.array([good] + [None] * 1000), registry, json.dumps(wide))
+
+
+def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
+    """A JSON schema that has a value checked 2**depth times."""
+    made = {f"a{at}": {"anyOf": [{"$ref": f"{to}{at - 1}"}] * 2} for at in range(1, depth)}
+    return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "why"),
+    [
+        (doubled_json(EXPONENT), 5, "10000000 checks or more"),
+        (doubled_json(EXPONENT) | {"$id": "http://a/b.json"}, 5, "checks or more"),
+        (doubled_json(EXPONENT, "#/%24defs/a") | {"id": "x"}, 5, "checks or more"),
+        (doubled_json(8), 5, None),
+        ({"properties": {"a": {"allOf": [{"$ref": "#"}] * 2}}}, 40, "checks or more"),
+        ({"properties": {"a": {"allOf": [{"$ref": "#"}] * 2}}}, 3, None),
+        ({"additionalProperties": {"$ref": "#"}, "properties": {"a": {"$ref": "#"}}}, 40, "checks"),
+        ({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}, 400, None),
+        ({"allOf": [{"$ref": "#"}]}, 5, "refers to itself"),
+        ({"$ref": "#n", "$defs": {"n": {"$anchor": "n", "not": {"$ref": "m#/x"}},
+          "m": {"$id": "m", "x": {"type": "string"}}}}, 3, None),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 3, None),
+    ],
+)  # fmt: skip
+def test_references_of_json_schemas_that_double_are_refused(
+    server: RegistryServer, schema: Any, value: int, why: str | None
+) -> None:
+    """By whoever reads and whoever writes; a number of 10 and more is how deep values lie."""
+    server.schemas = [{"schema": json.dumps(schema), "schemaType": "JSON"}]
+    registry = SchemaRegistryClient({"schema.registry.url": server.url})
+    data: Any = value
+    if value != 5:
+        data = {}
+        for _ in range(value):
+            data = {"a": data}
+    reads = JSONDeserializer(schema_registry_client=registry)
+    payload = framed(json.dumps(data).encode())
+    writes = JSONSerializer(json.dumps(schema), registry, conf=REGISTER)
+    if why is None:
+        assert in_time(lambda: reads(payload)) == data
+        return
+    for call in (lambda: reads(payload), lambda: writes(data, VALUE)):
+        with pytest.raises((SerializationError, DeserializationError, InvalidSchemaError)) as found:
+            in_time(call)
+        assert why in str(found.value)
+
+
+def test_references_of_json_schemas_to_others_that_double(server: RegistryServer) -> None:
+    for at in range(EXPONENT):
+        refs = [{"name": f"s{at - 1}.json", "subject": f"s{at - 1}", "version": 1}] if at else []
+        kind: Any = {"allOf": [{"$ref": f"s{at - 1}.json"}] * 2} if at else {"type": "integer"}
+        server.schemas.append(
+            {"schema": json.dumps(kind), "references": refs, "schemaType": "JSON"}
+        )
+        server.subjects[f"s{at}"] = [at + 1]
+    read = JSONDeserializer(schema_registry_client=client(server))
+    with pytest.raises(DeserializationError, match="checks or more"):
+        in_time(lambda: read(framed(b"5", EXPONENT)))
+    assert read(framed(b"5", 4)) == 5
+
+
+def test_values_too_deep_for_the_validator_do_not_end_the_process(server: RegistryServer) -> None:
+    writes = JSONSerializer('{"items": {"$ref": "#"}}', client(server), conf=REGISTER)
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(SerializationError, match="RecursionError|recursion"):
+        writes(value, VALUE)
+
+
 def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
     server: RegistryServer,
 ) -> None:
@@ -194,6 +305,40 @@ def test_references_that_go_in_a_circle_or_meet_again_are_asked_for_once(
     for _ in range(EXPONENT):
         found = found["f0"]
     assert found == 1
+
+
+def test_references_share_the_time_of_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes ten seconds with each answer; a call has thirty."""
+    now = [0.0]
+
+    def slow(_: Any, url: str, method: str, path: str, data: Any, deadline: float) -> RestAnswer:
+        now[0] += 10
+        if now[0] > deadline:
+            raise NoAnswerError("late")
+        refs = [{"name": "R", "subject": f"s{now[0]}", "version": 1}]
+        return RestAnswer(url, 200, {"schema": '"int"', "references": refs, "id": 1, "version": 1})
+
+    monkeypatch.setattr(RestServers, "_asked", slow)
+    registry = SchemaRegistryClient({"schema.registry.url": "http://slow"})
+    monkeypatch.setattr(registry._servers, "_clock", SimpleNamespace(now=lambda: now[0]))
+    with pytest.raises(RegistryUnreachableError, match="late"):
+        references.referred(Schema('"int"', references=(SchemaReference("R", "s", 1),)), registry)
+    assert now[0] == 40
+
+    async def reads() -> None:
+        """As an event loop does: each of the schemas is fetched in a thread."""
+        token = NO_WAITING.set(True)
+        try:
+            for at in range(10):
+                registry.get_version(f"of a loop {at}", 1)
+        finally:
+            NO_WAITING.reset(token)
+
+    now[0] = 0
+    with pytest.raises(RegistryUnreachableError, match="late"):
+        asyncio.run(at_hand(reads))
+    assert now[0] == 40
+    registry.get_version("the next call has its own time", 1)
 
 
 def test_references_have_a_bound(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:

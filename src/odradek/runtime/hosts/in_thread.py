@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
+from odradek.common.patience import one_patience
 from odradek.common.record_errors import SchemaNotAtHandError
 
 P = ParamSpec("P")
@@ -21,10 +22,14 @@ async def in_thread(function: Callable[P, T], *arguments: P.args, **keywords: P.
 
 
 async def at_hand(call: Callable[[], Awaitable[T]]) -> T:
-    """Await a call, again after each schema that it turns out to need and a thread has fetched."""
-    while True:
-        try:
-            return await call()
-        except SchemaNotAtHandError as missing:
-            fetch = missing.fetch
-        await in_thread(fetch)
+    """Await a call, again after each schema that it turns out to need and a thread has fetched.
+
+    The registry has as much time for all of them as for one.
+    """
+    with one_patience():
+        while True:
+            try:
+                return await call()
+            except SchemaNotAtHandError as missing:
+                fetch = missing.fetch
+            await in_thread(fetch)

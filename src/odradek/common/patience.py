@@ -1,0 +1,47 @@
+"""One time limit for several questions that are one to whoever waits.
+
+In: nothing. Out: a context in which calls of a server share the time of the first of them. Must
+not: read a clock, or know who asks whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_held: ContextVar[Patience | None] = ContextVar("odradek_patience", default=None)
+
+
+class Patience:
+    """When the first question's time is over, by the clock of who asks it."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def until(self, deadline: float) -> float:
+        """When a question has to end whose own time is over at `deadline`."""
+        if self._until is None:
+            self._until = deadline
+        return min(deadline, self._until)
+
+
+@contextmanager
+def one_patience() -> Iterator[None]:
+    """Have all questions in here share one time limit, also those of threads that it starts."""
+    if _held.get() is not None:
+        yield
+        return
+    _held.set(Patience())
+    try:
+        yield
+    finally:
+        _held.set(None)  # no reset: a generator may be closed in another context
+
+
+def shared(deadline: float) -> float:
+    """When a question has to end, by itself or with those that it is one with."""
+    held = _held.get()
+    return deadline if held is None else held.until(deadline)
