@@ -224,7 +224,7 @@ def _panel(
         )
     for tick in ticks(most, 4):
         yield f'<line class="grid" x1="{x0}" x2="{x1}" y1="{y(tick)}" y2="{y(tick)}"/>'
-        shown = f"{tick:.0%}" if unit == "percentunit" else f"{tick:,g}{UNITS.get(unit, '')}"
+        shown = f"{100 * tick:g}%" if unit == "percentunit" else f"{tick:,g}{UNITS.get(unit, '')}"
         yield _text(x0 - 6, y(tick) + 4, shown, "tick", "end")
     for tick in ticks(done.length, 4):
         yield _text(x(tick), y1 + 16, f"{tick:g} s", "tick", "middle")
