@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -486,3 +487,42 @@ def test_an_outage_does_not_end_a_watch(cluster: FakeCluster, odr: Command, idle
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
     assert process.returncode == 130
+
+
+def test_lag_is_served_until_sigterm(odr: Command, idle: str) -> None:
+    program = [str(Path(sys.executable).parent / "odradek")]
+    words = ["groups", "lag", "--prometheus", "127.0.0.1:0", "--include", "idle", *odr.here]
+    with subprocess.Popen(
+        [*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        address, path = process.stderr.readline().split("//")[1].split("/")
+        end, found = time.monotonic() + 30.0, ""
+        while "consumergroup_lag{" not in found and time.monotonic() < end:
+            scraped = HTTPConnection(address, timeout=10)
+            scraped.request("GET", f"/{path.strip()}")
+            found = scraped.getresponse().read().decode()
+            scraped.close()
+        series = f'kafka_consumergroup_lag{{consumergroup="{idle}",topic="flights",partition="0"}}'
+        assert f"{series} 3\n" in found
+        code, told = odr.json("groups", "lag", "--prometheus", address)
+        assert (code, told["error"]["error"]) == (1, "ConfigurationError")
+        assert "Address already in use" in told["error"]["message"]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert "idle" in out, "the last look"
+
+
+def test_what_lag_is_not_served_for(odr: Command, idle: str) -> None:
+    for words, why in (
+        ((idle, "--include", "x"), "ids of groups or --include"),
+        (("--include", "("), "is no regular expression"),
+        (("--watch", "--prometheus", ":0"), "--watch or --prometheus"),
+        (("--prometheus", "9308"), "isn't HOST:PORT"),
+    ):
+        code, found = odr.json("groups", "lag", *words)
+        assert (code, found["error"]["error"]) == (2, "UsageError")
+        assert why in found["error"]["message"]
+    code, found = odr.json("groups", "lag", "--include", "id.e")
+    assert (code, list(found["groups"])) == (0, [idle])

@@ -83,6 +83,7 @@ groups lag billing
 groups lag shares
 groups lag --watch --count 1
 groups lag billing --watch --count 2 --interval 0.1
+groups lag --prometheus 127.0.0.1:0 --count 1
 groups delete idle --yes
 groups delete idle --dry-run
 groups remove-members billing --instance-id worker-1 --yes

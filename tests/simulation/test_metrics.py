@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import threading
 from collections import Counter
 from typing import Any
@@ -385,6 +387,7 @@ def test_quiet_that_brokers_ask_for() -> None:
         found = producer.metrics().value
     assert (found("throttle-total"), found("throttle-time-total")) == (1, 250.0)
     assert found("produce-throttle-time-max") == 250.0
+    assert found("produce-throttle-time-avg") == 125.0
 
 
 def test_a_question_that_was_asked_twice() -> None:
@@ -454,3 +457,36 @@ def test_a_connection_that_just_ends_is_not_counted_twice() -> None:
         after = producer.metrics()
     for total in ("request-total", "response-total"):
         assert after.value(total) == before.value(total) > 0
+
+
+def test_a_snapshot_is_pickled_and_copied() -> None:
+    stage = Stage()
+    with stage.producer() as producer:
+        producer.send("t", b"x", partition=0).result(5.0)
+        found = producer.metrics()
+    for other in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):  # noqa: S301 (our own)
+        assert str(other) == str(found)
+        assert other.to_dict() == found.to_dict()
+        assert other.find(group=NODES)[0].key == found.find(group=NODES)[0].key
+        with pytest.raises(TypeError):
+            other.all[0].tags["client-id"] = "x"
+        with pytest.raises(AttributeError):
+            other.at = 0.0
+
+
+@PROTOCOLS
+def test_heartbeats_are_counted_and_timed(protocol: str) -> None:
+    scene = Scene()
+    scene.world.change_link(latency=0.020)
+    consumer = scene.subscribed(group_protocol=protocol)
+    scene.write(range(4))
+    scene.read(consumer, 4)
+    before = consumer.metrics().value("heartbeat-total")
+    scene.world.advance(20.0)
+    found = consumer.metrics()
+    assert 3 <= found.value("heartbeat-total") - before <= 8
+    assert found.value("heartbeat-response-time-max") == pytest.approx(40.0, abs=10.0)
+    scene.world.change_link(latency=0.100)
+    scene.world.advance(10.0)
+    assert consumer.metrics().value("heartbeat-response-time-max") == pytest.approx(200.0, abs=30.0)
+    consumer.close(1.0)

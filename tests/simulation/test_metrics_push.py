@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -12,12 +13,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Metric,
     MetricsData,
 )
+from tests.property.test_refused_verbs import WholeRefusal
 from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.scene import Stage
 
 from odradek import AsyncProducer
+from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.common import kafka_errors as errors
+from odradek.common.errors import IllegalStateError, KafkaTimeoutError
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest
 from odradek.record.compression import decompress
 from odradek.simulation.brokers.telemetry_handlers import NO_ID, Pushed, TelemetryReceiver
@@ -325,3 +329,50 @@ async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> No
     assert [p.terminating for p in receiver.pushed][-1]
     assert sum(sum(points(p, SENT)) for p in receiver.pushed) == 2
     assert len(receiver.pushed) >= 2
+
+
+def test_a_client_knows_the_id_that_it_was_given() -> None:
+    stage, receiver = staged(interval=10.0)
+    with stage.producer() as producer, stage.consumer() as consumer, stage.client(Admin) as admin:
+        for n, client in enumerate((producer, consumer, admin), 1):
+            assert client.client_instance_id(5.0) == UUID(int=n)
+            assert client.client_instance_id(0.0) == UUID(int=n)
+        assert receiver.asked == [NO_ID] * 3
+        stage.world.advance(16.0)
+    assert {p.client_instance_id for p in receiver.pushed} == {UUID(int=n).bytes for n in (1, 2, 3)}
+
+
+def test_why_a_client_has_no_id() -> None:
+    stage, receiver = staged(interval=10.0)
+    with (
+        stage.producer(enable_metrics_push=False) as producer,
+        pytest.raises(IllegalStateError, match=r"enable.metrics.push is false"),
+    ):
+        producer.client_instance_id(5.0)
+    without = Stage()
+    with (
+        without.producer() as producer,
+        pytest.raises(errors.UnsupportedVersionError, match="no receiver of clients' metrics"),
+    ):
+        producer.client_instance_id(5.0)
+    stage.cluster.crash(1)
+    with stage.producer() as producer:
+        begun = stage.world.now
+        with pytest.raises(KafkaTimeoutError, match="id of this client"):
+            producer.client_instance_id(3.0)
+        assert stage.world.now - begun == pytest.approx(3.0, abs=0.1)
+        stage.cluster.restart(1)
+        assert producer.client_instance_id(30.0)
+    for broker in stage.cluster.brokers.values():
+        broker.injections.append(
+            WholeRefusal("GetTelemetrySubscriptions", errors.InvalidRequestError.code or 0, 9)
+        )
+    with stage.producer() as producer, pytest.raises(errors.InvalidRequestError):
+        producer.client_instance_id(5.0)
+    assert len(receiver.asked) == 1
+
+
+async def test_a_client_in_a_loop_knows_its_id(kafka_simulation: KafkaSimulation) -> None:
+    kafka_simulation.cluster.receive_telemetry(TelemetryReceiver(interval=10.0))
+    async with AsyncProducer(bootstrap_servers=kafka_simulation.bootstrap_servers) as producer:
+        assert await producer.client_instance_id(5.0) == UUID(int=1)

@@ -16,7 +16,7 @@ import pytest
 import odradek
 
 ROOT = Path(__file__).parents[2]
-OF_ALL = {"cluster_id", "ended", "explain", "health", "listen", "metrics",
+OF_ALL = {"client_instance_id", "cluster_id", "ended", "explain", "health", "listen", "metrics",
           "set_sasl_credentials"}  # fmt: skip
 """What every client has; other pages have them."""
 

@@ -294,13 +294,14 @@ def test_one_name_is_one_class() -> None:
 
 
 HOOKS = {
-    # asyncio.Protocol, BaseEventLoop, ForkServer's keeper, pytest, Click, urllib, futures,
-    # Spark's sources
+    # asyncio.Protocol, BaseEventLoop, ForkServer's keeper, pytest, Click, urllib, http.server,
+    # futures, Spark's sources
     "connection_made", "data_received", "pause_writing", "resume_writing", "connection_lost",
     "_process_events", "_write_to_self",
     "_do_signal", "_do_remove", "_do_quit", "_do_spawn", "_root",
     "pytest_addoption", "pytest_configure", "pytest_runtest_makereport", "pytest_pyfunc_call",
     "format_commands", "redirect_request", "http_open", "https_open", "makefile",
+    "do_GET", "do_HEAD", "log_message", "service_actions", "handle_error",
     "set_running_or_notify_cancel", "_get_snapshot", "get_loop", "_make_cancelled_error",
     "pushFilters", "streamWriter", "streamReader", "reportLatestOffset", "initialOffset",
     "prepareForTriggerAvailableNow", "getDefaultReadLimit",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
+from uuid import UUID
 
 from odradek.api.base import E, Facade
 from odradek.clients.calls.caller_flow import CallerFlow
@@ -58,6 +59,13 @@ class AsyncClient(Facade[E]):
         """
         snapshot = await self._call(self._engine.snapshot, timeout, "metadata of the cluster")
         return snapshot.cluster_id or ""
+
+    async def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id that a broker has given this client for the metrics that it pushes (KIP-714).
+
+        As `Client.client_instance_id`.
+        """
+        return await self._call(self._calls.client_instance_id, timeout, "id of this client")
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections. Always ends within `timeout` seconds; may be called twice.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+from uuid import UUID
 
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT, ClientCalls
@@ -176,6 +177,16 @@ class Client(Facade[E]):
         """The id of the cluster, from its metadata."""
         snapshot = self._call(self._engine.snapshot, timeout, "metadata of the cluster")
         return snapshot.cluster_id or ""
+
+    def client_instance_id(self, timeout: float | None = None) -> UUID:
+        """The id that a broker has given this client for the metrics that it pushes (KIP-714).
+
+        Asks a broker for it where none has given one yet, and stays the same for as long as this
+        client lives; brokers' receivers name clients so. Raises `IllegalStateError` with
+        `enable.metrics.push=false`, `UnsupportedVersionError` where brokers have no receiver of
+        metrics, and `KafkaTimeoutError`.
+        """
+        return self._call(self._calls.client_instance_id, timeout, "id of this client")
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Close all connections. Always ends within `timeout` seconds; may be called twice.

@@ -1,6 +1,7 @@
 """Metrics as Prometheus reads them: a text for an endpoint of one's own, or a collector.
 
-In: clients or snapshots. Out: families with type, help and labels. Averages of nothing are left
+In: clients or snapshots, or families that somebody else has made (of groups' lag, the command
+line). Out: families with type, help and labels. Averages of nothing are left
 out. The text needs no library; `PrometheusCollector` is for `prometheus_client`'s registry. Must
 not: serve anything, or keep a client alive.
 """
@@ -8,10 +9,10 @@ not: serve anything, or keep a client alive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.clients.metrics.metric import Metric, Metrics
+from odradek.clients.metrics.metric import Kind, Metrics
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.imports import loaded
 from odradek.monitoring.names import Measured, MeasuredClients, told_apart, words
@@ -23,27 +24,25 @@ _TEXT = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-class _Series(NamedTuple):
-    labels: dict[str, str]
+class PrometheusSeries(NamedTuple):
+    """One number of a family."""
+
+    labels: Mapping[str, str]
     value: float
 
 
-class _Family(NamedTuple):
+class PrometheusFamily(NamedTuple):
     """All that has one name."""
 
     name: str
-    first: Metric
-    series: list[_Series]
-
-    @property
-    def help(self) -> str:
-        """What it means, and its unit."""
-        unit, text = self.first.unit, self.first.description
-        return f"{text} Unit: {unit}." if unit else text
+    kind: Kind
+    help: str
+    """What it means, and its unit."""
+    series: list[PrometheusSeries]
 
 
-def _families(snapshots: Iterable[tuple[Metrics, str]]) -> list[_Family]:
-    found: dict[str, _Family] = {}
+def _families(snapshots: Iterable[tuple[Metrics, str]]) -> list[PrometheusFamily]:
+    found: dict[str, PrometheusFamily] = {}
     for snapshot, client_id in snapshots:
         for metric in snapshot.all:
             if math.isnan(metric.value):
@@ -51,9 +50,26 @@ def _families(snapshots: Iterable[tuple[Metrics, str]]) -> list[_Family]:
             name = "_".join(words(metric)).replace("-", "_")
             labels = {tag.replace("-", "_"): value for tag, value in metric.tags.items()}
             labels["client_id"] = client_id
-            family = found.setdefault(name, _Family(name, metric, []))
-            family.series.append(_Series(labels, metric.value))
+            family = found.get(name)
+            if family is None:
+                unit, text = metric.unit, metric.description
+                text = f"{text} Unit: {unit}." if unit else text
+                family = found[name] = PrometheusFamily(name, metric.kind, text, [])
+            family.series.append(PrometheusSeries(labels, metric.value))
     return list(found.values())
+
+
+def text_of(families: Iterable[PrometheusFamily]) -> str:
+    """Families in Prometheus' text format (0.0.4)."""
+    lines: list[str] = []
+    for family in families:
+        lines.append(f"# HELP {family.name} {family.help.translate(_TEXT)}")
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        for labels, value in family.series:
+            inside = ",".join(f'{name}="{text.translate(_LABEL)}"' for name, text in labels.items())
+            braces = f"{{{inside}}}" if inside else ""
+            lines.append(f"{family.name}{braces} {value!r}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def prometheus_text(*clients: Measured | Metrics) -> str:
@@ -64,14 +80,7 @@ def prometheus_text(*clients: Measured | Metrics) -> str:
     `odradek_`. Of clients with the same `client.id` the second is called `…-2`. Raises
     `ArgumentError` for what is neither.
     """
-    lines: list[str] = []
-    for family in _families(told_apart(_snapshots(clients))):
-        lines.append(f"# HELP {family.name} {family.help.translate(_TEXT)}")
-        lines.append(f"# TYPE {family.name} {family.first.kind}")
-        for labels, value in family.series:
-            inside = ",".join(f'{name}="{text.translate(_LABEL)}"' for name, text in labels.items())
-            lines.append(f"{family.name}{{{inside}}} {value!r}")
-    return "".join(f"{line}\n" for line in lines)
+    return text_of(_families(told_apart(_snapshots(clients))))
 
 
 def _snapshots(clients: Iterable[Measured | Metrics]) -> Iterator[Metrics]:
@@ -109,7 +118,7 @@ class PrometheusCollector:
 
         for family in _families(self._clients.snapshots()):
             names = list(family.series[0].labels)
-            kind = CounterMetricFamily if family.first.kind == "counter" else GaugeMetricFamily
+            kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
             made = kind(family.name, family.help, labels=names)
             for labels, value in family.series:
                 made.add_metric(list(labels.values()), value)

@@ -6,6 +6,7 @@ Out: answers of the commands' frame. Must not: take part in a group.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +15,9 @@ from odradek.cli.console.properties import refuse
 from odradek.cli.frame.commands import AdminRun, destroys, reads
 from odradek.cli.frame.completion import group_ids
 from odradek.cli.frame.results import Result, ResultTable, counted
-from odradek.cli.groups import looking, moving, showing, watching
-from odradek.cli.groups.looking import all_consumer_groups, look
+from odradek.cli.groups import exporting, looking, moving, showing, watching
+from odradek.cli.groups.endpoint import where_to_listen
+from odradek.cli.groups.looking import WhichGroups, all_consumer_groups, look
 from odradek.cli.overviews import overview
 from odradek.cli.words import listed, one_word
 from odradek.clients.admin.groups import SHARE, STATES, TYPES
@@ -104,28 +106,63 @@ def lag(
         bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two looks.")
-    ] = 5.0,
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            show_default=False,
+            help="Seconds between two looks (5, for Prometheus 15).",
+        ),
+    ] = None,
     count: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --watch: end after so many looks."),
+        typer.Option(min=1, metavar="N", help="Of looks again and again: end after so many."),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST]:PORT",
+            help="Look again and again, and serve what is seen for Prometheus, until Ctrl-C.",
+        ),
+    ] = None,
+    include: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only groups whose whole id this fits.")
     ] = None,
 ) -> Result:
     """Show how many records groups have left to read, of each partition and together.
 
     With --watch a table is drawn again and again, with records read and written
     a second; where its output is piped or --json is given, a line for each group
-    and look.
+    and look. With --prometheus the lag is served at http://HOST:PORT/metrics, in
+    records and in seconds.
 
     Example: odradek groups lag billing --watch --bootstrap-server localhost:9092
+    Example: odradek groups lag --prometheus :9308 --bootstrap-server localhost:9092
     """
+    which = _which(groups, include)
+    if prometheus is not None:
+        if watch:
+            refuse("give --watch or --prometheus, not both")
+        where, every = where_to_listen(prometheus), interval or exporting.UNTIL_NEXT
+        return exporting.export(run, exporting.LagExporter(which, every), where, every, count)
     if watch:
-        return watching.watch(run, groups or (), interval, count)
-    looks, failed = look(run, groups or all_consumer_groups(run))
+        return watching.watch(run, which, interval or watching.UNTIL_NEXT, count)
+    looks, failed = look(run, which.ids(run))
     shown = [showing.lags(looks.values())] if groups else []
     shown.append(showing.sums(looks.values(), NO_GROUPS))
     document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks.items()}
     return Result({"groups": document}, shown, failed)
+
+
+def _which(groups: list[str] | None, include: str | None) -> WhichGroups:
+    if include is None:
+        return WhichGroups(groups or ())
+    if groups:
+        refuse("give ids of groups or --include, not both")
+    try:
+        return WhichGroups(include=re.compile(include))
+    except re.error as error:
+        refuse(f"--include: {include!r} is no regular expression: {error}")
 
 
 @destroys(app)

@@ -6,6 +6,7 @@ had. Ends of logs are asked once for all groups together. Must not: draw.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from odradek.cli.frame.commands import AdminRun
 from odradek.cli.groups.lag import LagRow, lag_rows, wanted_partitions
 from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import CONSUMER_PROTOCOL, SHARE, STREAMS, GroupDescription
+from odradek.clients.admin.offsets import OffsetListing
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import GroupIdNotFoundError, UnsupportedVersionError
@@ -39,12 +41,25 @@ class Look:
     shared: Mapping[TopicPartition, ShareGroupOffset] = field(default_factory=dict)
 
 
-def all_consumer_groups(run: AdminRun) -> list[str]:
-    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
-    admin client has set has no protocol yet.
+def all_consumer_groups(run: AdminRun, include: re.Pattern[str] | None = None) -> list[str]:
+    """The ids of all groups of consumers, which Connect's workers aren't; of those whose whole id
+    fits. One whose offsets an admin client has set has no protocol yet.
     """
     groups = run.admin.list_groups(run.left(), protocol_types=["", CONSUMER_PROTOCOL])
-    return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)]
+    found = [g.group_id for g in groups if g.type not in (SHARE, STREAMS)]
+    return [g for g in found if include is None or include.fullmatch(g)]
+
+
+@dataclass(frozen=True, slots=True)
+class WhichGroups:
+    """Groups by name, or all of consumers whose whole id fits."""
+
+    named: Sequence[str] = ()
+    include: re.Pattern[str] | None = None
+
+    def ids(self, run: AdminRun) -> Sequence[str]:
+        """Their ids just now."""
+        return self.named or all_consumer_groups(run, self.include)
 
 
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
@@ -100,13 +115,17 @@ def ends_of(
     run: AdminRun, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
     """The ends of logs, and why some can't be had."""
-    wanted = sorted(partitions)
-    if not wanted:
-        return {}, {}
-    found, errors = run.each(
-        lambda: run.admin.list_offsets(dict.fromkeys(wanted, "LATEST"), run.left())
-    )
+    found, errors = offsets_at(run, dict.fromkeys(sorted(partitions), "LATEST"))
     return {at: listing.offset for at, listing in found.items()}, errors
+
+
+def offsets_at(
+    run: AdminRun, specs: Mapping[TopicPartition, str | int]
+) -> tuple[dict[TopicPartition, OffsetListing], dict[TopicPartition, KafkaError]]:
+    """Offsets by a word or by milliseconds since the epoch, and why some can't be had."""
+    if not specs:
+        return {}, {}
+    return run.each(lambda: run.admin.list_offsets(specs, run.left()))
 
 
 def _committed(run: AdminRun, groups: list[str]) -> tuple[dict[str, Committed], Failed]:

@@ -24,20 +24,22 @@ from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.results import Result, cell, show
 from odradek.cli.groups import showing
 from odradek.cli.groups.lag import LagRow, Pace, pace
-from odradek.cli.groups.looking import Look, LookFailed, all_consumer_groups, look
+from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, look
 from odradek.cli.words import whole_number
 from odradek.common.errors import KafkaTimeoutError
 
 ROOM = 6
 """Lines of a terminal that partitions leave to the rest of the picture."""
+UNTIL_NEXT = 5.0
+"""Seconds between two looks, unless the user says."""
 TROUBLES = 3
 """Errors that are drawn, each once; a partition's own stands in the picture's last look."""
 
 
 class LagWatch:
-    """Looks at groups, of all consumers where none are named, and what changed between two."""
+    """Looks at groups, and what changed between two."""
 
-    def __init__(self, groups: Sequence[str]) -> None:
+    def __init__(self, groups: WhichGroups) -> None:
         self.groups = groups
         self.looks: dict[str, Look] = {}
         self.failed: LookFailed = {}
@@ -48,7 +50,7 @@ class LagWatch:
     def look(self, run: AdminRun) -> None:
         """Look once. Raises what can't be had of no group at all."""
         run.again()
-        looks, failed = look(run, self.groups or all_consumer_groups(run))
+        looks, failed = look(run, self.groups.ids(run))
         now = time.monotonic()
         passed = 0.0 if self._looked is None else now - self._looked
         self.paces = {
@@ -83,7 +85,7 @@ class LagWatch:
         rows = [(g, row) for g, seen in self.looks.items() for row in seen.rows]
         rows.sort(key=lambda each: -(each[1].lag or 0))
         room = height - len(self.looks) - min(len(troubles), TROUBLES) - ROOM
-        if self.groups and room > 0:
+        if self.groups.named and room > 0:
             parts += [Text(), _rich(_PARTITIONS, [_partition(g, row) for g, row in rows[:room]])]
             if len(rows) > room:
                 parts.append(Text(f"… and {len(rows) - room} less far behind", style="dim"))
@@ -98,11 +100,11 @@ class LagWatch:
         return *known, f"{at_pace.read:,.1f}", f"{at_pace.written:,.1f}", left(lag, at_pace)
 
 
-def watch(run: AdminRun, groups: Sequence[str], interval: float, count: int | None) -> Result:
+def watch(run: AdminRun, groups: WhichGroups, interval: float, count: int | None) -> Result:
     """Look until Ctrl-C, or `count` times; gives the last look, which isn't shown yet."""
     watching, console = LagWatch(groups), Console(highlight=False)
     watching.look(run)
-    for group in groups:
+    for group in groups.named:
         if whole_number(group) is not None and group in watching.failed:
             refuse(f"there is no group {group}; --interval {group} says how often to look")
     run.close()

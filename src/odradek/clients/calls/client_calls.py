@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from uuid import UUID
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
@@ -23,6 +24,7 @@ from odradek.common.errors import (
     KafkaError,
 )
 from odradek.common.events import Event, Listener
+from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.host import Host
@@ -145,6 +147,31 @@ class ClientCalls(Generic[E]):
             snapshot = partial(metrics, self)
             self._push = MetricsPush(self.engine, snapshot, resource_of(self.config))
         self._push.connected()
+
+    def client_instance_id(self, deadline: float) -> Flow[UUID]:
+        """Wait for a broker that takes metrics, and for the id that it gives this client."""
+        now = yield START
+        if not self.config["enable.metrics.push"]:
+            text = "enable.metrics.push is false: brokers give an id to clients that push metrics"
+            raise IllegalStateError(text)
+        network = self.engine.network
+        if self._push is None:
+            self.engine.metadata.request("the id of this client")  # on a connection, at last
+        while True:
+            push, changed = self._push, [network.changed]
+            if push is not None:
+                if any(push.instance_id):
+                    return UUID(bytes=push.instance_id)
+                if push.refused is not None:
+                    raise push.refused
+                changed.append(push.changed)
+            elif any(connection.ready for connection in network.connections.values()):
+                raise UnsupportedVersionError(
+                    "the brokers of this cluster have no receiver of clients' metrics (KIP-714)"
+                )
+            if now >= deadline:
+                raise self.engine.timeout("id of this client", now)
+            now = yield Wait(tuple(changed), deadline)
 
     # Calls
 

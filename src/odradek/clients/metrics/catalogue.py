@@ -74,6 +74,9 @@ PRODUCER = {
         record_queue_time=("time from the beginning of a batch until it was sent", "ms"),
     ),
     "records-per-request-avg": _gauge(f"The average number of records in a request, {LATELY}."),
+    "produce-throttle-time-avg": _gauge(
+        f"The quiet that brokers asked for after writes, by write, {LATELY}.", "ms"
+    ),
     "produce-throttle-time-max": _gauge(
         f"The longest quiet that a broker asked for after a write, {LATELY}.", "ms"
     ),
@@ -85,6 +88,9 @@ PRODUCER = {
 CONSUMER = {
     "fetch-total": _counter("Fetches that were answered."),
     **_pairs(fetch_latency=("time from a fetch to its answer", "ms")),
+    "fetch-throttle-time-avg": _gauge(
+        f"The quiet that brokers asked for after fetches, by fetch, {LATELY}.", "ms"
+    ),
     "fetch-throttle-time-max": _gauge(
         f"The longest quiet that a broker asked for after a fetch, {LATELY}.", "ms"
     ),
@@ -106,6 +112,10 @@ CONSUMER = {
     **_pairs(
         commit_latency=("time from a commit to its answer", "ms"),
         rebalance_latency=("time from leaving the stable state until it was reached again", "ms"),
+    ),
+    "heartbeat-total": _counter("Heartbeats that were answered."),
+    "heartbeat-response-time-max": _gauge(
+        f"The maximum time from a heartbeat to its answer, {LATELY}.", "ms"
     ),
     "rebalance-latency-total": _counter("All these times together.", "ms"),
     "rebalance-total": _counter("Rebalances that this member took part in to their end."),
@@ -169,11 +179,12 @@ _OF_NODES = (
     *_sampled("request-latency"),
 )
 _OF_FETCHES = (
-    *("fetch-total", *_sampled("fetch-latency"), "fetch-throttle-time-max"),
+    *("fetch-total", *_sampled("fetch-latency"), *_sampled("fetch-throttle-time")),
     *("records-consumed-total", "bytes-consumed-total", "records-lag-max"),
 )
 _OF_GROUPS = (
     *("assigned-partitions", "commit-total", *_sampled("commit-latency"), "rebalance-total"),
+    *("heartbeat-total", "heartbeat-response-time-max"),
     *(*_sampled("rebalance-latency"), "rebalance-latency-total", "last-rebalance-seconds-ago"),
 )
 _OURS_OF_CONSUMERS = (

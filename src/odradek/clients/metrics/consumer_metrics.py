@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.clients.metrics.catalogue import OURS
 from odradek.clients.metrics.found_metrics import MS, FoundMetrics
+from odradek.common.sampled import largest
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
@@ -28,7 +29,8 @@ def add_consumer(found: FoundMetrics, engine: ConsumerEngine) -> None:
     measured = fetcher.measured
     found.add(FETCHES, "fetch-total", sum(leader.count for leader in measured))
     found.add_sampled(FETCHES, "fetch-latency", measured)
-    found.add_longest(FETCHES, "fetch-throttle-time-max", engine.network.throttled)
+    fetches = sum(count for leader in measured for count, _, _ in leader.lately(found.now))
+    found.add_throttled(FETCHES, "fetch-throttle-time", engine.network.throttled, fetches)
     found.add(FETCHES, "records-consumed-total", sum(c.records for c in consumed.values()))
     found.add(FETCHES, "bytes-consumed-total", sum(c.bytes for c in consumed.values()))
     found.add(FETCHES, "records-lag-max", max(lags.values(), default=math.nan))
@@ -58,6 +60,10 @@ def _add_group(found: FoundMetrics, group: ConsumerGroup) -> None:
     found.add(GROUP, "last-poll-seconds-ago", math.nan if polled is None else max(0.0, polled))
     found.add(COORDINATOR, "commit-total", commits.count)
     found.add_sampled(COORDINATOR, "commit-latency", [commits])
+    beats = group.heartbeats
+    found.add(COORDINATOR, "heartbeat-total", beats.count)
+    longest = MS * largest([beats], now)
+    found.add(COORDINATOR, "heartbeat-response-time-max", longest)
     found.add(COORDINATOR, "rebalance-total", rebalances.latency.count)
     found.add_sampled(COORDINATOR, "rebalance-latency", [rebalances.latency])
     found.add(COORDINATOR, "rebalance-latency-total", MS * rebalances.latency.total)

@@ -40,10 +40,14 @@ class FoundMetrics:
         self.add(group, f"{name}-avg", factor * average(seen, self.now), **tags)
         self.add(group, f"{name}-max", factor * largest(seen, self.now), **tags)
 
-    def add_longest(self, group: str, name: str, measured: Sampled) -> None:
-        """The longest quiet of lately; 0 where nobody asked for any."""
+    def add_throttled(self, group: str, name: str, measured: Sampled, answers: int) -> None:
+        """The average quiet of so many answers, and the longest of lately; 0 where nobody asked for
+        any. The average isn't a number where nothing was answered.
+        """
         longest = largest([measured], self.now)
-        self.add(group, name, 0.0 if math.isnan(longest) else longest)
+        whole = sum(total for _, total, _ in measured.lately(self.now))
+        self.add(group, f"{name}-avg", ratio(whole, answers))
+        self.add(group, f"{name}-max", 0.0 if math.isnan(longest) else longest)
 
     def all(self) -> tuple[Metric, ...]:
         """All that were noted, in that order."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["counter", "gauge"]
@@ -49,9 +50,20 @@ class Metric:
         """What the snapshot has it under."""
         return MetricName(self.name, self.group, tuple(self.tags.items()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied with its tags, which no other process may change either."""
+        plain = (self.name, self.group, dict(self.tags), self.value)
+        return _metric, (*plain, self.unit, self.description, self.kind)
+
     def __str__(self) -> str:
         tags = ",".join(f"{tag}={value}" for tag, value in self.tags.items())
         return f"{self.group}:{self.name}{{{tags}}} {self.value:g}"
+
+
+def _metric(
+    name: str, group: str, tags: dict[str, str], value: float, unit: str, text: str, kind: Kind
+) -> Metric:
+    return Metric(name, group, MappingProxyType(tags), value, unit, text, kind)
 
 
 class Metrics(Mapping[MetricName, float]):
@@ -86,6 +98,9 @@ class Metrics(Mapping[MetricName, float]):
         if hasattr(self, "_by_name"):
             raise AttributeError("a snapshot of metrics can't be changed")
         object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Metrics, (self.client, self.client_id, self.at, self.all)
 
     def find(
         self, name: str | None = None, group: str | None = None, **tags: object

@@ -39,7 +39,7 @@ def add_producer(found: FoundMetrics, engine: ProducerEngine) -> None:
     longest = max((s.longest for s in seen), default=math.nan)
     found.add(GROUP, "record-queue-time-max", MS * longest)
     found.add(GROUP, "records-per-request-avg", ratio(records, requests))
-    found.add_longest(GROUP, "produce-throttle-time-max", engine.network.throttled)
+    found.add_throttled(GROUP, "produce-throttle-time", engine.network.throttled, requests)
     found.add(GROUP, "buffer-total-bytes", accumulator.limit)
     found.add(GROUP, "buffer-available-bytes", max(0, accumulator.limit - accumulator.used))
     found.add(GROUP, "waiting-threads", len(accumulator.waiters))

@@ -31,7 +31,7 @@ from odradek.common.kafka_errors import (
 from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
 from odradek.network.connection import COORDINATOR, DATA, Connection
 from odradek.network.effects import AnyRequest
-from odradek.network.flow import START, Completion, Flow, Wait
+from odradek.network.flow import START, Completion, Flow, Signal, Wait
 from odradek.protocol.message import Message
 from odradek.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -83,6 +83,9 @@ class MetricsPush:
         self._resource = resource
         self.instance_id = NO_ID
         """The broker's name for this client; zeros until it has given one."""
+        self.changed = Signal()
+        """Notified when it has, and when it refuses this client for good."""
+        self.refused: KafkaError | None = None
         self._wanted: GetTelemetrySubscriptionsResponse | None = None
         self._interval = USUAL_INTERVAL
         self._next_at = -math.inf
@@ -178,6 +181,7 @@ class MetricsPush:
         else:
             if answer.client_instance_id != NO_ID:
                 self.instance_id = answer.client_instance_id
+                self.changed.notify()
             self._interval = answer.push_interval_ms / 1000 or USUAL_INTERVAL
             share = 1.0
             if answer.requested_metrics:
@@ -198,6 +202,8 @@ class MetricsPush:
             if code not in FOR_GOOD:
                 logger.info("metrics aren't pushed any more: %s", why)
             self._next_at = math.inf
+            self.refused = why
+            self.changed.notify()
 
     # What is pushed
 

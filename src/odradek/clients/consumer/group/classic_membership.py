@@ -329,6 +329,7 @@ class ClassicMembership(Life):
             if self._running is None:
                 return
         answer = asked.result()
+        group.heartbeats.record(now - self._sent_at, now)
         self._expires = max(self._expires, self._sent_at + self._session)
         self._trust(MemberEvent.SESSION_CONFIRMED)
         if answer.error_code == RebalanceInProgressError.code:

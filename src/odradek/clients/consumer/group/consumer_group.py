@@ -38,6 +38,7 @@ from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import IllegalStateError, KafkaError
 from odradek.common.group_options import NEW
+from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion, Flow, Signal, Wait
 
@@ -97,6 +98,8 @@ class ConsumerGroup:
         """Why the group refuses this consumer for good."""
         self.trouble: KafkaError | None = None
         """What the next poll raises, once."""
+        self.heartbeats = Sampled()
+        """Seconds from each to its answer, in either protocol."""
         self.rebalances = Rebalances()
         engine.events.listen(self.rebalances.note)
         self.commits = GroupCommits(self)

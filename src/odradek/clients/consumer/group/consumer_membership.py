@@ -202,6 +202,7 @@ class ConsumerMembership(Life):
 
     def _answered(self, answer: ConsumerGroupHeartbeatResponse, now: float) -> None:
         joined = self._beats.epoch == JOIN
+        self._group.heartbeats.record(now - self._sent_at, now)
         self._beats.answered(answer)
         self._failures.succeeded()
         if not joined and self.state is MemberState.STABLE:

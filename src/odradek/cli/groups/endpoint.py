@@ -1,0 +1,149 @@
+"""An HTTP endpoint that Prometheus scrapes.
+
+In: where to listen, a function that gives the text. Out: that text for `GET /metrics`, from threads
+of its own. Must not: make anybody wait for a cluster, or keep what a slow reader holds open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from typing import Any, Self
+
+from odradek.cli.console.properties import refuse
+from odradek.cli.words import whole_number
+from odradek.common.errors import ConfigurationError
+
+MOST_CONNECTIONS = 16
+"""Scrapes at one time; further ones are closed at once."""
+LONGEST = 10.0
+"""Seconds after which a connection is closed, whatever it does."""
+BACKLOG = 16
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+PATH = "/metrics"
+FLAG = "--prometheus"
+MOST_PORTS = 65535
+
+
+def where_to_listen(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `[v6]:port` or `:PORT`; without a host all of this machine's.
+
+    Raises `UsageError`.
+    """
+    host, colon, port = text.rpartition(":")
+    number = whole_number(port, MOST_PORTS)
+    bare = host.removeprefix("[").removesuffix("]")
+    if not colon or number is None or "/" in host or (":" in host and bare == host):
+        refuse(f"{FLAG}: {text!r} isn't HOST:PORT or :PORT, as in 127.0.0.1:9308 or :9308")
+    return bare, number
+
+
+class MetricsEndpoint:
+    """Serves one text, while it is entered. Raises `ConfigurationError` where it can't listen."""
+
+    def __init__(self, host: str, port: int, text: Callable[[], str]) -> None:
+        self._server = _Server(_listening(host, port), text)
+        at = str(self._server.server_address[0])
+        self.port = int(self._server.server_address[1])
+        self.url = f"http://{f'[{at}]' if ':' in at else at}:{self.port}{PATH}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="odradek-metrics-endpoint", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):  # IPv4 alone says why
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+            )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"{FLAG}: {host}:{port} can't be listened on: {reason}") from error
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listening: socket.socket, text: Callable[[], str]) -> None:
+        address = listening.getsockname()
+        super().__init__(address, _Scrape, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.server_address = address
+        self.text = text
+        self._lock = threading.Lock()
+        self._open: dict[Any, float] = {}
+        """Connections, and until when each may be open."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            free = len(self._open) < MOST_CONNECTIONS
+            if free:
+                self._open[request] = time.monotonic() + LONGEST
+        if free:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End what has been open for too long; it is called twice a second."""
+        now = time.monotonic()
+        with self._lock:
+            for request, until in self._open.items():
+                if until < now:
+                    with contextlib.suppress(OSError):
+                        request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A scraper that went away is no trouble of ours."""
+
+
+class _Scrape(BaseHTTPRequestHandler):
+    server: _Server
+    server_version, sys_version = "odradek", ""
+    timeout = LONGEST
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        if self.path.partition("?")[0] != PATH:
+            self.send_error(404, f"metrics are at {PATH}")
+            return
+        text = self.server.text().encode("utf-8", "replace")
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if body:
+            self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        """Scrapes aren't told: one comes every few seconds."""

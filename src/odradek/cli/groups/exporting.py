@@ -1,0 +1,267 @@
+"""`odradek groups lag --prometheus`: groups' lag for Prometheus, as long as the command runs.
+
+In: a run of a command, which groups, seconds between looks. Out: metrics at an HTTP endpoint. Looks
+are taken in the main thread, so a scrape asks no cluster and waits for none; it gets the last look
+and how old that is. Must not: end when the cluster can't be had for a while.
+
+Names and labels are those of kafka_exporter; `odradek_lag_…` are about the looks themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import nlargest
+from itertools import count as count_from
+from typing import NamedTuple
+
+from odradek.cli.console.waiting import in_words, say, terminable
+from odradek.cli.frame.commands import AdminRun
+from odradek.cli.frame.results import Result
+from odradek.cli.groups import showing
+from odradek.cli.groups.endpoint import MetricsEndpoint
+from odradek.cli.groups.lag_times import LogTimes
+from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, look, offsets_at
+from odradek.clients.metrics.metric import Kind
+from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
+from odradek.monitoring.names import Measured
+from odradek.monitoring.prometheus import (
+    PrometheusFamily,
+    PrometheusSeries,
+    prometheus_text,
+    text_of,
+)
+
+QUESTIONS = 4
+"""Times that leaders are asked for records by time, in one look; the next look asks on."""
+MOST_ROWS = 50_000
+"""Partitions of groups that are told; the others, those with the least lag, are counted."""
+OWN = "odradek_lag_"
+UNTIL_NEXT = 15.0
+"""Seconds between two looks, unless the user says."""
+
+
+class _Row(NamedTuple):
+    """A partition of a group. `offset` is None where nothing was committed, `end` for what share
+    groups read: brokers tell the lag alone.
+    """
+
+    group: str
+    at: TopicPartition
+    offset: int | None
+    end: int | None
+    lag: int | None
+
+
+class LagExporter:
+    """Looks at groups, and tells the last look as Prometheus wants it."""
+
+    def __init__(
+        self,
+        groups: WhichGroups,
+        interval: float,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._groups, self._interval = groups, interval
+        self._wall, self._monotonic = wall, monotonic
+        self._times: dict[TopicPartition, LogTimes] = {}
+        self._looks: Mapping[str, Look] = {}
+        self.failed: LookFailed = {}
+        """What couldn't be had at the last look."""
+        self._up = False
+        self._counts = (0, 0)
+        """Looks, and those of them that failed."""
+        self._told = ""
+        """The last look that didn't fail, as text."""
+        self._looked: float | None = None
+        self._took = 0.0
+
+    @property
+    def looked(self) -> bool:
+        """Whether any look has succeeded."""
+        return self._looked is not None
+
+    def look(self, run: AdminRun) -> None:
+        """Look once. Raises what can't be had of no group at all."""
+        began = self._monotonic()
+        looks, failed = self._counts
+        self._counts = (looks + 1, failed)
+        run.again()
+        try:
+            self._take(run)
+        except BaseException:
+            self._up, self._counts = False, (looks + 1, failed + 1)
+            raise
+        self._looked = self._monotonic()
+        self._took, self._up = self._looked - began, True
+
+    def _take(self, run: AdminRun) -> None:
+        self._looks, self.failed = look(run, self._groups.ids(run))
+        now, rows = self._wall(), list(_rows(self._looks))
+        self.failed.update(self._learn(run, rows, now).items())
+        self._told = text_of(self._families(rows, now))
+
+    def _learn(
+        self, run: AdminRun, rows: Iterable[_Row], now: float
+    ) -> dict[TopicPartition, KafkaError]:
+        """Learn when what groups haven't read was written; what failed, by partition."""
+        read: dict[TopicPartition, list[int]] = {}
+        ends: dict[TopicPartition, int] = {}
+        for row in rows:
+            if row.offset is not None and row.end is not None:
+                read.setdefault(row.at, []).append(row.offset)
+                ends[row.at] = row.end
+        self._times = {at: self._times.get(at) or LogTimes(2 * self._interval) for at in read}
+        for at, offsets in read.items():
+            self._times[at].seen(ends[at], now)
+            self._times[at].keep(min(offsets))
+        wanted, failed = set(read), dict[TopicPartition, KafkaError]()
+        for _ in range(QUESTIONS):
+            asked = {at: self._times[at].question(read[at], now) for at in wanted}
+            questions = {at: int(time * 1000) for at, time in asked.items() if time is not None}
+            found, errors = offsets_at(run, questions)
+            failed |= errors
+            for at, listing in found.items():
+                written = listing.timestamp_ms
+                self._times[at].answered(
+                    questions[at] / 1000,
+                    listing.offset,
+                    None if written is None else written / 1000,
+                )
+            wanted = set(found)
+        return failed
+
+    def text(self, admin: Measured) -> str:
+        """What a scrape gets, from any thread: the last look, its age, and the client's metrics."""
+        looked, (looks, failed) = self._looked, self._counts
+        own = [
+            _single("up", "Whether the last look succeeded.", int(self._up)),
+            _single("looks_total", "Looks that were begun.", looks, "counter"),
+            _single("looks_failed_total", "Looks that couldn't be taken.", failed, "counter"),
+        ]
+        if looked is not None:
+            age = self._monotonic() - looked
+            own.append(_single("age_seconds", "Age of what is told of groups. Unit: s.", age))
+        return text_of(own) + self._told + prometheus_text(admin)
+
+    def _families(self, rows: list[_Row], now: float) -> Iterator[PrometheusFamily]:
+        left_out = max(len(rows) - MOST_ROWS, 0)
+        if left_out:
+            rows = nlargest(MOST_ROWS, rows, key=lambda row: row.lag or 0)
+        offsets = [(row, row.offset) for row in rows if row.offset is not None]
+        lags = [(row, row.lag) for row in rows if row.lag is not None]
+        seconds = [(row, behind) for row in rows if (behind := self._behind(row, now)) is not None]
+        ends = {row.at: row.end for row in rows if row.end is not None}
+        states = {g: seen.group for g, seen in self._looks.items()}
+        of_groups = sum(not isinstance(item, TopicPartition) for item in self.failed)
+        of_partitions = len(self.failed) - of_groups
+        for name, text, told in (
+            ("current_offset", "What the group has committed.", offsets),
+            ("lag", "Offsets from there to the log's end.", lags),
+            ("lag_seconds", "Since the first record that it hasn't read was written.", seconds),
+        ):
+            series = [(_labels(row), value) for row, value in told]
+            yield _family(f"kafka_consumergroup_{name}", text, series)
+        members = {g: len(d.members) for g, d in states.items()}
+        yield _family(
+            "kafka_consumergroup_members",
+            "Members of the group.",
+            [({"consumergroup": g}, count) for g, count in members.items()],
+        )
+        yield _family(
+            "kafka_consumergroup_state",
+            "1 for the state that the group is in.",
+            [({"consumergroup": g, "state": d.state}, 1) for g, d in states.items()],
+        )
+        yield _family(
+            "kafka_topic_partition_current_offset",
+            "The log's end: the offset of its next record.",
+            [({"topic": a.topic, "partition": str(a.partition)}, n) for a, n in ends.items()],
+        )
+        yield _family(
+            f"{OWN}errors",
+            "Groups and partitions that couldn't be had at the last look.",
+            [({"of": "group"}, of_groups), ({"of": "partition"}, of_partitions)],
+        )
+        yield _single("look_seconds", "How long the last look took. Unit: s.", self._took)
+        text = f"Partitions that aren't told, as there are more than {MOST_ROWS}."
+        yield _single("partitions_left_out", text, left_out)
+
+    def _behind(self, row: _Row, now: float) -> float | None:
+        if row.lag is not None and row.lag <= 0:
+            return 0.0
+        if row.offset is None or row.at not in self._times:
+            return None
+        written = self._times[row.at].written(row.offset)
+        return None if written is None else max(now - written, 0.0)
+
+    def answer(self) -> Result:
+        """The last look, as `groups lag` tells it."""
+        looks = self._looks.items()
+        document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks}
+        return Result({"groups": document}, [showing.sums(self._looks.values())], self.failed)
+
+
+def export(
+    run: AdminRun, exporter: LagExporter, where: tuple[str, int], interval: float, count: int | None
+) -> Result:
+    """Look and serve until Ctrl-C or SIGTERM, or `count` times; gives the last look."""
+    admin, told = run.admin, set[str]()
+    with (
+        MetricsEndpoint(*where, lambda: exporter.text(admin)) as endpoint,
+        terminable() as end,
+    ):
+        say(f"{run.tool}: metrics are at {endpoint.url}")
+        try:
+            for turn in count_from(1):
+                began = time.monotonic()
+                told = _look(run, exporter, told)
+                run.close()
+                if turn == count:
+                    break
+                time.sleep(max(began + interval - time.monotonic(), 0.0))
+        except KeyboardInterrupt:
+            if not end.terminated:
+                raise
+    return exporter.answer()
+
+
+def _look(run: AdminRun, exporter: LagExporter, told: set[str]) -> set[str]:
+    """Look once; what is wrong is said once for as long as it lasts. What a cluster refuses from
+    the beginning ends the command, as nobody would see it.
+    """
+    try:
+        exporter.look(run)
+        wrong = {in_words(error) for error in exporter.failed.values()}
+    except KafkaError as error:
+        if not exporter.looked and not isinstance(error, KafkaTimeoutError):
+            raise
+        wrong = {in_words(error)}
+    for text in sorted(wrong - told):
+        say(f"{run.tool}: {text}")
+    return wrong
+
+
+def _rows(looks: Mapping[str, Look]) -> Iterator[_Row]:
+    for group, seen in looks.items():
+        for row in seen.rows:
+            yield _Row(group, row.partition, row.committed, row.end, row.lag)
+        for at, shared in seen.shared.items():
+            yield _Row(group, at, shared.start_offset, None, shared.lag)
+
+
+def _labels(row: _Row) -> dict[str, str]:
+    topic, partition = row.at
+    return {"consumergroup": row.group, "topic": topic, "partition": str(partition)}
+
+
+def _family(
+    name: str, text: str, series: Iterable[tuple[dict[str, str], float]], kind: Kind = "gauge"
+) -> PrometheusFamily:
+    return PrometheusFamily(name, kind, text, [PrometheusSeries(*one) for one in series])
+
+
+def _single(name: str, text: str, value: float, kind: Kind = "gauge") -> PrometheusFamily:
+    return _family(OWN + name, text, [({}, value)], kind)

@@ -1,0 +1,87 @@
+"""The endpoint that is scraped: where it listens, what it answers, whom it doesn't wait for."""
+
+from __future__ import annotations
+
+import socket
+from http.client import HTTPConnection
+
+import pytest
+
+from odradek.cli.console.properties import UsageError
+from odradek.cli.groups import endpoint
+from odradek.cli.groups.endpoint import MOST_CONNECTIONS, MetricsEndpoint, where_to_listen
+from odradek.common.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (":9308", ("", 9308)),
+        ("127.0.0.1:9308", ("127.0.0.1", 9308)),
+        ("[::1]:0", ("::1", 0)),
+        ("metrics.example:80", ("metrics.example", 80)),
+    ],
+)
+def test_where_to_listen(text: str, where: tuple[str, int]) -> None:
+    assert where_to_listen(text) == where
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9308", ":", ":x", ":-1", ":65536", "::1:9308", "http://a:9308", ":9" * 5000]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="isn't HOST:PORT"):
+        where_to_listen(text)
+
+
+def get(port: int, path: str = "/metrics", how: str = "GET") -> tuple[int, str, str | None]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(how, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer.getheader("Content-Type")
+    finally:
+        connection.close()
+
+
+def test_a_scrape_gets_the_text() -> None:
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+    with MetricsEndpoint("127.0.0.1", 0, lambda: "häuser 1\n\ud800") as served:
+        assert served.url == f"http://127.0.0.1:{served.port}/metrics"
+        assert get(served.port) == (200, "häuser 1\n?", kind)
+        assert get(served.port, "/metrics?name=x") == (200, "häuser 1\n?", kind)
+        assert get(served.port, how="HEAD") == (200, "", kind)
+        assert get(served.port, "/")[0] == 404
+        assert get(served.port, how="POST")[0] == 501
+        port = served.port
+    with pytest.raises(ConnectionRefusedError):
+        get(port)
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    """Of one address, and of all that the machine has."""
+    for host in ("127.0.0.1", ""):
+        with (
+            MetricsEndpoint(host, 0, str) as served,
+            pytest.raises(
+                ConfigurationError, match=r"can't be listened on: Address already in use"
+            ),
+        ):
+            assert get(served.port)[0] == 200
+            MetricsEndpoint(host, served.port, str)
+    with pytest.raises(ConfigurationError, match="can't be listened on"):
+        MetricsEndpoint("a" * 300, 0, str)
+
+
+def test_those_who_hold_connections_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "LONGEST", -1.0)
+    with MetricsEndpoint("127.0.0.1", 0, lambda: "a 1\n") as served:
+        silent = [
+            socket.create_connection(("127.0.0.1", served.port), timeout=10)
+            for _ in range(MOST_CONNECTIONS + 2)
+        ]
+        for one in silent:
+            assert one.recv(1) == b""
+            one.close()
+        monkeypatch.undo()
+        assert get(served.port)[0] == 200
