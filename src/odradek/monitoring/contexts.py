@@ -1,0 +1,118 @@
+"""Trace contexts in records' headers: W3C's, or what the program's global propagator writes.
+
+In: headers of a record that is sent or was read, rows of columns or of Arrow batches. Out: headers
+with a context added; the contexts that records were sent in, as links. Must not: change what was
+given, take the place of a context that the program itself has put there, or look at more than
+`MOST_LINKS` records of a batch.
+This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import Link, SpanContext
+
+from odradek.common.arguments import Headers
+
+logger = logging.getLogger("odradek")
+
+MOST_LINKS = 128
+"""Records of a batch that are looked at for what they link to: as many links as OpenTelemetry's SDK
+keeps of a span, unless it is told otherwise.
+"""
+MOST_BYTES = 8192
+"""Of a header that may be a context: W3C's longest, a baggage. Longer ones are something else."""
+OFFSET = "messaging.kafka.offset"
+PARTITION = "messaging.destination.partition.id"
+TOPIC = "messaging.destination.name"
+
+
+class Sent(NamedTuple):
+    """A record that was read, as far as a trace knows it."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    headers: Iterable[tuple[str, bytes | None]] | None
+
+
+class _HeaderGetter(Getter[Mapping[str, str]]):
+    """How propagators read headers."""
+
+    def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
+        found = carrier.get(key.lower())
+        return None if found is None else [found]
+
+    def keys(self, carrier: Mapping[str, str]) -> list[str]:
+        return list(carrier)
+
+
+_GETTER = _HeaderGetter()
+
+
+def injected(headers: Headers, context: Context) -> Headers:
+    """The headers with this context behind them; names that are there already stay as they are."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, context)
+    if headers:
+        for name, _ in headers:
+            carrier.pop(name.lower(), None)
+    return (*headers, *((name, text.encode()) for name, text in carrier.items()))
+
+
+def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Context) -> Context:
+    """What a record's headers add to a context; of several with one name the last counts, as in
+    OpenTelemetry's instrumentation of Java's clients. What can't be read adds nothing.
+    """
+    if not headers:
+        return context
+    carrier = {
+        name.lower(): value.decode("utf-8", "replace")
+        for name, value in headers
+        if value is not None and len(value) <= MOST_BYTES
+    }
+    try:
+        return propagate.extract(carrier, context, _GETTER)
+    # A propagator of the program's reads what strangers wrote: no record is lost by that.
+    except Exception:
+        logger.warning("a propagator can't read the headers of a record", exc_info=True)
+        return context
+
+
+def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext | None:
+    """The context that a record was created in, where its headers have one."""
+    if not headers:
+        return None
+    found = trace.get_current_span(extracted(headers, Context())).get_span_context()
+    return found if found.is_valid else None
+
+
+def linked(records: Iterable[Sent]) -> list[Link]:
+    """A link to each context that some of these were created in, with the place of the first."""
+    found: dict[tuple[int, int], Link] = {}
+    for record in islice(records, MOST_LINKS):
+        context = sent_in(record.headers)
+        if context is not None and (key := (context.trace_id, context.span_id)) not in found:
+            places = {TOPIC: record.topic, OFFSET: record.offset}
+            if record.partition is not None:
+                places[PARTITION] = str(record.partition)
+            found[key] = Link(context, {k: v for k, v in places.items() if v is not None})
+    return list(found.values())
+
+
+def arrow_records(data: Any, *, places: bool = True) -> Iterator[Sent]:
+    """The first rows of a record batch or table, as far as its columns say what they are."""
+    rows, wanted = data.slice(0, MOST_LINKS), ("topic", "partition", "offset") if places else ()
+    if "headers" in rows.schema.names:
+        names = ["headers", *(name for name in wanted if name in rows.schema.names)]
+        for row in rows.select(names).to_pylist():
+            pairs = row["headers"] or ()
+            headers = [(p["key"], p["value"]) if isinstance(p, dict) else p for p in pairs]
+            yield Sent(row.get("topic"), row.get("partition"), row.get("offset"), headers)
