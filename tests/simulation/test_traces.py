@@ -7,9 +7,11 @@ opentelemetry-python-contrib's issues name have each a test here, or in `test_tr
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -22,6 +24,7 @@ from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.simulation.traced import Exported, attributes, identity, linked_to, parent, trace_of
 
+import odradek
 from odradek import (
     Admin,
     ArgumentError,
@@ -632,3 +635,22 @@ def test_without_the_extra_it_says_what_to_install(
     with pytest.raises(ConfigurationError, match=r"odradek\[opentelemetry\]"):
         OpenTelemetryTraces(producer)
     producer.send("t", b"x").result()
+
+
+def test_the_pages_snippet(simulation: KafkaSimulation, exported: Exported) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    found = re.search(r"<!-- traces -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    simulation.create_topic("seen", partitions=1)
+    producer = simulation.producer()
+    consumer = simulation.consumer(auto_offset_reset="earliest", group_id="g")
+    consumer.subscribe(["t"])
+    simulation.produce("t", [b"x"])
+    snippet = found[1].replace("(producer, consumer)", "(producer, consumer, tracer_provider=own)")
+    exec(  # noqa: S102 - it is the page's
+        snippet,
+        {"odradek": odradek, "producer": producer, "consumer": consumer, "own": exported.provider},
+    )
+    producer.flush()
+    inside = {parent(exported.one("send")), parent(exported.one("commit"))}
+    assert inside == {identity(exported.one("process"))}

@@ -42,6 +42,7 @@ from odradek.common.errors import BrokerError, ClientClosedError, KafkaError, Wa
 from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.common.types import TopicPartition
 from odradek.monitoring.contexts import (
+    MOST_BYTES,
     MOST_LINKS,
     OFFSET,
     PARTITION,
@@ -342,15 +343,14 @@ class ClientSpans:
 
 
 def _rows(runs: Runs) -> Iterator[Sent]:
-    """The records that a call hands out, as they lie in its columns; at most `MOST_LINKS`."""
+    """The first records that a call hands out, as they lie in its columns; those with headers."""
     left = MOST_LINKS
     for partition, columns in runs:
-        first, count = columns.start, min(columns.count, left)
+        first, count, headers = columns.start, min(columns.count, left), columns.headers
         left -= count
-        if columns.headers is not None and count:
-            each = columns.headers.lists(first, first + count)
-            for offset, headers in zip(columns.offsets[first : first + count], each, strict=True):
-                yield Sent(*partition, offset, headers)
+        for row in range(first, first + count) if headers is not None else ():
+            if 0 < headers.offsets[row + 1] - headers.offsets[row] <= MOST_BYTES:
+                yield Sent(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
 
 
 # Processing
