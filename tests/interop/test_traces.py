@@ -23,7 +23,9 @@ def test_a_trace_goes_through_both_clients(cluster: LocalCluster, topic: str) ->
     place = TopicPartition(topic, 0)
     with (
         Producer(servers) as producer,
-        Consumer(servers, auto_offset_reset="earliest", group_id=topic) as consumer,
+        Consumer(
+            servers, auto_offset_reset="earliest", group_id=topic, enable_auto_commit=False
+        ) as consumer,
     ):
         traces = OpenTelemetryTraces(producer, consumer, tracer_provider=exported.provider)
         consumer.assign([place])

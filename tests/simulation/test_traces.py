@@ -352,6 +352,7 @@ def test_a_send_that_raises(simulation: KafkaSimulation, exported: Exported) -> 
     with pytest.raises(RecordTooLargeError):
         producer.send("t", bytes(30_000))
     assert attributes(exported.one("send"))["error.type"] == "RecordTooLargeError"
+    wrong: Any
     for wrong in ({"topic": None}, {"headers": 5}, {"on_delivery": 5}):
         with pytest.raises(ArgumentError):
             producer.send(**{"topic": "t", "value": b"x", **wrong})
@@ -465,7 +466,8 @@ def test_arrow_without_headers_has_no_links(
     for columns in (None, ["value"]):
         consumer.seek_to_beginning()
         batch = consumer.poll_arrow(10, columns=columns)
-        with traces.process(batch):  # type: ignore[arg-type]
+        assert batch is not None
+        with traces.process(batch):
             pass
     names = [span.name for span in exported.spans("poll") + exported.spans("process")]
     assert names == ["poll t", "poll t", "process t", "process"]
@@ -578,7 +580,7 @@ def test_work_that_fails(simulation: KafkaSimulation, exported: Exported) -> Non
     assert [event.name for event in first.events] == ["exception"]
     assert attributes(second)["error.type"] == "KeyboardInterrupt"
     assert not trace.get_current_span().get_span_context().is_valid
-    with pytest.raises(ArgumentError, match="records must be a record"), traces.process(b"x"):  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="records must be a record"), traces.process(b"x"):
         pass
 
 
@@ -654,3 +656,29 @@ def test_the_pages_snippet(simulation: KafkaSimulation, exported: Exported) -> N
     producer.flush()
     inside = {parent(exported.one("send")), parent(exported.one("commit"))}
     assert inside == {identity(exported.one("process"))}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.array([5]),
+        pa.array(["text"]),
+        pa.array([[b"x"]]),
+        pa.array([[None, {"key": None, "value": b"x"}]]),
+        pa.array([[("traceparent", THEIRS[1].decode())]], pa.map_(pa.string(), pa.string())),
+        pa.array([[(b"traceparent", THEIRS[1])]], pa.map_(pa.binary(), pa.binary())),
+    ],
+)
+def test_columns_of_another_kind_are_no_headers(
+    simulation: KafkaSimulation, exported: Exported, headers: Any
+) -> None:
+    producer = producer_of(simulation, exported)
+    table = pa.table({"value": [b"x"], "headers": headers})
+    with suppress(KafkaError):
+        producer.send_arrow("t", table, value="value", headers=None).result()
+    traces = OpenTelemetryTraces(simulation.consumer(), tracer_provider=exported.provider)
+    with traces.process(table):
+        pass
+    meant = pa.types.is_map(headers.type)
+    assert linked_to(exported.one("process")) == [THEIR_SPAN] * meant
+    assert linked_to(exported.one("send")) == []

@@ -57,13 +57,15 @@ def parent(span: ReadableSpan) -> int | None:
 def identity(span: ReadableSpan) -> int:
     """Its own id."""
     assert span.context is not None
-    return span.context.span_id
+    found: int = span.context.span_id
+    return found
 
 
 def trace_of(span: ReadableSpan) -> int:
     """The id of its trace."""
     assert span.context is not None
-    return span.context.trace_id
+    found: int = span.context.trace_id
+    return found
 
 
 def linked_to(span: ReadableSpan) -> list[int]:

@@ -33,10 +33,10 @@ class Traces(Protocol):
         """What stands in place of `send`; `report` has a record's outcome told."""
 
     def sent_rows(
-        self, topic: str, data: object, delivery: ArrowDelivery
+        self, topic: str, data: object, headers: str | None, delivery: ArrowDelivery
     ) -> Callable[[BaseException], object]:
         """A `send_arrow` begins, in its caller, and ends with its delivery; what is given is called
-        with the error that has ended the call itself.
+        with the error that has ended the call itself. `headers` is the name of their column.
         """
 
     def received(

@@ -10,7 +10,7 @@ This module imports OpenTelemetry: it is imported by what somebody has asked for
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -107,12 +107,34 @@ def linked(records: Iterable[Sent]) -> list[Link]:
     return list(found.values())
 
 
-def arrow_records(data: Any, *, places: bool = True) -> Iterator[Sent]:
-    """The first rows of a record batch or table, as far as its columns say what they are."""
-    rows, wanted = data.slice(0, MOST_LINKS), ("topic", "partition", "offset") if places else ()
-    if "headers" in rows.schema.names:
-        names = ["headers", *(name for name in wanted if name in rows.schema.names)]
-        for row in rows.select(names).to_pylist():
-            pairs = row["headers"] or ()
-            headers = [(p["key"], p["value"]) if isinstance(p, dict) else p for p in pairs]
-            yield Sent(row.get("topic"), row.get("partition"), row.get("offset"), headers)
+def arrow_records(data: Any, headers: str | None, places: Sequence[str] = ()) -> Iterator[Sent]:
+    """The first rows of a record batch or table, by what its columns say: `headers` is the name of
+    one; `places` those of topic, partition and offset. No row where Arrow finds them broken, or the
+    headers are something else.
+    """
+    names = data.schema.names
+    if headers not in names:
+        return
+    wanted = [name for name in places if name in names]
+    rows = data.slice(0, MOST_LINKS).select([headers, *wanted])
+    try:
+        rows.validate(full=True)
+    except (ValueError, IndexError):  # Arrow's own errors; else it would read what isn't there
+        return
+    for row in rows.to_pylist():
+        found = row[headers]
+        if isinstance(found, list):
+            topic, partition, offset = map(row.get, ("topic", "partition", "offset"))
+            yield Sent(topic, partition, offset, [*filter(None, map(_pair, found))])
+
+
+def _pair(given: Any) -> tuple[str, bytes | None] | None:
+    """A header of a row: of a struct, or of a map; None for what is none."""
+    pair: Any = (given.get("key"), given.get("value")) if isinstance(given, dict) else given
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return None
+    name, value = pair
+    name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    value = value.encode() if isinstance(value, str) else value
+    usual = isinstance(name, str) and (value is None or isinstance(value, bytes))
+    return (name, value) if usual else None

@@ -69,8 +69,8 @@ NO_FAILURES = (WakeupError, SchemaNotAtHandError)
 
 def failed(span: Span, error: BaseException) -> None:
     """Say that an operation ended with this error, by Kafka's name for it or its class's."""
-    known = isinstance(error, BrokerError)
-    span.set_attribute(ERROR, error.name if known else type(error).__qualname__)  # type: ignore[attr-defined]
+    name = error.name if isinstance(error, BrokerError) else type(error).__qualname__
+    span.set_attribute(ERROR, name)
     span.set_status(Status(StatusCode.ERROR, str(error)))
 
 
@@ -158,10 +158,7 @@ class ClientSpans:
     def sending(
         self, send: Callable[..., Any], report: Callable[[Any, Any], object]
     ) -> Callable[..., Any]:
-        """What stands in place of a producer's `send`, or of what its `send` awaits.
-
-        Its qualified name is in Python's own errors (an argument too many).
-        """
+        """What stands in place of a producer's `send`, or of what its `send` awaits."""
 
         def traced(
             topic: str,
@@ -234,11 +231,11 @@ class ClientSpans:
         return (SentRecordSpan(span, self) if span.is_recording() else None), headers
 
     def sent_rows(
-        self, topic: str, data: Any, delivery: ArrowDelivery
+        self, topic: str, data: Any, headers: str | None, delivery: ArrowDelivery
     ) -> Callable[[BaseException], object]:
-        """One span for all rows of a `send_arrow`."""
+        """One span for all rows of a `send_arrow`; links where the data isn't a stream."""
         begun, context, errors = self.now(), get_current(), list[BaseException]()
-        links = linked(arrow_records(data, places=False)) if hasattr(data, "slice") else []
+        links = linked(arrow_records(data, headers)) if hasattr(data, "slice") else []
 
         def ended(_: object) -> None:
             attributes = {**self._send, TOPIC: topic, COUNT: delivery.rows}
@@ -348,7 +345,9 @@ def _rows(runs: Runs) -> Iterator[Sent]:
     for partition, columns in runs:
         first, count, headers = columns.start, min(columns.count, left), columns.headers
         left -= count
-        for row in range(first, first + count) if headers is not None else ():
+        if headers is None:
+            continue
+        for row in range(first, first + count):
             if 0 < headers.offsets[row + 1] - headers.offsets[row] <= MOST_BYTES:
                 yield Sent(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
 
@@ -383,7 +382,8 @@ def processed(records: Any) -> Processed:
             for name in ("topic", "partition")
         )
         places = set(product(topics, partitions))
-        return Processed(places, arrow_records(records), records.num_rows)
+        rows = arrow_records(records, "headers", ("topic", "partition", "offset"))
+        return Processed(places, rows, records.num_rows)
     wanted = "a record, a list of records, or a record batch or table of Arrow's"
     raise refusal("records", wanted, records)
 

@@ -63,7 +63,7 @@ def test_a_propagator_that_fails_costs_no_record(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(TextMapPropagator):
-        fields: ClassVar[set[str]] = {"x"}  # type: ignore[misc]
+        fields: ClassVar[set[str]] = {"x"}
 
         def inject(self, *_: Any, **__: Any) -> None:
             """Nothing."""

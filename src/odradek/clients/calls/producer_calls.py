@@ -289,7 +289,11 @@ class ProducerCalls(TransactionCalls):
         name = topic_name("topic", topic)
         pieces = columns_from_arrow(data, ColumnNames(*column_names(**columns)))
         delivery, traces = ArrowDelivery(self.host.lock), self.engine.traces
-        failed = None if traces is None else traces.sent_rows(name, data, delivery)
+        failed = (
+            None
+            if traces is None
+            else traces.sent_rows(name, data, columns.get("headers"), delivery)
+        )
         try:
             for piece in pieces:
                 yield from self._write(name, piece, delivery)
