@@ -29,6 +29,7 @@ keeps of a span, unless it is told otherwise.
 """
 MOST_BYTES = 8192
 """Of a header that may be a context: W3C's longest, a baggage. Longer ones are something else."""
+NO_CONTEXT = Context()
 OFFSET = "messaging.kafka.offset"
 PARTITION = "messaging.destination.partition.id"
 TOPIC = "messaging.destination.name"
@@ -88,22 +89,28 @@ def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Conte
 
 def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext | None:
     """The context that a record was created in, where its headers have one."""
-    if not headers:
-        return None
-    found = trace.get_current_span(extracted(headers, Context())).get_span_context()
+    return valid(extracted(headers, NO_CONTEXT)) if headers else None
+
+
+def valid(context: Context) -> SpanContext | None:
+    """Its span's, where it has one."""
+    found = trace.get_current_span(context).get_span_context()
     return found if found.is_valid else None
 
 
-def linked(records: Iterable[Sent]) -> list[Link]:
-    """A link to each context that some of these were created in, with the place of the first."""
+def linked(records: Iterable[Sent], known: Mapping[str, Any]) -> list[Link]:
+    """A link to each context that some of these were created in, with the place of the first, as
+    far as it isn't `known` of all of them.
+    """
     found: dict[tuple[int, int], Link] = {}
     for record in islice(records, MOST_LINKS):
         context = sent_in(record.headers)
         if context is not None and (key := (context.trace_id, context.span_id)) not in found:
-            places = {TOPIC: record.topic, OFFSET: record.offset}
+            places: dict[str, Any] = {TOPIC: record.topic, OFFSET: record.offset}
             if record.partition is not None:
                 places[PARTITION] = str(record.partition)
-            found[key] = Link(context, {k: v for k, v in places.items() if v is not None})
+            told = {k: v for k, v in places.items() if v is not None and k not in known}
+            found[key] = Link(context, told or None)
     return list(found.values())
 
 

@@ -60,10 +60,13 @@ class OpenTelemetryTraces:
             raise ConfigurationError(text) from error
         from opentelemetry.trace import get_tracer
 
+        from odradek.monitoring.spans import of_work
+
         self._tracer = get_tracer(SCOPE, SOFTWARE_VERSION, tracer_provider, SCHEMA)
         self._made: list[ClientSpans] = []
         for client in clients:
             client._traced_by(self._spans)  # noqa: SLF001 - what users call is this class
+        self._work = of_work(self._made)
 
     def _spans(self, calls: ClientCalls[Any]) -> ClientSpans:
         from odradek.monitoring.spans import ClientSpans
@@ -90,4 +93,4 @@ class OpenTelemetryTraces:
         """
         from odradek.monitoring.spans import processing
 
-        return processing(self._tracer, self._made, records)
+        return processing(self._tracer, *self._work, records)

@@ -25,7 +25,7 @@ from contextvars import copy_context
 from functools import partial
 from itertools import product
 from types import CoroutineType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESSED
@@ -44,6 +44,7 @@ from odradek.common.types import TopicPartition
 from odradek.monitoring.contexts import (
     MOST_BYTES,
     MOST_LINKS,
+    NO_CONTEXT,
     OFFSET,
     PARTITION,
     TOPIC,
@@ -53,6 +54,7 @@ from odradek.monitoring.contexts import (
     injected,
     linked,
     sent_in,
+    valid,
 )
 
 T = TypeVar("T")
@@ -235,7 +237,7 @@ class ClientSpans:
     ) -> Callable[[BaseException], object]:
         """One span for all rows of a `send_arrow`; links where the data isn't a stream."""
         begun, context, errors = self.now(), get_current(), list[BaseException]()
-        links = linked(arrow_records(data, headers)) if hasattr(data, "slice") else []
+        links = linked(arrow_records(data, headers), {}) if hasattr(data, "slice") else []
 
         def ended(_: object) -> None:
             attributes = {**self._send, TOPIC: topic, COUNT: delivery.rows}
@@ -273,7 +275,14 @@ class ClientSpans:
         attributes |= of_places([partition for partition, _ in runs])
         if error is None:
             attributes[COUNT] = sum(columns.count for _, columns in runs)
-        self._whole(SpanKind.CLIENT, attributes, begun, context, error, lambda: linked(_rows(runs)))
+        self._whole(
+            SpanKind.CLIENT,
+            attributes,
+            begun,
+            context,
+            error,
+            lambda: linked(_rows(runs), attributes),
+        )
 
     # Committing
 
@@ -355,35 +364,29 @@ def _rows(runs: Runs) -> Iterator[Sent]:
 # Processing
 
 
-class Processed(NamedTuple):
-    """What a program works on."""
-
-    places: Collection[tuple[str | None, int | None]]
-    sent: Iterable[Sent]
-    records: int | None
-    """None for a single one."""
-    headers: Iterable[tuple[str, bytes | None]] | None = None
-    """The single record's."""
-    offset: int | None = None
+def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[], int | None]]:
+    """What spans of work on records of these say of them, as far as they are alike; its clock."""
+    readers = [client for client in clients if client.reads]
+    told = {name: common(client.client.get(name) for client in readers) for name in (CLIENT, GROUP)}
+    attributes = {SYSTEM: "kafka", NAME: "process", TYPE: "process", **told}
+    now: Callable[[], int | None] = readers[0].now if readers else lambda: None
+    return {name: value for name, value in attributes.items() if value is not None}, now
 
 
-def processed(records: Any) -> Processed:
-    """Read what `process` was given; raises `ArgumentError`."""
-    if isinstance(records, ConsumerRecord):
-        sent = _sent(records)
-        return Processed([sent[:2]], [sent], None, sent.headers, sent.offset)
+def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
+    """What a list of records or an Arrow batch is, and its records; raises `ArgumentError`."""
     if isinstance(records, Sequence) and all(isinstance(r, ConsumerRecord) for r in records):
-        places = {(record.topic, record.partition) for record in records}
-        return Processed(places, map(_sent, records), len(records))
+        places = of_places({(record.topic, record.partition) for record in records})
+        return {**places, COUNT: len(records)}, map(_sent, records)
     if hasattr(records, "schema") and hasattr(records, "num_rows"):
         names = records.schema.names
         topics, partitions = (
             records.column(name).unique().to_pylist() if name in names else [None]
             for name in ("topic", "partition")
         )
-        places = set(product(topics, partitions))
+        places = of_places(set(product(topics, partitions)))
         rows = arrow_records(records, "headers", ("topic", "partition", "offset"))
-        return Processed(places, rows, records.num_rows)
+        return {**places, COUNT: records.num_rows}, rows
     wanted = "a record, a list of records, or a record batch or table of Arrow's"
     raise refusal("records", wanted, records)
 
@@ -393,33 +396,33 @@ def _sent(record: ConsumerRecord) -> Sent:
 
 
 @contextmanager
-def processing(tracer: Tracer, clients: Sequence[ClientSpans], records: Any) -> Iterator[Span]:
+def processing(
+    tracer: Tracer, of: dict[str, Any], now: Callable[[], int | None], records: Any
+) -> Iterator[Span]:
     """The span of a program's work on records, which is the current one meanwhile.
 
     A single record's is a child of the context that it was sent in, unless there is a current one
     already; all are linked to what they were sent in.
     """
-    around = get_current()
+    context = around = get_current()
     if around.get(SUPPRESSED):
         yield trace.INVALID_SPAN
         return
-    what = processed(records)
-    context, current = around, trace.get_current_span(around)
-    readers = [client for client in clients if client.reads]
-    attributes = {SYSTEM: "kafka", NAME: "process", TYPE: "process", **of_places(what.places)}
-    for name in (CLIENT, GROUP):
-        if (found := common(client.client.get(name) for client in readers)) is not None:
-            attributes[name] = found
-    if what.records is None:
-        context = extracted(what.headers, around)
-        if current.get_span_context().is_valid:
+    if isinstance(records, ConsumerRecord):
+        topic, partition, offset, headers = _sent(records)
+        attributes = {**of, TOPIC: topic, PARTITION: str(partition), OFFSET: offset}
+        alone = extracted(headers, NO_CONTEXT)
+        theirs, current = valid(alone), trace.get_current_span(around)
+        links = [] if theirs is None else [Link(theirs)]
+        context = extracted(headers, around) if around else alone
+        if theirs is not None and current.get_span_context().is_valid:
             context = trace.set_span_in_context(current, context)
-        attributes[OFFSET] = what.offset
     else:
-        attributes[COUNT] = what.records
-    now: Callable[[], int | None] = readers[0].now if readers else lambda: None
-    name, links = named(attributes), linked(what.sent)
-    span = tracer.start_span(name, context, SpanKind.CONSUMER, attributes, links, now())
+        batch, sent = of_batch(records)
+        attributes = {**of, **batch}
+        links = linked(sent, attributes)
+    kind, name = SpanKind.CONSUMER, named(attributes)
+    span = tracer.start_span(name, context, kind, attributes, links, now())
     token = attach(trace.set_span_in_context(span, context))
     try:
         yield span
