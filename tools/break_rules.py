@@ -32,6 +32,7 @@ from rules_to_break import Breakage, Patch
 from security_rules_to_break import SECURITY_BREAKAGES
 from slow_rules_to_break import SLOW_BREAKAGES
 from spark_rules_to_break import SPARK_BREAKAGES
+from trace_rules_to_break import TRACE_BREAKAGES
 
 BREAKAGES = (
     *OTHERS,
@@ -43,6 +44,7 @@ BREAKAGES = (
     *SECURITY_BREAKAGES,
     *SLOW_BREAKAGES,
     *SPARK_BREAKAGES,
+    *TRACE_BREAKAGES,
 )
 
 ROOT = Path(__file__).resolve().parent.parent

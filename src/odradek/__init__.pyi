@@ -117,6 +117,7 @@ from odradek.common.record_errors import FetchTooLargeError, RecordLimitError
 from odradek.common.secret import Secret
 from odradek.common.types import Address, PartitionFunction, TopicPartition
 from odradek.monitoring.opentelemetry import OpenTelemetryMetrics
+from odradek.monitoring.opentelemetry_traces import OpenTelemetryTraces
 from odradek.monitoring.prometheus import PrometheusCollector, prometheus_text
 from odradek.record.arrow import ArrowSchemaError
 from odradek.record.sent_columns import InvalidRowError
@@ -213,22 +214,22 @@ __all__ = [
     "NotEnoughReplicasError", "NotKafkaError", "NotLeaderOrFollowerError", "OffsetAndMetadata",
     "OffsetAndTimestamp", "OffsetListing", "OffsetMetadataTooLargeError",
     "OffsetMovedToTieredStorageError", "OffsetNotAvailableError", "OffsetOutOfRangeError",
-    "OffsetRange", "OpenTelemetryMetrics", "OperationNotAttemptedError", "OptionError",
-    "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation", "PartitionDescription",
-    "PartitionFunction", "PartitionReassignment", "PartitionerError", "PlainJSONDeserializer",
-    "PlainJSONSerializer", "PlaintextPortError", "PolicyViolationError", "PositionOutOfRangeError",
-    "PreferredLeaderNotAvailableError", "PrincipalDeserializationFailureError", "Producer",
-    "ProducerFencedError", "ProducerIdAndEpoch", "ProducerOptions", "PrometheusCollector",
-    "ProtobufDeserializer", "ProtobufSerializer", "ProxyAuthenticationError", "ProxyError",
-    "ProxyRefusedError", "QuorumDescription", "QuorumReplica", "RaftVoterEndpoint", "Reachability",
-    "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",
-    "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError",
-    "RecordDeserializationError", "RecordFuture", "RecordLimitError", "RecordListTooLargeError",
-    "RecordMetadata", "RecordTooLargeError", "RecordsExplanation", "RegisteredSchema",
-    "RegistryAuthenticationError", "RegistryUnreachableError", "ReplayError", "ReplicaInfo",
-    "ReplicaLogDir", "ReplicaNotAvailableError", "RequestTimedOutError", "ResourceNotFoundError",
-    "ResponseTimeoutError", "SaslAuthenticationFailedError", "SaslExpectedError",
-    "SaslNotExpectedError", "Schema", "SchemaNotFoundError", "SchemaReference",
+    "OffsetRange", "OpenTelemetryMetrics", "OpenTelemetryTraces", "OperationNotAttemptedError",
+    "OptionError", "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation",
+    "PartitionDescription", "PartitionFunction", "PartitionReassignment", "PartitionerError",
+    "PlainJSONDeserializer", "PlainJSONSerializer", "PlaintextPortError", "PolicyViolationError",
+    "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
+    "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerIdAndEpoch",
+    "ProducerOptions", "PrometheusCollector", "ProtobufDeserializer", "ProtobufSerializer",
+    "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "QuorumDescription",
+    "QuorumReplica", "RaftVoterEndpoint", "Reachability", "ReassignmentInProgressError",
+    "RebalanceInProgressError", "RebalanceListener", "RebalanceProtocol", "RebootstrapExplanation",
+    "RebootstrapRequiredError", "RecordDeserializationError", "RecordFuture", "RecordLimitError",
+    "RecordListTooLargeError", "RecordMetadata", "RecordTooLargeError", "RecordsExplanation",
+    "RegisteredSchema", "RegistryAuthenticationError", "RegistryUnreachableError", "ReplayError",
+    "ReplicaInfo", "ReplicaLogDir", "ReplicaNotAvailableError", "RequestTimedOutError",
+    "ResourceNotFoundError", "ResponseTimeoutError", "SaslAuthenticationFailedError",
+    "SaslExpectedError", "SaslNotExpectedError", "Schema", "SchemaNotFoundError", "SchemaReference",
     "SchemaRegistryClient", "SchemaRegistryError", "ScramCredentialInfo", "Secret",
     "SecurityDisabledError", "SerializationContext", "SerializationError", "ServerNotTrustedError",
     "ShareGroupOffset", "ShareSessionLimitReachedError", "ShareSessionNotFoundError",

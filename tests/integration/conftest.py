@@ -44,7 +44,7 @@ GROUPS = {
         *("interop/they_write", "interop/we_write", "interop/columns_we_write"),
         *("interop/mixed_groups", "interop/mixed_consumer_groups", "interop/transactions"),
         *("interop/recompression", "interop/same_partitions", "interop/console_tools"),
-        *("interop/admin_answers", "interop/group_tools"),
+        *("interop/admin_answers", "interop/group_tools", "interop/traces"),
     ),
     "secured": ("secure_recovery",),
     "settings": ("interop/secure_settings",),

@@ -52,6 +52,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
 
     _calls: ProducerCalls
     _put = RecordSending.send
+    _taken_by = "_put"
 
     @with_settings(PRODUCER)
     def __init__(
@@ -98,7 +99,9 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """
         put = self._put(topic, value, key, headers, partition, timestamp_ms)
         future = put if type(put) is DeliveryFuture else await put
-        return future if on_delivery is None else tell_delivery(future, on_delivery)
+        if on_delivery is not None:
+            self._report_to(future, on_delivery)
+        return future
 
     async def send_and_wait(
         self,
@@ -258,8 +261,10 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
     ) -> DeliveryFuture:
         """Let the loop have its turn; then the topic is looked at again. Not by `self.send`, which
-        may be a subclass's, with arguments of its own.
+        may be a subclass's, with arguments of its own, nor through serializers once more.
         """
         await self._loop_host.breathe()
-        put: Any = self._put(topic, record[1], record[0], record[2], partition, record[3])
+        put: Any = RecordSending.send(
+            self, topic, record[1], record[0], record[2], partition, record[3]
+        )
         return cast("DeliveryFuture", await put if type(put) is CoroutineType else put)

@@ -6,10 +6,11 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, overload
 
 from odradek.api.base import Facade
+from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.partition_arguments import one_partition, these_partitions
@@ -19,6 +20,7 @@ from odradek.clients.consumer.records import (
     OffsetAndTimestamp,
 )
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
+from odradek.clients.traces import Traces
 from odradek.common.types import TopicPartition
 
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp
@@ -28,6 +30,10 @@ class ConsumerState(Facade[ConsumerEngine]):
     """What all consumers can do without waiting; not made directly."""
 
     _calls: ConsumerCalls
+
+    def _traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> None:
+        """Have reads and commits told to what `make` makes, as `OpenTelemetryTraces` has it."""
+        self._calls.traced_by(make)
 
     def assign(
         self,

@@ -137,6 +137,7 @@ MODULES: dict[str, str] = {
     "odradek.common.secret": "Secret",
     "odradek.common.types": "Address PartitionFunction TopicPartition",
     "odradek.monitoring.opentelemetry": "OpenTelemetryMetrics",
+    "odradek.monitoring.opentelemetry_traces": "OpenTelemetryTraces",
     "odradek.monitoring.prometheus": "PrometheusCollector prometheus_text",
     "odradek.record.arrow": "ArrowSchemaError",
     "odradek.record.sent_columns": "InvalidRowError",

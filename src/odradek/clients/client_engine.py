@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from odradek.clients.impatience import Impatience
 from odradek.clients.missing_topics import MissingTopics
+from odradek.clients.traces import Traces
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -94,6 +95,8 @@ class ClientEngine(Engine):
         super().__init__(EventLog(config["client.id"]))
         self.config = config
         self.rng = rng
+        self.traces: Traces | None = None
+        """Who hears of what its callers do."""
         network = self.network = parts.network(self, config, rng, frame_limit=frame_limit)
         # What a host tells is the network's; `not_sent` is beside it.
         self.connected, self.disconnected = network.connected, network.disconnected
@@ -133,6 +136,10 @@ class ClientEngine(Engine):
             self.network.changed.notify()
 
         self.post(give_back)
+
+    def traced_by(self, traces: Traces) -> None:
+        """Have it hear of what callers do from now on."""
+        self.traces = traces
 
     # Flows that calls share
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 from weakref import ref
 
-from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
+from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending, alive
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
-from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.common.errors import KafkaError
 from odradek.runtime.hosts.delivery_future import DeliveryFuture
 from odradek.runtime.hosts.in_thread import at_hand
 from odradek.serialization.context import NO_WAITING, MessageField, SerializationContext
@@ -86,19 +86,11 @@ def _send(
     timestamp_ms: int | None = None,
     on_delivery: DeliveryCallback | None = None,
 ) -> Any:
-    producer = _alive(of)
+    producer = alive(of)
     key, value, headers = writing(topic, key, value, headers)
     return RecordSending.send(
         producer, topic, value, key, headers, partition, timestamp_ms, on_delivery
     )
-
-
-def _alive(of: Any) -> Any:
-    """The producer, where the program has kept it: `Producer(…).send(…)` in one breath doesn't."""
-    producer = of()
-    if producer is None:
-        raise ClientClosedError("this producer is gone: keep it in a variable, or use `with`")
-    return producer
 
 
 def serialized_put(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
@@ -119,7 +111,7 @@ async def _put(
     async def written() -> Written:
         return writing.in_loop(topic, key, value, headers)
 
-    producer = _alive(of)
+    producer = alive(of)
     key, value, headers = await at_hand(written)
     found = RecordSending.send(producer, topic, value, key, headers, partition, timestamp_ms)
     return found if type(found) is DeliveryFuture else await found

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.traces import Traces
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -106,6 +107,15 @@ class ClientCalls(Generic[E]):
         function("listener", listener)
         self._listeners.append(listener)
         self.engine.events.listen(listener)
+
+    def traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> Traces:
+        """Have what is made for this client hear of its work, for as long as it lives."""
+        self.check_open()
+        if self.engine.traces is not None:
+            raise IllegalStateError(f"this {self.kind} is traced already")
+        traces = make(self)
+        self.engine.traced_by(traces)
+        return traces
 
     def set_credentials(self, username: str, password: Secret) -> None:
         """Use another name and password from now on (PLAIN and SCRAM)."""
@@ -266,6 +276,8 @@ class ClientCalls(Generic[E]):
         new.metadata.cluster_id = old.metadata.cluster_id
         for listener in self._listeners:
             new.events.listen(listener)
+        if old.traces is not None:
+            new.traced_by(old.traces)
         self._push = None
         self._hear_of_connections(new)
         self.carry_over(old, new)

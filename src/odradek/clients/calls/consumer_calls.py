@@ -160,7 +160,8 @@ class ConsumerCalls(GroupCalls):
         """What `take` makes of the next records; waits for some, at most `timeout` seconds."""
         self.check_open()
         self.check_uninterrupted("poll()")
-        return self._reading(self.seconds(timeout), take)
+        flow, traces = self._reading(self.seconds(timeout), take), self.engine.traces
+        return flow if traces is None else traces.received(flow, self.engine.delivery.note_into)
 
     def _reading(self, seconds: float, take: Callable[[float], T]) -> CallerFlow[T | None]:
         """It may make nothing of what came (markers, aborted transactions): then it waits on."""

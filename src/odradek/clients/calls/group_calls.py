@@ -118,10 +118,10 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """Commit, and wait for it; callbacks of earlier commits come first."""
         group = self.group("commit()")
         chosen = None if offsets is None else offsets_to_commit(offsets)
-        return whatever_happens(
-            self.call(lambda d: group.commits.commit(chosen, d), timeout, "commit"),
-            group.tell_of_commits(self.host.wake),
-        )
+        commit = self.call(lambda d: group.commits.commit(chosen, d), timeout, "commit")
+        if self.engine.traces is not None:
+            commit = self.engine.traces.settled(commit, chosen or {}, group.group_id)
+        return whatever_happens(commit, group.tell_of_commits(self.host.wake))
 
     def commit_async(self, offsets: Any, callback: CommitCallback | None) -> CallerFlow[None]:
         """Commit without waiting for it."""

@@ -288,11 +288,18 @@ class ProducerCalls(TransactionCalls):
         self.check_free("send_arrow()")
         name = topic_name("topic", topic)
         pieces = columns_from_arrow(data, ColumnNames(*column_names(**columns)))
-        delivery = ArrowDelivery(self.host.lock)
+        delivery, traces = ArrowDelivery(self.host.lock), self.engine.traces
+        failed = (
+            None
+            if traces is None
+            else traces.sent_rows(name, data, columns.get("headers"), delivery)
+        )
         try:
             for piece in pieces:
                 yield from self._write(name, piece, delivery)
         except BaseException as error:
+            if failed is not None:
+                failed(error)
             if delivery.rows:
                 error.add_note(f"The first {delivery.rows} rows are being sent; flush() waits.")
             raise

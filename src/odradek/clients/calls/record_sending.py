@@ -8,9 +8,14 @@ it has to: this is the one method that a facade inherits as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from inspect import iscoroutinefunction
 from types import SimpleNamespace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import ref
 
+from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.partitioner import TopicLane
@@ -21,8 +26,9 @@ from odradek.clients.producer.record_arguments import (
     HeadersInput,
     explained,
 )
+from odradek.clients.traces import Traces
 from odradek.common.arguments import function, partition_number, record_headers
-from odradek.common.errors import KafkaError
+from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.record import OpenBatches
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
@@ -42,6 +48,9 @@ def _of_producers(send: S) -> S:
 class RecordSending(Generic[F]):
     """The `send` of a producer; not made directly."""
 
+    _taken_by = "send"
+    """The method that serializers and traces stand in place of."""
+
     def _keep_at_hand(
         self,
         calls: ProducerCalls,
@@ -55,6 +64,7 @@ class RecordSending(Generic[F]):
         stands in place of methods of this producer, where it has serializers.
         """
         vars(self).update({name: one for name, one in instead.items() if one is not None})
+        self._trace_calls = calls.traced_by
         self._future = future
         self._report_to = report_to
         self._lanes = calls.lanes
@@ -66,6 +76,15 @@ class RecordSending(Generic[F]):
         open_batches = OpenBatches(self._lanes, self._metadata, free, self._wall_clock, future)
         self._put_at_once = open_batches.send
         self._report_at_once = open_batches.report
+
+    def _traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> None:
+        """Have each record that is sent pass through what `make` makes (`OpenTelemetryTraces`): it
+        stands in place of what took them before, and doesn't keep this producer alive.
+        """
+        traces, name = self._trace_calls(make), self._taken_by
+        send = vars(self).get(name) or partial(_of, ref(self), getattr(type(self), name))
+        vars(self)[name] = traces.sending(send, self._report_to)
+        self._report_to = partial(_report_in_context, self._report_to)
 
     def _append(
         self, topic: str, lane: TopicLane | None, record: SentRecord, partition: int | None
@@ -136,3 +155,24 @@ class RecordSending(Generic[F]):
         if on_delivery is not None:
             self._report_to(found, on_delivery)
         return found  # type: ignore[no-any-return]  # it is what `_keep_at_hand` was told
+
+
+def alive(of: ref[Any]) -> Any:
+    """The producer, where the program has kept it: `Producer(…).send(…)` in one breath doesn't."""
+    producer = of()
+    if producer is None:
+        raise ClientClosedError("this producer is gone: keep it in a variable, or use `with`")
+    return producer
+
+
+def _of(of: ref[Any], send: Callable[..., Any], *record: Any) -> Any:
+    return send(alive(of), *record)
+
+
+def _report_in_context(
+    report_to: Callable[[F, DeliveryCallback], object], future: F, on_delivery: DeliveryCallback
+) -> object:
+    """Have a callback run in the context of its `send`, whoever calls it."""
+    run: Callable[..., None] = copy_context().run
+    refused = not callable(on_delivery) or iscoroutinefunction(on_delivery)
+    return report_to(future, on_delivery if refused else partial(run, on_delivery))

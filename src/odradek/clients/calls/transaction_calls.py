@@ -72,7 +72,11 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
         member = group_to_send_to(group)
         send = partial(manager.send_offsets, wanted, member)
-        return self.call(send, timeout, "answer to send_offsets_to_transaction()", BLOCK_TIMEOUT)
+        what = "answer to send_offsets_to_transaction()"
+        call, traces = self.call(send, timeout, what, BLOCK_TIMEOUT), self.engine.traces
+        if traces is None:
+            return call
+        return traces.settled(call, wanted, member.group_id, operation="send_offsets")
 
     def committed_offsets(
         self, group: str, timeout: float | None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
+from odradek.clients.traces import Runs
 from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
 from odradek.common.events import Event
 from odradek.common.imports import loaded
@@ -56,6 +57,7 @@ class Delivery:
         self._disturbed_at = -math.inf
         self._undelivered = True
         self._convert: Convert | None = None
+        self._noted: Runs | None = None
         engine.events.listen(self._note_disturbance)
 
     def convert_with(self, convert: Convert | None) -> None:
@@ -65,6 +67,10 @@ class Delivery:
     def take_over(self, old: Delivery) -> None:
         """Convert as the delivery of an engine before this one did."""
         self._convert = old._convert
+
+    def note_into(self, runs: Runs | None) -> None:
+        """Note there what is taken from now on, for a trace; None: nowhere."""
+        self._noted = runs
 
     @property
     def ready(self) -> bool:
@@ -213,6 +219,8 @@ class Delivery:
         """The caller has these rows until it asks for more; says whether there are any."""
         if self._engine.group is not None:
             self._subscription.in_hand[entry.state] = None
+        if self._noted is not None and columns.count:
+            self._noted.append((entry.state.partition, columns))
         if columns.count and self._undelivered and entry.arrived >= self._disturbed_at:
             self._undelivered = False
             topic, partition = entry.state.partition

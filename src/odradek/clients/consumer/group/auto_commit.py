@@ -74,13 +74,14 @@ class AutoCommit:
     def _commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], deadline: float, now: float
     ) -> Flow[float]:
-        group = self._group
+        group, traces = self._group, self._group.engine.traces
         if not offsets:
             return now
+        commit = group.commits.commit(offsets, deadline, unknown_for=UNKNOWN_FOR, unasked=True)
+        if traces is not None:
+            commit = traces.settled(commit, offsets, group.group_id, asked=False)
         try:
-            yield from group.commits.commit(
-                offsets, deadline, unknown_for=UNKNOWN_FOR, unasked=True
-            )
+            yield from commit
         except KafkaError as error:
             logger.warning("group %s: auto-commit failed: %s", group.group_id, error)
         return group.engine.now

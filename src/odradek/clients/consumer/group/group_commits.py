@@ -176,15 +176,20 @@ class GroupCommits:
         """
         if self.closed:
             raise ClientClosedError("the consumer is being closed: nothing is committed any more")
-        told = Told(offsets, callback)
+        told, traces = Told(offsets, callback), self._group.engine.traces
         self._open[told] = None
-        return self._committed(told, deadline)
+        commit = self.commit(offsets, deadline)
+        if traces is not None:
+            commit = traces.settled(commit, offsets, self._group.group_id)
+        return self._committed(told, commit)
 
-    def _committed(self, told: Told, deadline: float) -> Flow[None]:
+    def _committed(
+        self, told: Told, commit: Flow[dict[TopicPartition, OffsetAndMetadata]]
+    ) -> Flow[None]:
         failure: KafkaError | None = None
         through = False
         try:
-            yield from self.commit(told.offsets, deadline)
+            yield from commit
             through = True
         except KafkaError as error:
             failure, through = error, True

@@ -1,0 +1,147 @@
+"""Trace contexts in records' headers: W3C's, or what the program's global propagator writes.
+
+In: headers of a record that is sent or was read, rows of columns or of Arrow batches. Out: headers
+with a context added; the contexts that records were sent in, as links. Must not: change what was
+given, take the place of a context that the program itself has put there, or look at more than
+`MOST_LINKS` records of a batch.
+This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import Link, SpanContext
+
+from odradek.common.arguments import Headers
+
+logger = logging.getLogger("odradek")
+
+MOST_LINKS = 128
+"""Records of a batch that are looked at for what they link to: as many links as OpenTelemetry's SDK
+keeps of a span, unless it is told otherwise.
+"""
+MOST_BYTES = 8192
+"""Of a header that may be a context: W3C's longest, a baggage. Longer ones are something else."""
+NO_CONTEXT = Context()
+OFFSET = "messaging.kafka.offset"
+PARTITION = "messaging.destination.partition.id"
+TOPIC = "messaging.destination.name"
+
+
+class Sent(NamedTuple):
+    """A record that was read, as far as a trace knows it."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    headers: Iterable[tuple[str, bytes | None]] | None
+
+
+class _HeaderGetter(Getter[Mapping[str, str]]):
+    """How propagators read headers."""
+
+    def get(self, carrier: Mapping[str, str], key: str) -> list[str] | None:
+        found = carrier.get(key.lower())
+        return None if found is None else [found]
+
+    def keys(self, carrier: Mapping[str, str]) -> list[str]:
+        return list(carrier)
+
+
+_GETTER = _HeaderGetter()
+
+
+def injected(headers: Headers, context: Context) -> Headers:
+    """The headers with this context behind them; names that are there already stay as they are."""
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier, context)
+    if headers:
+        for name, _ in headers:
+            carrier.pop(name.lower(), None)
+    return (*headers, *((name, text.encode()) for name, text in carrier.items()))
+
+
+def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Context) -> Context:
+    """What a record's headers add to a context; of several with one name the last counts, as in
+    OpenTelemetry's instrumentation of Java's clients. What can't be read adds nothing.
+    """
+    if not headers:
+        return context
+    carrier = {
+        name.lower(): value.decode("utf-8", "replace")
+        for name, value in headers
+        if value is not None and len(value) <= MOST_BYTES
+    }
+    try:
+        return propagate.extract(carrier, context, _GETTER)
+    # A propagator of the program's reads what strangers wrote: no record is lost by that.
+    except Exception:
+        logger.warning("a propagator can't read the headers of a record", exc_info=True)
+        return context
+
+
+def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext | None:
+    """The context that a record was created in, where its headers have one."""
+    return valid(extracted(headers, NO_CONTEXT)) if headers else None
+
+
+def valid(context: Context) -> SpanContext | None:
+    """Its span's, where it has one."""
+    found = trace.get_current_span(context).get_span_context()
+    return found if found.is_valid else None
+
+
+def linked(records: Iterable[Sent], known: Mapping[str, Any]) -> list[Link]:
+    """A link to each context that some of these were created in, with the place of the first, as
+    far as it isn't `known` of all of them.
+    """
+    found: dict[tuple[int, int], Link] = {}
+    for record in islice(records, MOST_LINKS):
+        context = sent_in(record.headers)
+        if context is not None and (key := (context.trace_id, context.span_id)) not in found:
+            places: dict[str, Any] = {TOPIC: record.topic, OFFSET: record.offset}
+            if record.partition is not None:
+                places[PARTITION] = str(record.partition)
+            told = {k: v for k, v in places.items() if v is not None and k not in known}
+            found[key] = Link(context, told or None)
+    return list(found.values())
+
+
+def arrow_records(data: Any, headers: str | None, places: Sequence[str] = ()) -> Iterator[Sent]:
+    """The first rows of a record batch or table, by what its columns say: `headers` is the name of
+    one; `places` those of topic, partition and offset. No row where Arrow finds them broken, or the
+    headers are something else.
+    """
+    names = data.schema.names
+    if headers not in names:
+        return
+    wanted = [name for name in places if name in names]
+    rows = data.slice(0, MOST_LINKS).select([headers, *wanted])
+    try:
+        rows.validate(full=True)
+    except (ValueError, IndexError):  # Arrow's own errors; else it would read what isn't there
+        return
+    for row in rows.to_pylist():
+        found = row[headers]
+        if isinstance(found, list):
+            topic, partition, offset = map(row.get, ("topic", "partition", "offset"))
+            yield Sent(topic, partition, offset, [*filter(None, map(_pair, found))])
+
+
+def _pair(given: Any) -> tuple[str, bytes | None] | None:
+    """A header of a row: of a struct, or of a map; None for what is none."""
+    pair: Any = (given.get("key"), given.get("value")) if isinstance(given, dict) else given
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return None
+    name, value = pair
+    name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    value = value.encode() if isinstance(value, str) else value
+    usual = isinstance(name, str) and (value is None or isinstance(value, bytes))
+    return (name, value) if usual else None

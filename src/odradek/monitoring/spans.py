@@ -1,0 +1,437 @@
+"""The spans of one client: send, poll, process, commit, by the conventions for messaging (1.44).
+
+In: what the client's callers do (`clients/traces`). Out: spans of a tracer, contexts in headers.
+A span that has nothing inside of it is made when its work is over, with the time of its beginning:
+so nothing can leave it open, neither a Ctrl-C nor a fork. Only a record's span is made before, as
+its context goes with the record; its outcome ends it, whatever that is. Times are the client's
+clock, so that a simulation has its own.
+Must not: change what a call gives or raises, or keep the client alive.
+This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from itertools import product
+from types import CoroutineType
+from typing import Any, TypeVar
+
+from opentelemetry import trace
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESSED
+from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
+
+from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.clients.producer.delivery import ArrowDelivery
+from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
+from odradek.clients.traces import Runs
+from odradek.common.arguments import function, record_headers, refusal
+from odradek.common.errors import BrokerError, ClientClosedError, KafkaError, WakeupError
+from odradek.common.record_errors import SchemaNotAtHandError
+from odradek.common.types import TopicPartition
+from odradek.monitoring.contexts import (
+    MOST_BYTES,
+    MOST_LINKS,
+    NO_CONTEXT,
+    OFFSET,
+    PARTITION,
+    TOPIC,
+    Sent,
+    arrow_records,
+    extracted,
+    injected,
+    linked,
+    sent_in,
+    valid,
+)
+
+T = TypeVar("T")
+Y = TypeVar("Y")
+
+SYSTEM, CLIENT, CLUSTER = "messaging.system", "messaging.client.id", "messaging.kafka.cluster.id"
+NAME, TYPE = "messaging.operation.name", "messaging.operation.type"
+GROUP, COUNT = "messaging.consumer.group.name", "messaging.batch.message_count"
+SIZE, TOMBSTONE = "messaging.message.body.size", "messaging.kafka.message.tombstone"
+ERROR = "error.type"
+NO_FAILURES = (WakeupError, SchemaNotAtHandError)
+"""How a poll may end with nothing having failed."""
+
+
+def failed(span: Span, error: BaseException) -> None:
+    """Say that an operation ended with this error, by Kafka's name for it or its class's."""
+    name = error.name if isinstance(error, BrokerError) else type(error).__qualname__
+    span.set_attribute(ERROR, name)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def named(attributes: Mapping[str, Any]) -> str:
+    """What a span with these is called."""
+    topic = attributes.get(TOPIC)
+    operation: str = attributes[NAME]
+    return operation if topic is None else f"{operation} {topic}"
+
+
+def common(all_: Iterable[T]) -> T | None:
+    """What all of these are; None where they differ."""
+    found = set(all_)
+    return found.pop() if len(found) == 1 else None
+
+
+def of_places(places: Collection[tuple[str | None, int | None]]) -> dict[str, Any]:
+    """Topic and partition, where all that a span is about has the same."""
+    found: dict[str, Any] = {}
+    topic = common(topic for topic, _ in places)
+    if topic is not None:
+        found[TOPIC] = topic
+        partition = common(partition for _, partition in places)
+        if partition is not None:
+            found[PARTITION] = str(partition)
+    return found
+
+
+class SentRecordSpan:
+    """One record's, from its `send` to its outcome."""
+
+    __slots__ = ("_span", "_traces")
+
+    def __init__(self, span: Span, traces: ClientSpans) -> None:
+        self._span: Span | None = span
+        self._traces = traces
+
+    def ended(self, error: BaseException | None, metadata: Any) -> None:
+        """As `on_delivery` is called."""
+        span, self._span = self._span, None
+        if span is None:
+            return
+        if error is None:
+            found = {PARTITION: str(metadata.partition), **self._traces.of_cluster()}
+            if metadata.offset >= 0:
+                found[OFFSET] = metadata.offset
+            span.set_attributes(found)
+        else:
+            failed(span, error)
+        span.end(self._traces.now())
+
+    def failed(self, error: BaseException) -> None:
+        """`send` itself raised."""
+        self.ended(error, None)
+
+
+class ClientSpans:
+    """What makes one client's spans."""
+
+    def __init__(self, tracer: Tracer, calls: ClientCalls[Any]) -> None:
+        self._tracer = tracer
+        self._calls = calls
+        self._clock = calls.host.wall_clock
+        self.client = {CLIENT: calls.config["client.id"]}
+        """What all of them say."""
+        self.reads = calls.writes is None
+        if self.reads and calls.config["group.id"] is not None:
+            self.client[GROUP] = calls.config["group.id"]
+        self._send = self.about("send", "send")
+
+    def now(self) -> int:
+        """Nanoseconds since the epoch."""
+        return int(self._clock() * 1e9)
+
+    def about(self, name: str, kind: str) -> dict[str, Any]:
+        """The attributes of an operation."""
+        return {SYSTEM: "kafka", NAME: name, TYPE: kind, **self.client}
+
+    def of_cluster(self) -> dict[str, Any]:
+        found = self._calls.engine.metadata.cluster_id
+        return {CLUSTER: found} if found else {}
+
+    # Sending
+
+    def sending(
+        self, send: Callable[..., Any], report: Callable[[Any, Any], object]
+    ) -> Callable[..., Any]:
+        """What stands in place of a producer's `send`, or of what its `send` awaits."""
+
+        def traced(
+            topic: str,
+            value: Any = None,
+            key: Any = None,
+            headers: HeadersInput = NO_HEADERS,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            on_delivery: Any = None,
+        ) -> Any:
+            if on_delivery is not None:
+                function("on_delivery", on_delivery)
+            if type(topic) is str and not (context := get_current()).get(SUPPRESSED):
+                headers = record_headers(headers) if headers is not NO_HEADERS else NO_HEADERS
+                span, headers = self._begun(topic, value, headers, partition, context)
+            else:
+                span = None
+            try:
+                found = send(topic, value, key, headers, partition, timestamp_ms)
+            except BaseException as error:
+                if span is not None:
+                    span.failed(error)
+                raise
+            if type(found) is CoroutineType:
+                return found if span is None else self._once_sent(found, span, report)
+            if span is not None:
+                report(found, span.ended)
+            if on_delivery is not None:
+                report(found, partial(copy_context().run, on_delivery))
+            return found
+
+        return traced
+
+    async def _once_sent(
+        self, sent: Any, span: SentRecordSpan, report: Callable[[Any, Any], object]
+    ) -> Any:
+        try:
+            found = await sent
+        except BaseException as error:
+            span.failed(error)
+            raise
+        report(found, span.ended)
+        return found
+
+    def _begun(
+        self,
+        topic: str,
+        value: Any,
+        headers: tuple[tuple[str, Any], ...],
+        partition: int | None,
+        context: Context,
+    ) -> tuple[SentRecordSpan | None, tuple[tuple[str, Any], ...]]:
+        attributes = {**self._send, TOPIC: topic}
+        if partition is not None:
+            attributes[PARTITION] = str(partition)
+        if value is None:
+            attributes[TOMBSTONE] = True
+        elif type(value) is bytes:
+            attributes[SIZE] = len(value)
+        name, at = f"send {topic}", self.now()
+        theirs = sent_in(headers)
+        if theirs is None:
+            span = self._tracer.start_span(
+                name, context, SpanKind.PRODUCER, attributes, start_time=at
+            )
+            headers = injected(headers, trace.set_span_in_context(span, context))
+        else:
+            links = [Link(theirs)]
+            span = self._tracer.start_span(name, context, SpanKind.CLIENT, attributes, links, at)
+        return (SentRecordSpan(span, self) if span.is_recording() else None), headers
+
+    def sent_rows(
+        self, topic: str, data: Any, headers: str | None, delivery: ArrowDelivery
+    ) -> Callable[[BaseException], object]:
+        """One span for all rows of a `send_arrow`; links where the data isn't a stream."""
+        begun, context, errors = self.now(), get_current(), list[BaseException]()
+        links = linked(arrow_records(data, headers), {}) if hasattr(data, "slice") else []
+
+        def ended(_: object) -> None:
+            attributes = {**self._send, TOPIC: topic, COUNT: delivery.rows}
+            error = errors[0] if errors else delivery.error
+            self._whole(SpanKind.CLIENT, attributes, begun, context, error, lambda: links)
+
+        delivery.done.when_done(ended)
+        return errors.append
+
+    # Reading
+
+    def received(
+        self, flow: Generator[Y, float, T], note_into: Callable[[Runs | None], None]
+    ) -> Generator[Y, float, T]:
+        """A span for a call that has something to hand out, or that fails."""
+        begun, context = self.now(), get_current()
+        runs: Runs = []
+        note_into(runs)
+        try:
+            found = yield from flow
+        except KafkaError as error:
+            if not isinstance(error, NO_FAILURES):
+                self._received([], begun, context, error)
+            raise
+        finally:
+            note_into(None)
+        if runs:
+            self._received(runs, begun, context)
+        return found
+
+    def _received(
+        self, runs: Runs, begun: int, context: Context, error: BaseException | None = None
+    ) -> None:
+        attributes = self.about("poll", "receive")
+        attributes |= of_places([partition for partition, _ in runs])
+        if error is None:
+            attributes[COUNT] = sum(columns.count for _, columns in runs)
+        self._whole(
+            SpanKind.CLIENT,
+            attributes,
+            begun,
+            context,
+            error,
+            lambda: linked(_rows(runs), attributes),
+        )
+
+    # Committing
+
+    def settled(
+        self,
+        flow: Generator[Y, float, T],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: str,
+        *,
+        operation: str = "commit",
+        asked: bool = True,
+    ) -> Generator[Y, float, T]:
+        """A span for a commit of something; one that nobody asked for begins a trace of its own."""
+        context = get_current() if asked else Context()
+        return self._settled(flow, offsets, {GROUP: group}, operation, context, self.now())
+
+    def _settled(
+        self,
+        flow: Generator[Y, float, T],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        of_group: dict[str, Any],
+        operation: str,
+        context: Context,
+        begun: int,
+    ) -> Generator[Y, float, T]:
+        error: BaseException | None = None
+        try:
+            found = yield from flow
+            if isinstance(found, Mapping):
+                offsets = found
+        except GeneratorExit:
+            error = ClientClosedError("the client ended before this did")
+            raise
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if offsets or error is not None:
+                attributes = self.about(operation, "settle") | of_group | of_places(list(offsets))
+                if len(offsets) == 1:
+                    attributes[OFFSET] = next(iter(offsets.values())).offset
+                self._whole(SpanKind.CLIENT, attributes, begun, context, error)
+            del error  # it holds this frame, which would hold it
+        return found
+
+    def _whole(
+        self,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        begun: int,
+        context: Context,
+        error: BaseException | None = None,
+        links: Callable[[], list[Link]] = list,
+    ) -> None:
+        """A span of what is over."""
+        if context.get(SUPPRESSED):
+            return
+        name = named(attributes)
+        attributes |= self.of_cluster()
+        span = self._tracer.start_span(name, context, kind, attributes, links(), begun)
+        if error is not None:
+            failed(span, error)
+        span.end(self.now())
+
+
+def _rows(runs: Runs) -> Iterator[Sent]:
+    """The first records that a call hands out, as they lie in its columns; those with headers."""
+    left = MOST_LINKS
+    for partition, columns in runs:
+        first, count, headers = columns.start, min(columns.count, left), columns.headers
+        left -= count
+        if headers is None:
+            continue
+        for row in range(first, first + count):
+            if 0 < headers.offsets[row + 1] - headers.offsets[row] <= MOST_BYTES:
+                yield Sent(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
+
+
+# Processing
+
+
+def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[], int | None]]:
+    """What spans of work on records of these say of them, as far as they are alike; its clock."""
+    readers = [client for client in clients if client.reads]
+    told = {name: common(client.client.get(name) for client in readers) for name in (CLIENT, GROUP)}
+    attributes = {SYSTEM: "kafka", NAME: "process", TYPE: "process", **told}
+    now: Callable[[], int | None] = readers[0].now if readers else lambda: None
+    return {name: value for name, value in attributes.items() if value is not None}, now
+
+
+def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
+    """What a list of records or an Arrow batch is, and its records; raises `ArgumentError`."""
+    if isinstance(records, Sequence) and all(isinstance(r, ConsumerRecord) for r in records):
+        places = of_places({(record.topic, record.partition) for record in records})
+        return {**places, COUNT: len(records)}, map(_sent, records)
+    if hasattr(records, "schema") and hasattr(records, "num_rows"):
+        names = records.schema.names
+        topics, partitions = (
+            records.column(name).unique().to_pylist() if name in names else [None]
+            for name in ("topic", "partition")
+        )
+        places = of_places(set(product(topics, partitions)))
+        rows = arrow_records(records, "headers", ("topic", "partition", "offset"))
+        return {**places, COUNT: records.num_rows}, rows
+    wanted = "a record, a list of records, or a record batch or table of Arrow's"
+    raise refusal("records", wanted, records)
+
+
+def _sent(record: ConsumerRecord) -> Sent:
+    return Sent(record.topic, record.partition, record.offset, record.headers)
+
+
+@contextmanager
+def processing(
+    tracer: Tracer, of: dict[str, Any], now: Callable[[], int | None], records: Any
+) -> Iterator[Span]:
+    """The span of a program's work on records, which is the current one meanwhile.
+
+    A single record's is a child of the context that it was sent in, unless there is a current one
+    already; all are linked to what they were sent in.
+    """
+    context = around = get_current()
+    if around.get(SUPPRESSED):
+        yield trace.INVALID_SPAN
+        return
+    if isinstance(records, ConsumerRecord):
+        topic, partition, offset, headers = _sent(records)
+        attributes = {**of, TOPIC: topic, PARTITION: str(partition), OFFSET: offset}
+        alone = extracted(headers, NO_CONTEXT)
+        theirs, current = valid(alone), trace.get_current_span(around)
+        links = [] if theirs is None else [Link(theirs)]
+        context = extracted(headers, around) if around else alone
+        if theirs is not None and current.get_span_context().is_valid:
+            context = trace.set_span_in_context(current, context)
+    else:
+        batch, sent = of_batch(records)
+        attributes = {**of, **batch}
+        links = linked(sent, attributes)
+    kind, name = SpanKind.CONSUMER, named(attributes)
+    span = tracer.start_span(name, context, kind, attributes, links, now())
+    token = attach(trace.set_span_in_context(span, context))
+    try:
+        yield span
+    except BaseException as error:
+        if not isinstance(error, GeneratorExit):
+            failed(span, error)
+        if isinstance(error, Exception):
+            span.record_exception(error)
+        raise
+    finally:
+        detach(token)
+        span.end(now())

@@ -1,0 +1,73 @@
+"""What traced clients export, read from OpenTelemetry's SDK in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import Tracer
+
+
+class Exported:
+    """A tracer provider of a test's own, and the spans that have ended."""
+
+    def __init__(self) -> None:
+        self._memory = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider.add_span_processor(SimpleSpanProcessor(self._memory))
+
+    @property
+    def tracer(self) -> Tracer:
+        """For the program's own spans."""
+        return self.provider.get_tracer("program")
+
+    def spans(self, operation: str = "") -> list[ReadableSpan]:
+        """Those of an operation of Kafka's, or all; in the order in which they ended."""
+        found = self._memory.get_finished_spans()
+        return [
+            span
+            for span in found
+            if not operation or attributes(span).get("messaging.operation.name") == operation
+        ]
+
+    def one(self, operation: str) -> ReadableSpan:
+        """The only one of an operation."""
+        (span,) = self.spans(operation)
+        return span
+
+    def named(self, name: str) -> ReadableSpan:
+        """The only one of this name."""
+        (span,) = (span for span in self.spans() if span.name == name)
+        return span
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    """What it says, without what is None."""
+    return dict(span.attributes or {})
+
+
+def parent(span: ReadableSpan) -> int | None:
+    """The id of its parent."""
+    return None if span.parent is None else span.parent.span_id
+
+
+def identity(span: ReadableSpan) -> int:
+    """Its own id."""
+    assert span.context is not None
+    found: int = span.context.span_id
+    return found
+
+
+def trace_of(span: ReadableSpan) -> int:
+    """The id of its trace."""
+    assert span.context is not None
+    found: int = span.context.trace_id
+    return found
+
+
+def linked_to(span: ReadableSpan) -> list[int]:
+    """The ids of the spans that it is linked to."""
+    return [link.context.span_id for link in span.links]

@@ -1,0 +1,117 @@
+"""The breakages of traces: where spans begin and end, what they belong to, what headers hold."""
+
+from __future__ import annotations
+
+from rules_to_break import Breakage, broken
+
+SPANS = "monitoring/spans.py"
+CONTEXTS = "monitoring/contexts.py"
+SENDING = "clients/calls/record_sending.py"
+SYNC = "tests/simulation/test_traces.py"
+ASYNC = "tests/simulation/test_traces_async.py"
+UNIT = "tests/unit/monitoring/test_traces.py"
+
+TRACE_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "a poll without records is a span",
+        "traces",
+        SPANS,
+        "        if runs:\n            self._received",
+        "        if runs is not None:\n            self._received",
+        f"{SYNC}::test_a_poll_without_records_is_no_span",
+    ),
+    broken(
+        "a context of the program's own is replaced",
+        "traces",
+        SPANS,
+        "        if theirs is None:",
+        "        if theirs is None or theirs:",
+        f"{SYNC}::test_a_context_of_the_programs_own_stays",
+    ),
+    broken(
+        "a header that is there gets a twin",
+        "traces",
+        CONTEXTS,
+        "            carrier.pop(name.lower(), None)",
+        "            carrier.get(name.lower(), None)",
+        f"{UNIT}::test_what_is_injected_takes_no_place",
+    ),
+    broken(
+        "automatic commits belong to whoever set the timer",
+        "traces",
+        SPANS,
+        "context = get_current() if asked else Context()",
+        "context = get_current()",
+        f"{ASYNC}::test_automatic_commits_belong_to_no_task",
+    ),
+    broken(
+        "suppressed sends make spans",
+        "traces",
+        SPANS,
+        "if type(topic) is str and not (context := get_current()).get(SUPPRESSED):",
+        "if type(topic) is str and (context := get_current()) is not None:",
+        f"{SYNC}::test_what_is_suppressed_is_no_span",
+    ),
+    broken(
+        "a record's span isn't current while it is processed",
+        "traces",
+        SPANS,
+        "    token = attach(trace.set_span_in_context(span, context))",
+        "    token = attach(context)",
+        f"{ASYNC}::test_the_body_of_a_loop_belongs_to_its_record",
+        f"{SYNC}::test_what_is_done_with_a_record_belongs_to_its_trace",
+    ),
+    broken(
+        "callbacks run in whichever context calls them",
+        "traces",
+        SENDING,
+        "on_delivery if refused else partial(run, on_delivery)",
+        "on_delivery",
+        f"{ASYNC}::test_a_thousand_senders_at_once",
+    ),
+    broken(
+        "an interrupted send leaves its span open",
+        "traces",
+        SPANS,
+        "                if span is not None:\n                    span.failed(error)\n",
+        "",
+        f"{SYNC}::test_a_send_that_raises",
+        f"{UNIT}::test_an_interrupted_send_ends_its_span",
+    ),
+    broken(
+        "a cancelled send leaves its span open",
+        "traces",
+        SPANS,
+        "        except BaseException as error:\n            span.failed(error)\n            raise",
+        "        except Exception as error:\n            span.failed(error)\n            raise",
+        f"{ASYNC}::test_a_wait_that_is_cancelled_ends_no_span_and_a_send_does",
+    ),
+    broken(
+        "a batch is looked at to its end for links",
+        "traces",
+        SPANS,
+        "min(columns.count, left), columns.headers",
+        "columns.count, columns.headers",
+        f"{SYNC}::test_a_batch_is_one_span_with_so_many_links_at_most",
+    ),
+    broken(
+        "a send that lets the loop go on is serialized and traced twice",
+        "traces",
+        "api/asyncio_producer.py",
+        "        put: Any = RecordSending.send(\n"
+        "            self, topic, record[1], record[0], record[2], partition, record[3]\n"
+        "        )",
+        "        put: Any = self._put(\n"
+        "            topic, record[1], record[0], record[2], partition, record[3]\n"
+        "        )",
+        f"{ASYNC}::test_a_send_that_lets_the_loop_go_on_is_one_span_and_serialized_once",
+    ),
+    broken(
+        "a traced producer is kept alive by its own send",
+        "traces",
+        SENDING,
+        "partial(_of, ref(self), getattr(type(self), name))",
+        "getattr(self, name)",
+        f"{SYNC}::test_traces_keep_no_client_alive",
+    ),
+)
