@@ -3,9 +3,8 @@
 In: a schema as fastavro has parsed it, and bytes or a value. Out: nothing, or why they aren't read
 or written. fastavro does both in C, a value within a value by a call within a call, and nothing
 there ends it: 6,000 bytes of a list that refers to itself do, as does a value that is within
-itself, or an array of a trillion items that take no bytes. Must
-not: call itself, or read what it needn't: where the schema alone keeps values flat, no byte is
-looked at.
+itself, or an array of a trillion items that take no bytes. Must not: call
+itself, or read what it needn't: where the schema alone keeps values flat, no byte is looked at.
 """
 
 from __future__ import annotations
