@@ -33,7 +33,7 @@ GroupsOrAll = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="GROUP",
-        help="Ids of groups; without any, all groups of consumers.",
+        help="Ids of groups, not of topics; without any, all groups of consumers.",
         autocompletion=group_ids,
         show_default=False,
     ),

@@ -67,7 +67,23 @@ def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescr
         none = GroupIdNotFoundError | UnsupportedVersionError
         failed.update({g: e for g, e in errors.items() if not isinstance(e, none)})
         failed = {g: e for g, e in failed.items() if g not in more}
+    absent = [g for g in failed if isinstance(failed[g], GroupIdNotFoundError)]
+    if absent:
+        failed.update(_no_topics(run, absent))
     return {g: found[g] for g in wanted if g in found}, failed
+
+
+def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
+    """Errors of those that are topics: Kafka's tool has --topic beside --group, and whoever knows
+    that may write a topic after the group.
+    """
+    try:
+        topics = set(run.admin.list_topics(run.left()))
+    except KafkaError:  # the groups' own errors are what was asked for
+        return {}
+    text = "there is no group {0}; {0} is a topic, and all names here are groups': each topic of a "
+    text += "group is shown, and `odradek topics describe {0}` shows a topic"
+    return {g: GroupIdNotFoundError(text.format(g)) for g in absent if g in topics}
 
 
 def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFailed]:
@@ -92,6 +108,8 @@ def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFai
         elif group in shared:
             looks[group] = Look(description, (), shared[group])
     failed: LookFailed = dict(errors.items())
+    for offsets in shared.values():
+        failed.update((at, o.error) for at, o in offsets.items() if o.error is not None)
     failed.update((absent | bad | worse).items())
     return looks, failed
 
