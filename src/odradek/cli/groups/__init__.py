@@ -61,14 +61,17 @@ def list_(
 
     Example: odradek groups list --state Stable --bootstrap-server localhost:9092
     """
-    found = run.admin.list_groups(
+    found, silent = looking.list_groups(
+        run,
         run.left(),
         states=[one_word("--state", word, STATES) for word in state or ()],
         types=[one_word("--type", word, TYPES) for word in kind or ()],
     )
     rows = [(g.group_id, g.type, g.protocol_type, g.state) for g in found]
     heads = ("GROUP", "TYPE", "PROTOCOL", "STATE")
-    return Result({"groups": found}, [ResultTable(heads, rows, "There are no such groups.")])
+    return Result(
+        {"groups": found}, [ResultTable(heads, rows, "There are no such groups.")], silent
+    )
 
 
 @reads(app)
@@ -77,12 +80,15 @@ def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
     Example: odradek groups describe billing --bootstrap-server localhost:9092
     """
-    looks, failed = look(run, groups or all_consumer_groups(run))
+    named, silent = (groups, {}) if groups else all_consumer_groups(run)
+    looks, failed = look(run, named)
     shown: list[ResultTable | str] = []
     for seen in looks.values():
         shown += [showing.headline(seen.group), showing.described(seen)]
     document = {g: {**showing.facts(s.group), **showing.read(s)} for g, s in looks.items()}
-    return Result({"groups": document}, shown or [ResultTable((), (), NO_GROUPS)], failed)
+    return Result(
+        {"groups": document}, shown or [ResultTable((), (), NO_GROUPS)], {**failed, **silent}
+    )
 
 
 @reads(app)
@@ -91,9 +97,10 @@ def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
     Example: odradek groups members billing --bootstrap-server localhost:9092
     """
-    found, failed = looking.describe(run, groups or all_consumer_groups(run))
+    named, silent = (groups, {}) if groups else all_consumer_groups(run)
+    found, failed = looking.describe(run, named)
     document = {group: showing.facts(description) for group, description in found.items()}
-    return Result({"groups": document}, [showing.members(found.values())], failed)
+    return Result({"groups": document}, [showing.members(found.values())], {**failed, **silent})
 
 
 @reads(app)
@@ -121,11 +128,12 @@ def lag(
     """
     if watch:
         return watching.watch(run, groups or (), interval, count)
-    looks, failed = look(run, groups or all_consumer_groups(run))
+    named, silent = (groups, {}) if groups else all_consumer_groups(run)
+    looks, failed = look(run, named)
     shown = [showing.lags(looks.values())] if groups else []
     shown.append(showing.sums(looks.values(), NO_GROUPS))
     document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks.items()}
-    return Result({"groups": document}, shown, failed)
+    return Result({"groups": document}, shown, {**failed, **silent})
 
 
 @destroys(app)

@@ -13,7 +13,13 @@ from functools import partial
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.groups.lag import LagRow, lag_rows, wanted_partitions
 from odradek.clients.admin.group_offsets import ShareGroupOffset
-from odradek.clients.admin.groups import CONSUMER_PROTOCOL, SHARE, STREAMS, GroupDescription
+from odradek.clients.admin.groups import (
+    CONSUMER_PROTOCOL,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    GroupListing,
+)
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import GroupIdNotFoundError, UnsupportedVersionError
@@ -21,8 +27,9 @@ from odradek.common.types import TopicPartition
 
 Failed = dict[str, KafkaError]
 """Errors by group."""
-LookFailed = dict[str | TopicPartition, KafkaError]
-"""Errors by group, and by partition where its log's end couldn't be had, whichever groups read it.
+LookFailed = dict[str | TopicPartition | int, KafkaError]
+"""Errors by group, by partition where its log's end couldn't be had, whichever groups read it, and
+by broker where one didn't say which groups it has.
 """
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
@@ -39,12 +46,29 @@ class Look:
     shared: Mapping[TopicPartition, ShareGroupOffset] = field(default_factory=dict)
 
 
-def all_consumer_groups(run: AdminRun) -> list[str]:
-    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
-    admin client has set has no protocol yet.
+def list_groups(
+    run: AdminRun, timeout: float, **filters: Sequence[str]
+) -> tuple[list[GroupListing], dict[int, KafkaError]]:
+    """The groups of all brokers that have answered in time, and by broker why the others haven't.
+
+    Raises the error where none has.
     """
-    groups = run.admin.list_groups(run.left(), protocol_types=["", CONSUMER_PROTOCOL])
-    return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)]
+    try:
+        return run.admin.list_groups(timeout, **filters), {}
+    except KafkaError as error:
+        if not error.results:
+            raise
+        found = {g.group_id: g for groups in error.results.values() for g in groups}
+        return [found[group] for group in sorted(found)], dict(error.errors)
+
+
+def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]]:
+    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
+    admin client has set has no protocol yet. And brokers that don't answer: they get half of the
+    time, the other half is for what is asked of the groups.
+    """
+    groups, silent = list_groups(run, run.left() / 2, protocol_types=["", CONSUMER_PROTOCOL])
+    return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)], silent
 
 
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:

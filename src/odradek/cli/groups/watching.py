@@ -48,7 +48,9 @@ class LagWatch:
     def look(self, run: AdminRun) -> None:
         """Look once. Raises what can't be had of no group at all."""
         run.again()
-        looks, failed = look(run, self.groups or all_consumer_groups(run))
+        named, silent = (self.groups, {}) if self.groups else all_consumer_groups(run)
+        looks, failed = look(run, named)
+        failed.update(silent.items())
         now = time.monotonic()
         passed = 0.0 if self._looked is None else now - self._looked
         self.paces = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from odradek.cli.groups.looking import describe, look
+import pytest
+
+from odradek.cli.groups.looking import all_consumer_groups, describe, list_groups, look
 from odradek.cli.groups.showing import lags, read
 from odradek.clients.admin.group_offsets import ShareGroupOffset
-from odradek.clients.admin.groups import SHARE
-from odradek.common.errors import KafkaError
+from odradek.clients.admin.groups import SHARE, GroupListing
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import GroupIdNotFoundError, UnknownServerError
 from odradek.common.types import TopicPartition
 
@@ -40,6 +42,28 @@ def test_groups_are_told_where_topics_can_not_be_listed() -> None:
 
     _, failed = describe(run(refused), ["flights"])
     assert str(failed["flights"]) == "group flights: not found"
+
+
+def test_groups_of_brokers_that_answer_are_listed_beside_those_that_do_not() -> None:
+    """By half of the time, where groups are to be asked afterwards."""
+    given = []
+    listing = GroupListing("a", "consumer", "Stable", "Consumer")
+    error = KafkaTimeoutError("broker 2 is silent")
+
+    def refused(timeout: float, **_: Any) -> Any:
+        given.append(timeout)
+        raise error.beside({1: [listing], 3: []}, {2: error})
+
+    asked = run(None, list_groups=refused)
+    assert list_groups(asked, 1.0) == ([listing], {2: error})
+    assert all_consumer_groups(asked) == (["a"], {2: error})
+    assert given == [1.0, 0.5]
+
+    def nobody(timeout: float, **_: Any) -> Any:
+        raise error.beside({}, {1: error, 2: error})
+
+    with pytest.raises(KafkaTimeoutError):
+        list_groups(run(None, list_groups=nobody), 1.0)
 
 
 def test_a_bad_partition_of_a_share_group_is_beside_the_others() -> None:
