@@ -262,6 +262,14 @@ def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
     return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
 
 
+def nested_ids(depth: int) -> Any:
+    """Each may be a new base, or none: drafts differ."""
+    found: Any = {}
+    for at in range(depth):
+        found = {"id": f"d{at}/", "properties": {"a": found}}
+    return found
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "why"),
     [
@@ -274,6 +282,9 @@ def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
         ({"additionalProperties": {"$ref": "#"}, "properties": {"a": {"$ref": "#"}}}, 40, "checks"),
         ({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}, 400, None),
         ({"allOf": [{"$ref": "#"}]}, 5, "refers to itself"),
+        (nested_ids(40), 5, "too many ids"),
+        (nested_ids(4), 5, None),
+        ({"$ref": "#/$defs/a/enum/1", "$defs": {"a": {"enum": [1, {}]}}}, 5, None),
         ({"$ref": "#n", "$defs": {"n": {"$anchor": "n", "not": {"$ref": "m#/x"}},
           "m": {"$id": "m", "x": {"type": "string"}}}}, 3, None),
         ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 3, None),
