@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
 
@@ -18,7 +20,12 @@ from odradek import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
+from odradek.common.kafka_errors import (
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationError,
+)
 from odradek.common.types import TopicPartition
+from odradek.protocol.messages import describe_share_group_offsets as sl
 from odradek.protocol.messages import streams_group_describe as s
 from odradek.simulation.brokers.broker_handlers import BY_KEY
 
@@ -159,6 +166,27 @@ def test_where_share_groups_begin() -> None:
         admin.describe_share_groups("s")
     with pytest.raises(GroupIdNotFoundError, match="Streams group s"):
         admin.describe_streams_groups("s")
+
+
+def test_a_bad_partition_does_not_hide_the_others_of_its_share_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One whose error may pass is asked for again."""
+    codes = [GroupAuthorizationError.code, CoordinatorLoadInProgressError.code]
+
+    def answer(broker: Any, request: Any, version: int, reply: Any) -> Any:
+        bad = sl.DescribeShareGroupOffsetsResponsePartition(1, -1, 0, error_code=codes.pop())
+        good = sl.DescribeShareGroupOffsetsResponsePartition(0, 3, 0)
+        topics = [sl.DescribeShareGroupOffsetsResponseTopic("t", partitions=[good, bad])]
+        return sl.DescribeShareGroupOffsetsResponse(
+            groups=[sl.DescribeShareGroupOffsetsResponseGroup("s", topics)]
+        )
+
+    monkeypatch.setitem(BY_KEY, sl.DescribeShareGroupOffsetsRequest.API_KEY, answer)
+    found = admin_of(Scene()).list_share_group_offsets("s")["s"]
+    assert codes == []
+    assert (found[P0].start_offset, found[P0].error) == (3, None)
+    assert isinstance(found[P1].error, GroupAuthorizationError)
 
 
 def test_a_share_group_is_no_group_of_consumers() -> None:

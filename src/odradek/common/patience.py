@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_held: ContextVar[Patience | None] = ContextVar("odradek_patience", default=None)
+_held: ContextVar[SharedTime | None] = ContextVar("odradek_patience", default=None)
 
 
-class Patience:
+class SharedTime:
     """When the first question's time is over, by the clock of who asks it."""
 
     __slots__ = ("_until",)
@@ -34,7 +34,7 @@ def one_patience() -> Iterator[None]:
     if _held.get() is not None:
         yield
         return
-    _held.set(Patience())
+    _held.set(SharedTime())
     try:
         yield
     finally:

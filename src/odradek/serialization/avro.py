@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
+from odradek.serialization.avro_nesting import check_written, may_nest
 from odradek.serialization.avro_reading import AvroReading, is_bytes
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
@@ -112,6 +113,8 @@ class AvroSerializer:
         self._write = fastavro().schemaless_writer
         self._schema: Schema | None = None
         self._parsed: dict[Schema, Any] = {}
+        self._nests: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a schema, which is kept with it."""
         if schema_str is not None:
             self._schema = given_schema(schema_str, AVRO)
         elif not self._framer.takes_latest:
@@ -135,6 +138,11 @@ class AvroSerializer:
             if not isinstance(value, bytes):
                 raise SerializationError(f"the schema is bytes, not {type(value).__name__}")
             return value
+        nests = self._nests.get(id(parsed))
+        if nests is None:
+            nests = kept(self._nests, id(parsed), (parsed, may_nest(parsed)))
+        if nests[1]:
+            check_written(value)
         stream = io.BytesIO()
         try:
             self._write(stream, parsed, value)

@@ -1,22 +1,29 @@
 """How deep Avro's values lie within one another: more than the stack holds ends the process.
 
-In: a schema as fastavro has parsed it, and bytes. Out: nothing, or why they aren't read. fastavro
-reads in C, a value within a value by a call within a call, and nothing there ends it: 6,000 bytes
-of a list that refers to itself do, as does an array of a trillion items that take no bytes. Must
-not: call itself, or read what it needn't: where the schema alone keeps values flat, no byte is
-looked at.
+In: a schema as fastavro has parsed it, and bytes or a value. Out: nothing, or why they aren't read
+or written. fastavro does both in C, a value within a value by a call within a call, and nothing
+there ends it: 6,000 bytes of a list that refers to itself do, as does a value that is within
+itself, or an array of a trillion items that take no bytes. Must not: call
+itself, or read what it needn't: where the schema alone keeps values flat, no byte is looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SerializationError,
+)
 
 DEEPEST_VALUE = 400
 """Values within values, where a union's value counts twice. fastavro takes about 1 KiB of stack for
 each, and there are threads with 512 KiB.
 """
+DEEPEST_WRITTEN = 150
+"""Dicts and lists within one another that are written: fastavro takes up to 2.6 KiB for each."""
 MOST_EMPTY = 10_000
 """Values in a value that takes no bytes."""
 LONGEST_NUMBER = 10
@@ -33,6 +40,33 @@ class _Node(NamedTuple):
     kind: int
     inner: list[int]
     size: int = 0
+
+
+def may_nest(schema: Any) -> bool:
+    """Whether values of a schema may lie deeper than can be written."""
+    nodes = _nodes(schema)
+    order, recursive = _order(nodes, range(7))
+    return recursive or max(_heights(nodes, order, range(7))) > DEEPEST_WRITTEN
+
+
+def check_written(value: Any) -> None:
+    """Look whether a value is too deep to be written, or within itself.
+
+    Raises `SerializationError`.
+    """
+    open_ones: list[Iterator[Any]] = [iter((value,))]
+    while open_ones:
+        one = next(open_ones[-1], open_ones)
+        if one is open_ones:
+            open_ones.pop()
+        elif isinstance(one, Mapping):
+            open_ones.append(iter(one.values()))
+        elif isinstance(one, list | tuple):
+            open_ones.append(iter(one))
+        if len(open_ones) > DEEPEST_WRITTEN:
+            raise SerializationError(
+                f"its values lie deeper than {DEEPEST_WRITTEN} within one another"
+            )
 
 
 class AvroNesting:
@@ -53,9 +87,9 @@ class AvroNesting:
         )
         """Or of records, which may be of fixed sizes alone."""
         order, self._recursive = _order(self._nodes, range(7))
-        self._run = 1 + max(self._heights(self._direct, (_RECORD,)), default=0)
+        self._run = 1 + max(_heights(self._nodes, self._direct, (_RECORD,)), default=0)
         """Values within values that the same byte begins."""
-        if not self._recursive and max(self._heights(order, range(7))) > DEEPEST_VALUE:
+        if not self._recursive and max(_heights(self._nodes, order, range(7))) > DEEPEST_VALUE:
             raise _refused(f"has values that lie deeper than {DEEPEST_VALUE} within others")
 
     def _empty(self) -> set[int]:
@@ -73,14 +107,6 @@ class AvroNesting:
                 if counts[at] > MOST_EMPTY:
                     raise _refused(f"has a record of more than {MOST_EMPTY} values without a byte")
         return set(counts)
-
-    def _heights(self, order: list[int], kinds: Any) -> list[int]:
-        found = [1] * len(self._nodes)
-        for at in order:
-            node = self._nodes[at]
-            if node.kind in kinds:
-                found[at] += max((found[one] for one in node.inner), default=0)
-        return found
 
     def check(self, data: bytes) -> None:
         """Look whether bytes go deeper than can be read. Raises `DeserializationError`."""
@@ -192,6 +218,15 @@ def _order(nodes: list[_Node], kinds: Any) -> tuple[list[int], bool]:
             elif state[inner] == 1:
                 cyclic = True
     return found, cyclic
+
+
+def _heights(nodes: list[_Node], order: list[int], kinds: Any) -> list[int]:
+    """How many types lie within one another, each counted, where no type is within itself."""
+    found = [1] * len(nodes)
+    for at in order:
+        if nodes[at].kind in kinds:
+            found[at] += max((found[one] for one in nodes[at].inner), default=0)
+    return found
 
 
 class _Walk:

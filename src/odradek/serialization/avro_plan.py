@@ -64,14 +64,14 @@ class Columns:
 
     def __init__(self, kind: pa.DataType) -> None:
         self._numbers: list[list[int]] = []
-        self.root = Column(kind, self._numbers)
+        self.root = PlannedColumn(kind, self._numbers)
 
     def layout(self) -> bytes:
         """As the kernel takes it."""
         return array("q", [one for column in self._numbers for one in column]).tobytes()
 
 
-class Column:
+class PlannedColumn:
     """One column, and those within it."""
 
     def __init__(self, kind: pa.DataType, numbers: list[list[int]]) -> None:
@@ -79,9 +79,9 @@ class Column:
         how, width, inner = _kept(kind)
         own = [how, width, NONE, NONE]
         numbers.append(own)
-        self.children: list[Column] = []
+        self.children: list[PlannedColumn] = []
         for one in inner:
-            child = Column(one, numbers)
+            child = PlannedColumn(one, numbers)
             if self.children:
                 numbers[self.children[-1].number][3] = child.number
             else:
@@ -159,7 +159,7 @@ def array_of(columns: Columns, reader: Any) -> pa.Array:
     return _array_of(columns.root, reader)
 
 
-def _array_of(column: Column, reader: Any) -> pa.Array:
+def _array_of(column: PlannedColumn, reader: Any) -> pa.Array:
     import pyarrow as pa
 
     count, nulls, *blocks = reader.column(column.number)
@@ -200,7 +200,7 @@ class _Compiling:
         self._written = named_types(written)
         self._wanted = self._written if wanted is None else named_types(wanted)
 
-    def _step(self, op: Op, column: Column | None, *more: int) -> list[int]:
+    def _step(self, op: Op, column: PlannedColumn | None, *more: int) -> list[int]:
         """Add a step; it can be changed until the program is complete."""
         low, high, third = (*more, 0, 0, 0)[:3]
         step = [op, NONE if column is None else column.number, 0, low, high, third]
@@ -218,7 +218,7 @@ class _Compiling:
         if self._visits > MOST_VISITS:
             raise UnplannedError("it has too many types within types")
 
-    def value(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
+    def value(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
         """Steps that read a value of one schema as one of the other."""
         self._visit(depth)
         if isinstance(written, list):
@@ -233,7 +233,7 @@ class _Compiling:
             return
         self._held(written, wanted, column, depth)
 
-    def _union(self, written: list[Any], wanted: Any, column: Column, depth: int) -> None:
+    def _union(self, written: list[Any], wanted: Any, column: PlannedColumn, depth: int) -> None:
         kinds = [one for one in written if one != "null"]
         if len(kinds) != 1 or len(written) > 2:
             raise UnplannedError("a union of several kinds")
@@ -244,7 +244,7 @@ class _Compiling:
         self.value(kinds[0], inner, column, depth + 1)
         self._ends_here(step)
 
-    def _held(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
+    def _held(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
         """Of what is no union on either side."""
         if _is_name(written) or _is_name(wanted):
             if written != wanted:
@@ -270,7 +270,7 @@ class _Compiling:
         else:
             self._alike(written, wanted, column, depth)
 
-    def _alike(self, written: Any, wanted: Any, column: Column, depth: int) -> None:
+    def _alike(self, written: Any, wanted: Any, column: PlannedColumn, depth: int) -> None:
         """Of two schemas of the same kind, without promotions."""
         kind = _kind(written)
         if kind in ("record", "error", "enum", "fixed") and not _same_name(written, wanted):
@@ -303,7 +303,7 @@ class _Compiling:
             raise UnplannedError(str(kind))
 
     def _record(
-        self, written: dict[str, Any], wanted: dict[str, Any], column: Column, depth: int
+        self, written: dict[str, Any], wanted: dict[str, Any], column: PlannedColumn, depth: int
     ) -> None:
         self._step(Op.STRUCT, column)
         names = [one["name"] for one in wanted["fields"]]
@@ -328,13 +328,13 @@ class _Compiling:
                     raise UnplannedError("a field without a default")
                 self._default(field["type"], field["default"], column.children[at])
 
-    def _fixed(self, size: int, column: Column) -> None:
+    def _fixed(self, size: int, column: PlannedColumn) -> None:
         how = _kept(column.kind)[0]
         if how is Keeping.BINARY and size == 0:
             raise UnplannedError("no bytes in a column that tells their number")
         self._step(Op.BINARY if how is Keeping.BINARY else Op.FIXED, column, size)
 
-    def _enum(self, written: dict[str, Any], wanted: dict[str, Any], column: Column) -> None:
+    def _enum(self, written: dict[str, Any], wanted: dict[str, Any], column: PlannedColumn) -> None:
         symbols, default = wanted["symbols"], None if self._same else wanted.get("default")
         read = [one if one in symbols else default for one in written["symbols"]]
         places = []
@@ -346,7 +346,7 @@ class _Compiling:
         self.constants += struct.pack(f"={len(places)}i", *places)
 
     def _decimal(
-        self, written: dict[str, Any], wanted: dict[str, Any], kind: str, column: Column
+        self, written: dict[str, Any], wanted: dict[str, Any], kind: str, column: PlannedColumn
     ) -> None:
         same = ("type", "precision", "scale", "size")
         if any(written.get(one) != wanted.get(one) for one in same):
@@ -357,7 +357,7 @@ class _Compiling:
         halves = struct.unpack("=qq", struct.pack("=QQ", bound >> 64, bound & ((1 << 64) - 1)))
         self._step(Op.DECIMAL, column, written["size"] if kind == "fixed" else NONE, *halves)
 
-    def _default(self, wanted: Any, default: Any, column: Column) -> None:
+    def _default(self, wanted: Any, default: Any, column: PlannedColumn) -> None:
         """Steps for a field that the writer doesn't have."""
         if default is None and (
             wanted == "null" or (isinstance(wanted, list) and "null" in wanted)

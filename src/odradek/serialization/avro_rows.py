@@ -161,7 +161,10 @@ class AvroRows:
         root = self._columns.root
         own = root.of_null + RATIO * size + self._share
         most = max(own, self._room)
-        found = root.size_of(value)
+        try:
+            found = root.size_of(value)
+        except (TypeError, LookupError, AttributeError):
+            return value  # Arrow says what is wrong with it
         if found > most:
             raise DeserializationError(
                 f"its {size} bytes would take more than {most} in columns: its schema has a record "

@@ -22,12 +22,14 @@ among hundreds of kinds of events, or refer to itself on each of a thousand leve
 """
 MOST = 10_000_000
 """Checks of a whole value; they take some seconds."""
-MOST_WAYS = 200_000
+MOST_WAYS = 500_000
 """Definitions that apply to a value, summed up for all definitions: what counting takes itself."""
 DEEPEST = 1000
 """How deep values lie at most: Python reads and writes no deeper JSON."""
 MOST_STEPS = 300_000
 """References that are counted with, level by level; for a schema of thousands fewer levels are."""
+MOST_BASES = 64
+"""Addresses that a definition may have, by what drafts make of ids within one another."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
 """Schemas of schemas, which the validator has."""
 
@@ -81,11 +83,17 @@ class JsonEffort:
             within: dict[Any, list[tuple[int, int]]] = {}
             for at, times in applied.items():
                 for key, inner in _within(self._nodes[at]):
+                    self._go()
                     self._nodes[id(inner)] = inner
                     within.setdefault(key, []).append((id(inner), times))
                     waiting.append(inner)
             groups[id(root)] = _of_one_value(within)
         self._grow(schema, groups)
+
+    def _go(self, ways: int = 1) -> None:
+        self._ways += ways
+        if self._ways > MOST_WAYS:
+            raise _refused(f"leads to others in more than {MOST_WAYS} ways")
 
     def _grow(self, schema: dict[str, Any], groups: dict[int, list[list[tuple[int, int]]]]) -> None:
         """Count for values of one level, of two, and so on, until nothing changes."""
@@ -124,9 +132,7 @@ class JsonEffort:
                 for one in self._places.here(at):
                     found.update(self._here[id(one)])
                 self._here[id(at)] = Counter({one: min(n, MOST) for one, n in found.items()})
-                self._ways += len(found)
-                if self._ways > MOST_WAYS:
-                    raise _refused(f"leads to others in more than {MOST_WAYS} ways")
+                self._go(len(found))
             elif id(inner) in on_the_way:
                 raise _refused("refers to itself without a value within the value")
             elif id(inner) not in self._here:
@@ -160,13 +166,15 @@ class _Places:
             for name in ("$id", "id"):
                 own = one.get(name)
                 if isinstance(own, str):
-                    whole = [_joined(base, own).removesuffix("#") for base in bases]
+                    whole = dict.fromkeys(_joined(base, own).removesuffix("#") for base in bases)
                     for uri in whole:
                         self._by_uri.setdefault(uri, []).append(one)
                     if not own.startswith("#"):
                         # Older drafts have no $id beside a $ref, and newer ones no id.
                         both = name == "id" or "$ref" in one
-                        bases = (*whole, *bases) if both else tuple(whole)
+                        bases = tuple(dict.fromkeys((*whole, *bases)) if both else whole)
+                    if len(bases) > MOST_BASES:
+                        raise _refused("has too many ids within one another")
             self._bases[id(one)] = bases
             for name in ("$anchor", "$dynamicAnchor"):
                 anchor = one.get(name)
@@ -202,8 +210,11 @@ class _Places:
             whole, _, fragment = joined.partition("#")
             if whole.startswith(STANDARD) and whole not in self._by_uri:
                 return []
-            named = [one for name, one in self._others.items() if whole.endswith(f"/{name}")]
-            for document in self._by_uri.get(whole, named):
+            documents = self._by_uri.get(whole)
+            if documents is None:
+                others = self._others.items()
+                documents = [one for name, one in others if whole.endswith(f"/{name}")]
+            for document in documents:
                 found += _pointed(document, fragment)
             found += self._by_uri.get(joined, []) if fragment else []
         if not found:
@@ -217,7 +228,7 @@ def _pointed(document: Any, fragment: str) -> list[Any]:
         return []
     for escaped in unquote(fragment).split("/")[1:]:
         part = escaped.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, list) and part.isdecimal() and int(part) < len(document):
+        if isinstance(document, list) and part in map(str, range(len(document))):
             document = document[int(part)]
         elif isinstance(document, dict) and part in document:
             document = document[part]
@@ -267,7 +278,7 @@ def _of_one_value(within: dict[Any, list[tuple[int, int]]]) -> list[list[tuple[i
     members, items = within.pop((dict,), []), within.pop((list,), [])
     found = [members, items]
     found += [one + (members if isinstance(key, str) else items) for key, one in within.items()]
-    return found
+    return [one for one in found if one]
 
 
 def _extent(value: Any) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from tests.registry_server import RegistryServer, registry_server
 
 from odradek import (
     AvroDeserializer,
+    AvroSerializer,
     DeserializationError,
     InvalidSchemaError,
     JSONDeserializer,
@@ -36,6 +37,7 @@ from odradek import (
     SchemaRegistryClient,
     SerializationContext,
     SerializationError,
+    arrow_to_avro,
     avro_to_arrow,
 )
 from odradek.runtime.hosts.in_thread import at_hand
@@ -154,6 +156,46 @@ assert read
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("depth", [None, 10_000, 151])
+def test_values_that_lie_too_deep_are_not_written_and_no_crash(
+    server: RegistryServer, depth: int | None
+) -> None:
+    """None: a value within itself."""
+    write = AvroSerializer(
+        client(server), json.dumps(record("N", field(["null", "N"]))), conf=REGISTER
+    )
+    value: dict[str, Any] = {"n": None}
+    last = value
+    for _ in range(depth or 0):
+        value = {"n": value}
+    if depth is None:
+        last["n"] = last
+    with pytest.raises(SerializationError, match="deeper than 150"):
+        write(value, VALUE)
+    column = arrow_to_avro(pa.array([{"n": None}]), write, "t")
+    assert column.values.to_pylist() == [framed(b"\0")]
+
+
+def test_values_as_deep_as_is_allowed_are_written_in_a_small_stack() -> None:
+    code = f"""
+import threading
+from odradek import AvroSerializer, SchemaRegistryClient
+schema = {json.dumps(json.dumps(record("N", field(["null", "N"]))))}
+write = AvroSerializer(SchemaRegistryClient({{"url": "http://localhost:1"}}), schema)
+value = {{"n": None}}
+for _ in range({avro_nesting.DEEPEST_WRITTEN - 2}):
+    value = {{"n": value}}
+threading.stack_size(512 * 1024)
+written = []
+parsed = write._parsed_of(write._schema)
+thread = threading.Thread(target=lambda: written.append(write.payload(value, parsed)))
+thread.start()
+thread.join()
+assert len(written[0]) == {avro_nesting.DEEPEST_WRITTEN - 1}
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
@@ -220,6 +262,14 @@ def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
     return {"$ref": f"{to}{depth - 1}", "$defs": {"a0": {"type": "integer"}} | made}
 
 
+def nested_ids(depth: int) -> Any:
+    """Each may be a new base, or none: drafts differ."""
+    found: Any = {}
+    for at in range(depth):
+        found = {"id": f"d{at}/", "properties": {"a": found}}
+    return found
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "why"),
     [
@@ -232,6 +282,9 @@ def doubled_json(depth: int, to: str = "#/$defs/a") -> dict[str, Any]:
         ({"additionalProperties": {"$ref": "#"}, "properties": {"a": {"$ref": "#"}}}, 40, "checks"),
         ({"properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}}, 400, None),
         ({"allOf": [{"$ref": "#"}]}, 5, "refers to itself"),
+        (nested_ids(40), 5, "too many ids"),
+        (nested_ids(4), 5, None),
+        ({"$ref": "#/$defs/a/enum/1", "$defs": {"a": {"enum": [1, {}]}}}, 5, None),
         ({"$ref": "#n", "$defs": {"n": {"$anchor": "n", "not": {"$ref": "m#/x"}},
           "m": {"$id": "m", "x": {"type": "string"}}}}, 3, None),
         ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, 3, None),

@@ -79,6 +79,8 @@ def copy(
         for warning in dict.fromkeys((reading.warning, writing.warning)):
             if warning:
                 say(warning)
+        work: _Work | None = None
+        told = False
         try:
             with ExitStack() as stack:
                 work = _prepared(stack, reading, writing, create=create, exactly=not at_least_once)
@@ -88,7 +90,10 @@ def copy(
                     interrupted, seconds = _carried_out(work, ends, quiet=json)
                 # Here, where a Ctrl-C amid the end of the clients can't keep it back.
                 _tell(work, seconds, json=json)
+                told = True
         except KeyboardInterrupt:
+            if json and not told:  # amid the looks before the first record
+                _tell(work, 0.0, json=json)
             raise typer.Exit(0 if end.terminated else INTERRUPTED) from None
         if interrupted and not end.terminated:
             raise typer.Exit(INTERRUPTED)
@@ -144,13 +149,14 @@ def _closing(producer: Producer, *, exactly: bool) -> Iterator[None]:
             producer.close(CLOSING)
 
 
-def _tell(work: _Work, seconds: float, *, json: bool) -> None:
-    """What was done."""
-    if not json:
-        say(in_a_sentence(work.books, seconds, work.plan.name))
-        return
-    told = {"group": work.plan.name, **summary(work.books, seconds, work.missed)}
-    typer.echo(jsonlib.dumps(told))
+def _tell(work: _Work | None, seconds: float, *, json: bool) -> None:
+    """What was done; None: nothing, and not even the group is known that says how far it is."""
+    books = CopyBooks({}) if work is None else work.books
+    name, missed = (None, 0) if work is None else (work.plan.name, work.missed)
+    if json:
+        typer.echo(jsonlib.dumps({"group": name, **summary(books, seconds, missed)}))
+    else:
+        say(in_a_sentence(books, seconds, str(name)))
 
 
 def _at(work: _Work, place: LogPlace) -> dict[int, int]:

@@ -35,7 +35,7 @@ GroupsOrAll = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="GROUP",
-        help="Ids of groups; without any, all groups of consumers.",
+        help="Ids of groups, not of topics; without any, all groups of consumers.",
         autocompletion=group_ids,
         show_default=False,
     ),
@@ -63,14 +63,17 @@ def list_(
 
     Example: odradek groups list --state Stable --bootstrap-server localhost:9092
     """
-    found = run.admin.list_groups(
+    found, silent = looking.list_groups(
+        run,
         run.left(),
         states=[one_word("--state", word, STATES) for word in state or ()],
         types=[one_word("--type", word, TYPES) for word in kind or ()],
     )
     rows = [(g.group_id, g.type, g.protocol_type, g.state) for g in found]
     heads = ("GROUP", "TYPE", "PROTOCOL", "STATE")
-    return Result({"groups": found}, [ResultTable(heads, rows, "There are no such groups.")])
+    return Result(
+        {"groups": found}, [ResultTable(heads, rows, "There are no such groups.")], silent
+    )
 
 
 @reads(app)
@@ -79,7 +82,7 @@ def describe(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
     Example: odradek groups describe billing --bootstrap-server localhost:9092
     """
-    looks, failed = look(run, groups or all_consumer_groups(run))
+    looks, failed = WhichGroups(groups or ()).look(run)
     shown: list[ResultTable | str] = []
     for seen in looks.values():
         shown += [showing.headline(seen.group), showing.described(seen)]
@@ -93,9 +96,10 @@ def members(run: AdminRun, groups: GroupsOrAll = None) -> Result:
 
     Example: odradek groups members billing --bootstrap-server localhost:9092
     """
-    found, failed = looking.describe(run, groups or all_consumer_groups(run))
+    named, silent = (groups, {}) if groups else all_consumer_groups(run)
+    found, failed = looking.describe(run, named)
     document = {group: showing.facts(description) for group, description in found.items()}
-    return Result({"groups": document}, [showing.members(found.values())], failed)
+    return Result({"groups": document}, [showing.members(found.values())], {**failed, **silent})
 
 
 @reads(app)
@@ -147,7 +151,7 @@ def lag(
         return exporting.export(run, exporting.LagExporter(which, every), where, every, count)
     if watch:
         return watching.watch(run, which, interval or watching.UNTIL_NEXT, count)
-    looks, failed = look(run, which.ids(run))
+    looks, failed = which.look(run)
     shown = [showing.lags(looks.values())] if groups else []
     shown.append(showing.sums(looks.values(), NO_GROUPS))
     document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks.items()}

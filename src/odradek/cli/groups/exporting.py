@@ -10,6 +10,7 @@ Names and labels are those of kafka_exporter; `odradek_lag_…` are about the lo
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import nlargest
 from itertools import count as count_from
@@ -21,7 +22,7 @@ from odradek.cli.frame.results import Result
 from odradek.cli.groups import showing
 from odradek.cli.groups.endpoint import MetricsEndpoint
 from odradek.cli.groups.lag_times import LogTimes
-from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, look, offsets_at
+from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, offsets_at
 from odradek.clients.metrics.metric import Kind
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
@@ -37,6 +38,8 @@ QUESTIONS = 4
 """Times that leaders are asked for records by time, in one look; the next look asks on."""
 MOST_ROWS = 50_000
 """Partitions of groups that are told; the others, those with the least lag, are counted."""
+KINDS = {"group": str, "partition": TopicPartition, "broker": int}
+"""What may fail in a look."""
 OWN = "odradek_lag_"
 UNTIL_NEXT = 15.0
 """Seconds between two looks, unless the user says."""
@@ -98,7 +101,7 @@ class LagExporter:
         self._took, self._up = self._looked - began, True
 
     def _take(self, run: AdminRun) -> None:
-        self._looks, self.failed = look(run, self._groups.ids(run))
+        self._looks, self.failed = self._groups.look(run)
         now, rows = self._wall(), list(_rows(self._looks))
         self.failed.update(self._learn(run, rows, now).items())
         self._told = text_of(self._families(rows, now))
@@ -155,8 +158,7 @@ class LagExporter:
         seconds = [(row, behind) for row in rows if (behind := self._behind(row, now)) is not None]
         ends = {row.at: row.end for row in rows if row.end is not None}
         states = {g: seen.group for g, seen in self._looks.items()}
-        of_groups = sum(not isinstance(item, TopicPartition) for item in self.failed)
-        of_partitions = len(self.failed) - of_groups
+        kinds = Counter(map(type, self.failed))
         for name, text, told in (
             ("current_offset", "What the group has committed.", offsets),
             ("lag", "Offsets from there to the log's end.", lags),
@@ -182,8 +184,8 @@ class LagExporter:
         )
         yield _family(
             f"{OWN}errors",
-            "Groups and partitions that couldn't be had at the last look.",
-            [({"of": "group"}, of_groups), ({"of": "partition"}, of_partitions)],
+            "Groups, partitions and brokers that told nothing at the last look.",
+            [({"of": of}, kinds[kind]) for of, kind in KINDS.items()],
         )
         yield _single("look_seconds", "How long the last look took. Unit: s.", self._took)
         text = f"Partitions that aren't told, as there are more than {MOST_ROWS}."

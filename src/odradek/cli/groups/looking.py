@@ -14,7 +14,13 @@ from functools import partial
 from odradek.cli.frame.commands import AdminRun
 from odradek.cli.groups.lag import LagRow, lag_rows, wanted_partitions
 from odradek.clients.admin.group_offsets import ShareGroupOffset
-from odradek.clients.admin.groups import CONSUMER_PROTOCOL, SHARE, STREAMS, GroupDescription
+from odradek.clients.admin.groups import (
+    CONSUMER_PROTOCOL,
+    SHARE,
+    STREAMS,
+    GroupDescription,
+    GroupListing,
+)
 from odradek.clients.admin.offsets import OffsetListing
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.errors import KafkaError
@@ -23,8 +29,9 @@ from odradek.common.types import TopicPartition
 
 Failed = dict[str, KafkaError]
 """Errors by group."""
-LookFailed = dict[str | TopicPartition, KafkaError]
-"""Errors by group, and by partition where its log's end couldn't be had, whichever groups read it.
+LookFailed = dict[str | TopicPartition | int, KafkaError]
+"""Errors by group, by partition where its log's end couldn't be had, whichever groups read it, and
+by broker where one didn't say which groups it has.
 """
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
@@ -41,13 +48,29 @@ class Look:
     shared: Mapping[TopicPartition, ShareGroupOffset] = field(default_factory=dict)
 
 
-def all_consumer_groups(run: AdminRun, include: re.Pattern[str] | None = None) -> list[str]:
-    """The ids of all groups of consumers, which Connect's workers aren't; of those whose whole id
-    fits. One whose offsets an admin client has set has no protocol yet.
+def list_groups(
+    run: AdminRun, timeout: float, **filters: Sequence[str]
+) -> tuple[list[GroupListing], dict[int, KafkaError]]:
+    """The groups of all brokers that have answered in time, and by broker why the others haven't.
+
+    Raises the error where none has.
     """
-    groups = run.admin.list_groups(run.left(), protocol_types=["", CONSUMER_PROTOCOL])
-    found = [g.group_id for g in groups if g.type not in (SHARE, STREAMS)]
-    return [g for g in found if include is None or include.fullmatch(g)]
+    try:
+        return run.admin.list_groups(timeout, **filters), {}
+    except KafkaError as error:
+        if not error.results:
+            raise
+        found = {g.group_id: g for groups in error.results.values() for g in groups}
+        return [found[group] for group in sorted(found)], dict(error.errors)
+
+
+def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]]:
+    """The ids of all groups of consumers, which Connect's workers aren't. One whose offsets an
+    admin client has set has no protocol yet. And brokers that don't answer: they get half of the
+    time, the other half is for what is asked of the groups.
+    """
+    groups, silent = list_groups(run, run.left() / 2, protocol_types=["", CONSUMER_PROTOCOL])
+    return [g.group_id for g in groups if g.type not in (SHARE, STREAMS)], silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +80,17 @@ class WhichGroups:
     named: Sequence[str] = ()
     include: re.Pattern[str] | None = None
 
-    def ids(self, run: AdminRun) -> Sequence[str]:
-        """Their ids just now."""
-        return self.named or all_consumer_groups(run, self.include)
+    def look(self, run: AdminRun) -> tuple[dict[str, Look], LookFailed]:
+        """Look at them as they are just now, with what failed: brokers that don't say which groups
+        they have, too.
+        """
+        if self.named:
+            return look(run, self.named)
+        ids, silent = all_consumer_groups(run)
+        fit = self.include
+        looks, failed = look(run, [g for g in ids if fit is None or fit.fullmatch(g)])
+        failed.update(silent.items())
+        return looks, failed
 
 
 def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescription], Failed]:
@@ -82,7 +113,23 @@ def describe(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, GroupDescr
         none = GroupIdNotFoundError | UnsupportedVersionError
         failed.update({g: e for g, e in errors.items() if not isinstance(e, none)})
         failed = {g: e for g, e in failed.items() if g not in more}
+    absent = [g for g in failed if isinstance(failed[g], GroupIdNotFoundError)]
+    if absent:
+        failed.update(_no_topics(run, absent))
     return {g: found[g] for g in wanted if g in found}, failed
+
+
+def _no_topics(run: AdminRun, absent: list[str]) -> Failed:
+    """Errors of those that are topics: Kafka's tool has --topic beside --group, and whoever knows
+    that may write a topic after the group.
+    """
+    try:
+        topics = set(run.admin.list_topics(run.left()))
+    except KafkaError:  # the groups' own errors are what was asked for
+        return {}
+    text = "there is no group {0}; {0} is a topic, and all names here are groups': each topic of a "
+    text += "group is shown, and `odradek topics describe {0}` shows a topic"
+    return {g: GroupIdNotFoundError(text.format(g)) for g in absent if g in topics}
 
 
 def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFailed]:
@@ -107,6 +154,8 @@ def look(run: AdminRun, groups: Iterable[str]) -> tuple[dict[str, Look], LookFai
         elif group in shared:
             looks[group] = Look(description, (), shared[group])
     failed: LookFailed = dict(errors.items())
+    for offsets in shared.values():
+        failed.update((at, o.error) for at, o in offsets.items() if o.error is not None)
     failed.update((absent | bad | worse).items())
     return looks, failed
 

@@ -256,6 +256,9 @@ def _committed(
     wanted = {group: partitions}
     if shares:
         begins = run.admin.list_share_group_offsets(wanted, run.left())[group]
+        for known in begins.values():
+            if known.error is not None:
+                raise known.error
         return {at: known.start_offset for at, known in begins.items()}
     listed = run.admin.list_group_offsets(wanted, run.left())[group]
     return {at: known.offset for at, known in listed.items()}

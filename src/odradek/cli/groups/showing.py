@@ -11,6 +11,7 @@ from typing import Any
 from odradek.cli.frame.results import ResultTable, counted
 from odradek.cli.groups.lag import LagSum
 from odradek.cli.groups.looking import Look
+from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import GroupDescription, GroupMember
 from odradek.common.types import TopicPartition
 
@@ -30,7 +31,7 @@ def described(seen: Look) -> ResultTable:
     if seen.shared:
         heads = ("GROUP", "TOPIC", "PARTITION", "START-OFFSET", "LAG")
         offsets = sorted(seen.shared.items())
-        return ResultTable(heads, [(group, *at, o.start_offset, o.lag) for at, o in offsets])
+        return ResultTable(heads, [(group, *at, _start(o), o.lag) for at, o in offsets])
     heads = (
         *("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET"),
         *("LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"),
@@ -86,7 +87,7 @@ def lags(looks: Iterable[Look]) -> ResultTable:
             (group, *row.partition, row.committed, row.end, row.lag, row.error) for row in seen.rows
         ]
         rows += [
-            (group, *at, o.start_offset, None, o.lag, None) for at, o in sorted(seen.shared.items())
+            (group, *at, _start(o), None, o.lag, _why(o)) for at, o in sorted(seen.shared.items())
         ]
     if not any(row[-1] for row in rows):
         return ResultTable(heads[:-1], [row[:-1] for row in rows])
@@ -114,6 +115,15 @@ def _sum(seen: Look) -> tuple[Any, ...]:
     return d.group_id, d.state, *counts, behind
 
 
+def _start(offset: ShareGroupOffset) -> int | None:
+    return offset.start_offset if offset.error is None else None
+
+
+def _why(offset: ShareGroupOffset) -> str | None:
+    error = offset.error
+    return None if error is None else f"{type(error).__name__}: {error}"
+
+
 # JSON
 
 
@@ -136,7 +146,8 @@ def read(seen: Look) -> dict[str, Any]:
     """
     partitions: list[dict[str, Any]] = []
     for at, o in sorted(seen.shared.items()):
-        partitions.append({**at._asdict(), "start_offset": o.start_offset, "lag": o.lag})
+        told = {"start_offset": _start(o), "lag": o.lag, "error": _why(o)}
+        partitions.append({**at._asdict(), **told})
     for row in seen.rows:
         who = None if row.member is None else row.member.member_id
         offsets = {"offset": row.committed, "leader_epoch": row.leader_epoch, "end": row.end}

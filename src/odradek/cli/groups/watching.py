@@ -24,7 +24,7 @@ from odradek.cli.frame.commands import AdminRun
 from odradek.cli.frame.results import Result, cell, show
 from odradek.cli.groups import showing
 from odradek.cli.groups.lag import LagRow, Pace, pace
-from odradek.cli.groups.looking import Look, LookFailed, WhichGroups, look
+from odradek.cli.groups.looking import Look, LookFailed, WhichGroups
 from odradek.cli.words import whole_number
 from odradek.common.errors import KafkaTimeoutError
 
@@ -50,7 +50,7 @@ class LagWatch:
     def look(self, run: AdminRun) -> None:
         """Look once. Raises what can't be had of no group at all."""
         run.again()
-        looks, failed = look(run, self.groups.ids(run))
+        looks, failed = self.groups.look(run)
         now = time.monotonic()
         passed = 0.0 if self._looked is None else now - self._looked
         self.paces = {

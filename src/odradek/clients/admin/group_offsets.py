@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
 from odradek.clients.admin.admin_call import AdminCall, by_coordinators, merged
-from odradek.clients.asking import Inquiry, Outcome, Said
+from odradek.clients.asking import FINAL, Inquiry, Outcome, Said
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.arguments import flag, mapping, text
+from odradek.common.errors import BrokerError
+from odradek.common.kafka_errors import error_for
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_share_group_offsets as sa
 from odradek.protocol.messages import delete_share_group_offsets as sd
@@ -41,12 +43,14 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 @dataclass(frozen=True, slots=True)
 class ShareGroupOffset:
     """Where a share group's reading of a partition begins. `lag`: records from there to the end
-    that are left, None where the broker doesn't say (before 4.2).
+    that are left, None where the broker doesn't say (before 4.2). `error`: why the offset,
+    which is -1 then, can't be had; the group's others have theirs.
     """
 
     start_offset: int
     leader_epoch: int = -1
     lag: int | None = None
+    error: BrokerError | None = None
 
 
 def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committed]]:
@@ -161,11 +165,14 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
             code, reason, found = g.error_code, g.error_message, {}
             for topic in g.topics:
                 for part in topic.partitions:
-                    if part.error_code and not code:
-                        code, reason = part.error_code, part.error_message
-                    if part.start_offset != NOTHING:
+                    at = TopicPartition(topic.topic_name, part.partition_index)
+                    if part.error_code:
+                        bad = error_for(part.error_code, part.error_message or str(at))
+                        found[at] = ShareGroupOffset(NOTHING, error=bad)
+                        if bad.retriable and not isinstance(bad, FINAL):  # ask for the group again
+                            code, reason = code or part.error_code, reason or part.error_message
+                    elif part.start_offset != NOTHING:
                         lag = None if part.lag < 0 else part.lag
-                        at = TopicPartition(topic.topic_name, part.partition_index)
                         found[at] = ShareGroupOffset(part.start_offset, part.leader_epoch, lag)
             yield g.group_id, code, reason, found
 
