@@ -469,7 +469,7 @@ def test_a_snapshot_is_pickled_and_copied() -> None:
         assert other.to_dict() == found.to_dict()
         assert other.find(group=NODES)[0].key == found.find(group=NODES)[0].key
         with pytest.raises(TypeError):
-            other.all[0].tags["client-id"] = "x"
+            other.all[0].tags["client-id"] = "x"  # type: ignore[index]  # it can't be changed
         with pytest.raises(AttributeError):
             other.at = 0.0
 

@@ -19,6 +19,7 @@ from tests.simulation.scene import Stage
 
 from odradek import AsyncProducer
 from odradek.api.admin import Admin
+from odradek.api.base import Client
 from odradek.api.producer import Producer
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import IllegalStateError, KafkaTimeoutError
@@ -334,7 +335,8 @@ async def test_asyncio_clients_push_too(kafka_simulation: KafkaSimulation) -> No
 def test_a_client_knows_the_id_that_it_was_given() -> None:
     stage, receiver = staged(interval=10.0)
     with stage.producer() as producer, stage.consumer() as consumer, stage.client(Admin) as admin:
-        for n, client in enumerate((producer, consumer, admin), 1):
+        clients: tuple[Client[Any], ...] = (producer, consumer, admin)
+        for n, client in enumerate(clients, 1):
             assert client.client_instance_id(5.0) == UUID(int=n)
             assert client.client_instance_id(0.0) == UUID(int=n)
         assert receiver.asked == [NO_ID] * 3

@@ -24,7 +24,9 @@ from odradek.testing import KafkaSimulation
 
 CLASSES = [c for n in odradek.__all__ if isinstance(c := getattr(odradek, n), type)]
 RULE = re.compile(r"\bR-[A-Z]{2}-\d+")
-OF_ALL = "cluster_id close ended explain health listen metrics set_sasl_credentials"
+OF_ALL = (
+    "client_instance_id cluster_id close ended explain health listen metrics set_sasl_credentials"
+)
 FUTURE = """
     add_done_callback cancel cancelled done exception result running set_exception set_result
     set_running_or_notify_cancel

@@ -22,6 +22,7 @@ from odradek.clients.consumer.group.embedded_protocol import (
 from odradek.clients.consumer.group.membership import Group, PollOverdueError
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.errors import KafkaError
+from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.effects import Call, Send
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -62,6 +63,7 @@ class FakeGroup:
         self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
         self.pattern = None
         self.poll_wanted = Signal()
+        self.heartbeats = Sampled()
         self.subscribed = ["t"]
         self.mine: list[TopicPartition] = []
         self.calls: list[tuple[str, list[TopicPartition]]] = []

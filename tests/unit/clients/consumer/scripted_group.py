@@ -13,6 +13,7 @@ from odradek.clients.consumer.group.membership import Group, MemberState, PollOv
 from odradek.clients.coordinator import Coordinator, CoordinatorKind
 from odradek.common.config import Config
 from odradek.common.errors import KafkaError
+from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow, Signal, Wait
 from odradek.protocol.message import Message
@@ -93,6 +94,7 @@ class Scripted(World):
         self.last_poll: float | None = None
         """None: inside `poll()`, always."""
         self.poll_wanted = Signal()
+        self.heartbeats = Sampled()
         self.coordinator = Coordinator(self.engine, CoordinatorKind.GROUP, "g")
         self.membership = ConsumerMembership(cast("Group", self))
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.common.errors import KafkaError
+from odradek.common.sampled import Sampled
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow, Signal
 
@@ -120,6 +121,10 @@ class Group(Protocol):
     @property
     def poll_wanted(self) -> Signal:
         """Notified whenever the caller enters `poll()`."""
+
+    @property
+    def heartbeats(self) -> Sampled:
+        """What a membership notes the time in that each of its heartbeats took."""
 
     def topics(self) -> list[str]:
         """The subscribed topics, sorted; with a classic pattern those that match it now."""
