@@ -48,7 +48,7 @@ from odradek.monitoring.contexts import (
     OFFSET,
     PARTITION,
     TOPIC,
-    Sent,
+    ReadRecord,
     arrow_records,
     extracted,
     injected,
@@ -348,7 +348,7 @@ class ClientSpans:
         span.end(self.now())
 
 
-def _rows(runs: Runs) -> Iterator[Sent]:
+def _rows(runs: Runs) -> Iterator[ReadRecord]:
     """The first records that a call hands out, as they lie in its columns; those with headers."""
     left = MOST_LINKS
     for partition, columns in runs:
@@ -358,7 +358,7 @@ def _rows(runs: Runs) -> Iterator[Sent]:
             continue
         for row in range(first, first + count):
             if 0 < headers.offsets[row + 1] - headers.offsets[row] <= MOST_BYTES:
-                yield Sent(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
+                yield ReadRecord(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
 
 
 # Processing
@@ -373,7 +373,7 @@ def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[]
     return {name: value for name, value in attributes.items() if value is not None}, now
 
 
-def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
+def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[ReadRecord]]:
     """What a list of records or an Arrow batch is, and its records; raises `ArgumentError`."""
     if isinstance(records, Sequence) and all(isinstance(r, ConsumerRecord) for r in records):
         places = of_places({(record.topic, record.partition) for record in records})
@@ -391,8 +391,8 @@ def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
     raise refusal("records", wanted, records)
 
 
-def _sent(record: ConsumerRecord) -> Sent:
-    return Sent(record.topic, record.partition, record.offset, record.headers)
+def _sent(record: ConsumerRecord) -> ReadRecord:
+    return ReadRecord(record.topic, record.partition, record.offset, record.headers)
 
 
 @contextmanager
