@@ -65,6 +65,10 @@ NAME, TYPE = "messaging.operation.name", "messaging.operation.type"
 GROUP, COUNT = "messaging.consumer.group.name", "messaging.batch.message_count"
 SIZE, TOMBSTONE = "messaging.message.body.size", "messaging.kafka.message.tombstone"
 ERROR = "error.type"
+MOST_OPEN = 10_000
+"""Records of a producer whose spans wait for their outcome: each is some kilobytes. The spans of
+those beyond end when `send` does, as records may wait by the hundred thousand in an outage.
+"""
 NO_FAILURES = (WakeupError, SchemaNotAtHandError)
 """How a poll may end with nothing having failed."""
 
@@ -115,6 +119,7 @@ class SentRecordSpan:
         span, self._span = self._span, None
         if span is None:
             return
+        self._traces.open.discard(self)
         if error is None:
             found = {PARTITION: str(metadata.partition), **self._traces.of_cluster()}
             if metadata.offset >= 0:
@@ -128,6 +133,14 @@ class SentRecordSpan:
         """`send` itself raised."""
         self.ended(error, None)
 
+    def sent(self, to: Any, report: Callable[[Any, Any], object]) -> None:
+        """`send` gave `to`, whose outcome `report` has told."""
+        if len(self._traces.open) < MOST_OPEN:
+            self._traces.open.add(self)
+            report(to, self.ended)
+        elif self._span is not None:
+            self._span.end(self._traces.now())
+
 
 class ClientSpans:
     """What makes one client's spans."""
@@ -138,6 +151,8 @@ class ClientSpans:
         self._clock = calls.host.wall_clock
         self.client = {CLIENT: calls.config["client.id"]}
         """What all of them say."""
+        self.open: set[SentRecordSpan] = set()
+        """Of records without an outcome."""
         self.reads = calls.writes is None
         if self.reads and calls.config["group.id"] is not None:
             self.client[GROUP] = calls.config["group.id"]
@@ -187,7 +202,7 @@ class ClientSpans:
             if type(found) is CoroutineType:
                 return found if span is None else self._once_sent(found, span, report)
             if span is not None:
-                report(found, span.ended)
+                span.sent(found, report)
             if on_delivery is not None:
                 report(found, partial(copy_context().run, on_delivery))
             return found
@@ -202,7 +217,7 @@ class ClientSpans:
         except BaseException as error:
             span.failed(error)
             raise
-        report(found, span.ended)
+        span.sent(found, report)
         return found
 
     def _begun(
