@@ -42,7 +42,7 @@ TRACE_BREAKAGES: tuple[Breakage, ...] = (
         SPANS,
         "context = get_current() if asked else Context()",
         "context = get_current()",
-        f"{ASYNC}::test_automatic_commits_belong_to_no_task",
+        f"{SYNC}::test_automatic_commits_are_traces_of_their_own",
     ),
     broken(
         "suppressed sends make spans",
@@ -79,6 +79,14 @@ TRACE_BREAKAGES: tuple[Breakage, ...] = (
         f"{UNIT}::test_an_interrupted_send_ends_its_span",
     ),
     broken(
+        "each record of an outage keeps an open span",
+        "traces",
+        SPANS,
+        "if len(self._traces.open) < MOST_OPEN:",
+        "if len(self._traces.open) >= 0:",
+        f"{SYNC}::test_so_many_records_wait_with_an_open_span",
+    ),
+    broken(
         "a cancelled send leaves its span open",
         "traces",
         SPANS,
@@ -89,9 +97,9 @@ TRACE_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "a batch is looked at to its end for links",
         "traces",
-        SPANS,
-        "min(columns.count, left), columns.headers",
-        "columns.count, columns.headers",
+        CONTEXTS,
+        "for record in islice(records, MOST_LINKS):",
+        "for record in records:",
         f"{SYNC}::test_a_batch_is_one_span_with_so_many_links_at_most",
     ),
     broken(

@@ -347,6 +347,21 @@ def test_a_brokers_refusal_has_kafkas_name(simulation: KafkaSimulation, exported
     assert attributes(span)["error.type"] == raised.value.name == "OFFSET_OUT_OF_RANGE"
 
 
+def test_so_many_records_wait_with_an_open_span(
+    simulation: KafkaSimulation, exported: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek.monitoring.spans.MOST_OPEN", 2)
+    producer = producer_of(simulation, exported, linger_ms=100)
+    for _ in range(5):
+        producer.send("t", b"x")
+    assert len(exported.spans("send")) == 3
+    producer.flush()
+    producer.send("t", b"x").result()
+    offsets = [attributes(span).get("messaging.kafka.offset") for span in exported.spans("send")]
+    assert offsets == [None, None, None, 0, 1, 5]
+    assert {len(row[5]) for row in simulation.records("t", 0)} == {1}
+
+
 def test_a_send_that_raises(simulation: KafkaSimulation, exported: Exported) -> None:
     producer = producer_of(simulation, exported, max_request_size=20_000, batch_size=1000)
     with pytest.raises(RecordTooLargeError):

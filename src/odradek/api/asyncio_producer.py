@@ -99,9 +99,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """
         put = self._put(topic, value, key, headers, partition, timestamp_ms)
         future = put if type(put) is DeliveryFuture else await put
-        if on_delivery is not None:
-            self._report_to(future, on_delivery)
-        return future
+        return future if on_delivery is None else self._report_to(future, on_delivery)
 
     async def send_and_wait(
         self,

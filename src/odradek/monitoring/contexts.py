@@ -35,7 +35,7 @@ PARTITION = "messaging.destination.partition.id"
 TOPIC = "messaging.destination.name"
 
 
-class Sent(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record that was read, as far as a trace knows it."""
 
     topic: str | None
@@ -98,7 +98,7 @@ def valid(context: Context) -> SpanContext | None:
     return found if found.is_valid else None
 
 
-def linked(records: Iterable[Sent], known: Mapping[str, Any]) -> list[Link]:
+def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link]:
     """A link to each context that some of these were created in, with the place of the first, as
     far as it isn't `known` of all of them.
     """
@@ -114,7 +114,9 @@ def linked(records: Iterable[Sent], known: Mapping[str, Any]) -> list[Link]:
     return list(found.values())
 
 
-def arrow_records(data: Any, headers: str | None, places: Sequence[str] = ()) -> Iterator[Sent]:
+def arrow_records(
+    data: Any, headers: str | None, places: Sequence[str] = ()
+) -> Iterator[ReadRecord]:
     """The first rows of a record batch or table, by what its columns say: `headers` is the name of
     one; `places` those of topic, partition and offset. No row where Arrow finds them broken, or the
     headers are something else.
@@ -132,7 +134,7 @@ def arrow_records(data: Any, headers: str | None, places: Sequence[str] = ()) ->
         found = row[headers]
         if isinstance(found, list):
             topic, partition, offset = map(row.get, ("topic", "partition", "offset"))
-            yield Sent(topic, partition, offset, [*filter(None, map(_pair, found))])
+            yield ReadRecord(topic, partition, offset, [*filter(None, map(_pair, found))])
 
 
 def _pair(given: Any) -> tuple[str, bytes | None] | None:

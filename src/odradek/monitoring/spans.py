@@ -48,7 +48,7 @@ from odradek.monitoring.contexts import (
     OFFSET,
     PARTITION,
     TOPIC,
-    Sent,
+    ReadRecord,
     arrow_records,
     extracted,
     injected,
@@ -65,6 +65,10 @@ NAME, TYPE = "messaging.operation.name", "messaging.operation.type"
 GROUP, COUNT = "messaging.consumer.group.name", "messaging.batch.message_count"
 SIZE, TOMBSTONE = "messaging.message.body.size", "messaging.kafka.message.tombstone"
 ERROR = "error.type"
+MOST_OPEN = 10_000
+"""Records of a producer whose spans wait for their outcome: each is some kilobytes. The spans of
+those beyond end when `send` does, as records may wait by the hundred thousand in an outage.
+"""
 NO_FAILURES = (WakeupError, SchemaNotAtHandError)
 """How a poll may end with nothing having failed."""
 
@@ -115,6 +119,7 @@ class SentRecordSpan:
         span, self._span = self._span, None
         if span is None:
             return
+        self._traces.open.discard(self)
         if error is None:
             found = {PARTITION: str(metadata.partition), **self._traces.of_cluster()}
             if metadata.offset >= 0:
@@ -128,6 +133,14 @@ class SentRecordSpan:
         """`send` itself raised."""
         self.ended(error, None)
 
+    def sent(self, to: Any, report: Callable[[Any, Any], object]) -> None:
+        """`send` gave `to`, whose outcome `report` has told."""
+        if len(self._traces.open) < MOST_OPEN:
+            self._traces.open.add(self)
+            report(to, self.ended)
+        elif self._span is not None:
+            self._span.end(self._traces.now())
+
 
 class ClientSpans:
     """What makes one client's spans."""
@@ -138,6 +151,8 @@ class ClientSpans:
         self._clock = calls.host.wall_clock
         self.client = {CLIENT: calls.config["client.id"]}
         """What all of them say."""
+        self.open: set[SentRecordSpan] = set()
+        """Of records without an outcome."""
         self.reads = calls.writes is None
         if self.reads and calls.config["group.id"] is not None:
             self.client[GROUP] = calls.config["group.id"]
@@ -187,7 +202,7 @@ class ClientSpans:
             if type(found) is CoroutineType:
                 return found if span is None else self._once_sent(found, span, report)
             if span is not None:
-                report(found, span.ended)
+                span.sent(found, report)
             if on_delivery is not None:
                 report(found, partial(copy_context().run, on_delivery))
             return found
@@ -202,7 +217,7 @@ class ClientSpans:
         except BaseException as error:
             span.failed(error)
             raise
-        report(found, span.ended)
+        span.sent(found, report)
         return found
 
     def _begun(
@@ -348,7 +363,7 @@ class ClientSpans:
         span.end(self.now())
 
 
-def _rows(runs: Runs) -> Iterator[Sent]:
+def _rows(runs: Runs) -> Iterator[ReadRecord]:
     """The first records that a call hands out, as they lie in its columns; those with headers."""
     left = MOST_LINKS
     for partition, columns in runs:
@@ -358,7 +373,7 @@ def _rows(runs: Runs) -> Iterator[Sent]:
             continue
         for row in range(first, first + count):
             if 0 < headers.offsets[row + 1] - headers.offsets[row] <= MOST_BYTES:
-                yield Sent(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
+                yield ReadRecord(*partition, columns.offsets[row], headers.lists(row, row + 1)[0])
 
 
 # Processing
@@ -373,7 +388,7 @@ def of_work(clients: Sequence[ClientSpans]) -> tuple[dict[str, Any], Callable[[]
     return {name: value for name, value in attributes.items() if value is not None}, now
 
 
-def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
+def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[ReadRecord]]:
     """What a list of records or an Arrow batch is, and its records; raises `ArgumentError`."""
     if isinstance(records, Sequence) and all(isinstance(r, ConsumerRecord) for r in records):
         places = of_places({(record.topic, record.partition) for record in records})
@@ -391,8 +406,8 @@ def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[Sent]]:
     raise refusal("records", wanted, records)
 
 
-def _sent(record: ConsumerRecord) -> Sent:
-    return Sent(record.topic, record.partition, record.offset, record.headers)
+def _sent(record: ConsumerRecord) -> ReadRecord:
+    return ReadRecord(record.topic, record.partition, record.offset, record.headers)
 
 
 @contextmanager

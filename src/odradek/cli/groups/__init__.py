@@ -17,7 +17,7 @@ from odradek.cli.frame.completion import group_ids
 from odradek.cli.frame.results import Result, ResultTable, counted
 from odradek.cli.groups import exporting, looking, moving, showing, watching
 from odradek.cli.groups.endpoint import where_to_listen
-from odradek.cli.groups.looking import WhichGroups, all_consumer_groups, look
+from odradek.cli.groups.looking import WhichGroups, all_consumer_groups
 from odradek.cli.overviews import overview
 from odradek.cli.words import listed, one_word
 from odradek.clients.admin.groups import SHARE, STATES, TYPES

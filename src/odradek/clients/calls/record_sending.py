@@ -55,7 +55,7 @@ class RecordSending(Generic[F]):
         self,
         calls: ProducerCalls,
         future: Callable[..., F],
-        report_to: Callable[[F, DeliveryCallback], object],
+        report_to: Callable[[F, DeliveryCallback], Any],
         **instead: Callable[..., object] | None,
     ) -> None:
         """What `send` looks at for each record: each look-up through another object counts.
@@ -170,8 +170,8 @@ def _of(of: ref[Any], send: Callable[..., Any], *record: Any) -> Any:
 
 
 def _report_in_context(
-    report_to: Callable[[F, DeliveryCallback], object], future: F, on_delivery: DeliveryCallback
-) -> object:
+    report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
+) -> Any:
     """Have a callback run in the context of its `send`, whoever calls it."""
     run: Callable[..., None] = copy_context().run
     refused = not callable(on_delivery) or iscoroutinefunction(on_delivery)
