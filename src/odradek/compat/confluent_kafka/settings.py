@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.habits import CURES, is_idle
+from odradek.common.habits import CURES, belongs, is_idle
 from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER, boolean, integer
 from odradek.common.options import OPTIONS
 from odradek.common.spellings import ALIASES, REFUSED
@@ -279,6 +279,9 @@ def _ours(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings for our client, without what only other kinds of clients have."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
+        place = None if value is None else belongs(name)
+        if place is not None:
+            logger.warning("%s is no setting of a %s: %s", name, kind, place)
         if value is None or is_idle(name, kind):
             continue
         option = OPTIONS.get(name)

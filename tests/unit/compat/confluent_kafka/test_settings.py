@@ -179,6 +179,13 @@ def test_what_others_have_is_left_out_and_said(caplog: pytest.LogCaptureFixture)
     assert config["acks"] == 1
 
 
+def test_a_registry_s_setting_is_told_where_it_belongs(caplog: pytest.LogCaptureFixture) -> None:
+    of(PRODUCER, **{"schema.registry.url": "http://a", "basic.auth.user.info": None})
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "it belongs to SchemaRegistryClient" in record.getMessage()
+
+
 def test_a_token_function_gets_its_settings() -> None:
     asked: list[str] = []
 
