@@ -76,7 +76,7 @@ def test_all_groups_and_partitions_are_told(scene: Scene) -> None:
     }
     assert scene.told("kafka_consumergroup_members")["a",] == 0
     assert scene.told("kafka_consumergroup_state")["a", "Empty"] == 1
-    assert scene.told("odradek_lag_errors") == {("group",): 0, ("partition",): 0}
+    assert scene.told("odradek_lag_errors") == {("group",): 0, ("partition",): 0, ("broker",): 0}
     assert scene.told(SECONDS)["a", "t", "1"] == 0
     assert (scene.one("odradek_lag_up"), scene.one("odradek_lag_looks_total")) == (1, 1)
     assert scene.told("odradek_dial_total"), "the exporter's own client"
@@ -157,7 +157,7 @@ def test_a_look_that_fails_leaves_what_was_told(scene: Scene) -> None:
         scene.look()
     assert scene.told(LAG) == {("g", "t", "0"): 2}
     assert (scene.one("odradek_lag_up"), scene.one("odradek_lag_looks_failed_total")) == (0, 1)
-    assert scene.one("odradek_lag_age_seconds") == pytest.approx(10.0, abs=0.1)
+    assert scene.one("odradek_lag_age_seconds") == pytest.approx(5.0, abs=0.1)
 
 
 def test_the_cluster_moves(scene: Scene) -> None:
@@ -182,8 +182,24 @@ def test_what_one_group_is_refused_hides_no_other(scene: Scene) -> None:
     scene.look()
     assert scene.told(LAG) == {}
     assert scene.told("kafka_consumergroup_current_offset") == {("a", "t", "0"): 1}
-    assert scene.told("odradek_lag_errors") == {("group",): 1, ("partition",): 1}
+    assert scene.told("odradek_lag_errors") == {("group",): 1, ("partition",): 1, ("broker",): 0}
     assert scene.exporter.answer().failed
+
+
+def test_a_silent_broker_hides_no_group_of_the_others(scene: Scene) -> None:
+    scene.write(range(9))
+    for n in range(9):
+        scene.at(f"g{n}", p0=1)
+    scene.look()
+    assert len(scene.told(LAG)) == 9
+    leader = scene.cluster.leader("t", 0)
+    assert leader is not None
+    silent = next(n for n in scene.cluster.brokers if n != leader.id)
+    scene.cluster.pause(silent)
+    scene.look()
+    assert 0 < len(scene.told(LAG)) < 9
+    assert scene.told("odradek_lag_errors")["broker",] == 1
+    assert scene.one("odradek_lag_up") == 1
 
 
 def test_groups_that_are_included() -> None:
