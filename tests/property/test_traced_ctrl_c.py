@@ -32,10 +32,10 @@ class Open(SpanProcessor):
         self.spans: dict[int, str] = {}
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.spans[span.context.span_id] = span.name  # type: ignore[union-attr]
+        self.spans[span.context.span_id] = span.name
 
     def on_end(self, span: ReadableSpan) -> None:
-        del self.spans[span.context.span_id]  # type: ignore[union-attr]
+        del self.spans[span.context.span_id]
 
 
 class AmidTraces(CtrlC):
