@@ -110,9 +110,27 @@ class SentRecordSpan:
 
     __slots__ = ("_span", "_traces")
 
-    def __init__(self, span: Span, traces: ClientSpans) -> None:
-        self._span: Span | None = span
+    def __init__(self, traces: ClientSpans) -> None:
+        self._span: Span | None = None
+        """None before it begins and after it has ended, also of a record that isn't sampled."""
         self._traces = traces
+
+    def begin(
+        self,
+        tracer: Tracer,
+        attributes: dict[str, Any],
+        headers: tuple[tuple[str, Any], ...],
+        context: Context,
+    ) -> tuple[tuple[str, Any], ...]:
+        """Begin it, and give the headers with its context; with their own they stay as they are."""
+        name, at, theirs = named(attributes), self._traces.now(), sent_in(headers)
+        if theirs is not None:
+            links = [Link(theirs)]
+            self._span = tracer.start_span(name, context, SpanKind.CLIENT, attributes, links, at)
+            return headers
+        kind = SpanKind.PRODUCER
+        self._span = tracer.start_span(name, context, kind, attributes, start_time=at)
+        return injected(headers, trace.set_span_in_context(self._span, context))
 
     def ended(self, error: BaseException | None, metadata: Any) -> None:
         """As `on_delivery` is called."""
@@ -135,11 +153,14 @@ class SentRecordSpan:
 
     def sent(self, to: Any, report: Callable[[Any, Any], object]) -> None:
         """`send` gave `to`, whose outcome `report` has told."""
+        span = self._span
+        if span is None or not span.is_recording():
+            return
         if len(self._traces.open) < MOST_OPEN:
             self._traces.open.add(self)
             report(to, self.ended)
-        elif self._span is not None:
-            self._span.end(self._traces.now())
+        else:
+            span.end(self._traces.now())
 
 
 class ClientSpans:
@@ -188,21 +209,21 @@ class ClientSpans:
         ) -> Any:
             if on_delivery is not None:
                 function("on_delivery", on_delivery)
-            if type(topic) is str and not (context := get_current()).get(SUPPRESSED):
-                headers = record_headers(headers) if headers is not NO_HEADERS else NO_HEADERS
-                span, headers = self._begun(topic, value, headers, partition, context)
-            else:
-                span = None
+            if type(topic) is not str or (context := get_current()).get(SUPPRESSED):
+                told = () if on_delivery is None else (on_delivery,)
+                return send(topic, value, key, headers, partition, timestamp_ms, *told)
+            span = SentRecordSpan(self)
             try:
-                found = send(topic, value, key, headers, partition, timestamp_ms)
-            except BaseException as error:
-                if span is not None:
-                    span.failed(error)
-                raise
-            if type(found) is CoroutineType:
-                return found if span is None else self._once_sent(found, span, report)
-            if span is not None:
+                attributes = self._of_record(topic, value, partition)
+                given = headers if headers is NO_HEADERS else record_headers(headers)
+                carrying = span.begin(self._tracer, attributes, given, context)
+                found = send(topic, value, key, carrying, partition, timestamp_ms)
+                if type(found) is CoroutineType:
+                    return self._once_sent(found, span, report)
                 span.sent(found, report)
+            except BaseException as error:
+                span.failed(error)
+                raise
             if on_delivery is not None:
                 report(found, partial(copy_context().run, on_delivery))
             return found
@@ -214,20 +235,13 @@ class ClientSpans:
     ) -> Any:
         try:
             found = await sent
+            span.sent(found, report)
         except BaseException as error:
             span.failed(error)
             raise
-        span.sent(found, report)
         return found
 
-    def _begun(
-        self,
-        topic: str,
-        value: Any,
-        headers: tuple[tuple[str, Any], ...],
-        partition: int | None,
-        context: Context,
-    ) -> tuple[SentRecordSpan | None, tuple[tuple[str, Any], ...]]:
+    def _of_record(self, topic: str, value: Any, partition: int | None) -> dict[str, Any]:
         attributes = {**self._send, TOPIC: topic}
         if partition is not None:
             attributes[PARTITION] = str(partition)
@@ -235,17 +249,7 @@ class ClientSpans:
             attributes[TOMBSTONE] = True
         elif type(value) is bytes:
             attributes[SIZE] = len(value)
-        name, at = f"send {topic}", self.now()
-        theirs = sent_in(headers)
-        if theirs is None:
-            span = self._tracer.start_span(
-                name, context, SpanKind.PRODUCER, attributes, start_time=at
-            )
-            headers = injected(headers, trace.set_span_in_context(span, context))
-        else:
-            links = [Link(theirs)]
-            span = self._tracer.start_span(name, context, SpanKind.CLIENT, attributes, links, at)
-        return (SentRecordSpan(span, self) if span.is_recording() else None), headers
+        return attributes
 
     def sent_rows(
         self, topic: str, data: Any, headers: str | None, delivery: ArrowDelivery
@@ -357,10 +361,13 @@ class ClientSpans:
             return
         name = named(attributes)
         attributes |= self.of_cluster()
-        span = self._tracer.start_span(name, context, kind, attributes, links(), begun)
-        if error is not None:
-            failed(span, error)
-        span.end(self.now())
+        given, over = links(), self.now()
+        span = self._tracer.start_span(name, context, kind, attributes, given, begun)
+        try:
+            if error is not None:
+                failed(span, error)
+        finally:
+            span.end(over)
 
 
 def _rows(runs: Runs) -> Iterator[ReadRecord]:
@@ -437,16 +444,25 @@ def processing(
         attributes = {**of, **batch}
         links = linked(sent, attributes)
     kind, name = SpanKind.CONSUMER, named(attributes)
-    span = tracer.start_span(name, context, kind, attributes, links, now())
-    token = attach(trace.set_span_in_context(span, context))
+    begun, span, token = now(), None, None
     try:
+        span = tracer.start_span(name, context, kind, attributes, links, begun)
+        token = attach(trace.set_span_in_context(span, context))
         yield span
     except BaseException as error:
-        if not isinstance(error, GeneratorExit):
+        if span is not None and not isinstance(error, GeneratorExit):
             failed(span, error)
-        if isinstance(error, Exception):
+        if span is not None and isinstance(error, Exception):
             span.record_exception(error)
         raise
     finally:
-        detach(token)
-        span.end(now())
+        over = None
+        try:
+            if token is not None:
+                detach(token)
+            elif get_current() is not around:  # a Ctrl-C right after it was attached
+                attach(around)
+            over = now()
+        finally:
+            if span is not None:
+                span.end(over)
