@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures as cf
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -247,14 +248,14 @@ def test_a_wait_that_was_interrupted_as_it_began(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_callback_is_refused_to_wait(producer: Producer) -> None:
-    raised: list[BaseException] = []
+    raised: SimpleQueue[BaseException] = SimpleQueue()
 
     def waits(*_: object) -> None:
         try:
             cf.wait([producer.send("t", b"another")], timeout=PATIENCE)
         except IllegalStateError as error:
-            raised.append(error)
+            raised.put(error)
 
     producer.send("t", b"x", on_delivery=waits).result(PATIENCE)
     producer.flush(PATIENCE)
-    assert "can't wait for an outcome" in str(raised)
+    assert "can't wait for an outcome" in str(raised.get(timeout=PATIENCE))

@@ -26,9 +26,10 @@ def test_a_full_disk_is_a_line_and_a_status(words: list[str]) -> None:
             [sys.executable, "-c", RUN, *words], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 1
-    line = done.stderr.decode()
-    assert line.endswith("what it writes doesn't get there: No space left on device\n")
-    assert line.count("\n") == 1
+    *earlier, last = done.stderr.decode().splitlines()
+    assert last.endswith("what it writes doesn't get there: No space left on device")
+    # On a busy machine a simulation has told how far it is.
+    assert all("schedule" in line for line in earlier)
 
 
 NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1")
