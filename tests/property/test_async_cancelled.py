@@ -30,6 +30,7 @@ from odradek import (
     TopicPartition,
 )
 from odradek.simulation import World
+from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
 from odradek.testing import KafkaSimulation, VirtualLoop
 
 RECORDS = 60
@@ -418,6 +419,11 @@ async def begin_on(scene: Scene, before: list[bytes]) -> None:
     assert set(before) <= values or not set(before) & values
 
 
+async def with_receiver(scene: Scene) -> None:
+    """Brokers that give clients an id, since they take their metrics."""
+    scene.simulation.cluster.receive_telemetry(TelemetryReceiver())
+
+
 CASES = {
     "poll, assigned": Case(poll, assign, read_on),
     "poll, joining": Case(poll, subscribe, read_on),
@@ -488,6 +494,7 @@ CASES = {
     "describe_consumer_groups": Case(lambda s: s.admin.describe_consumer_groups("g"), first_poll),
     "list_groups": Case(lambda s: s.admin.list_groups()),
     "cluster_id": Case(lambda s: s.admin.cluster_id()),
+    "client_instance_id": Case(lambda s: s.admin.client_instance_id(), with_receiver),
     "admin.close": Case(lambda s: s.admin.close(5.0), lambda s: s.admin.list_topics(), write_on),
 }
 

@@ -26,6 +26,7 @@ from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
+from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
 
 T0 = TopicPartition("t", 0)
 FAULTS: dict[str, Callable[[SimulatedCluster, int], None]] = {
@@ -101,6 +102,10 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Admin, "list_groups"): lambda a, t: a.list_groups(timeout=t),
     (Admin, "close"): lambda a, t: a.close(timeout=t),
 }
+CALLS |= {
+    (owner, "client_instance_id"): lambda client, t: client.client_instance_id(timeout=t)
+    for owner in (Producer, Consumer, Admin)
+}
 NEEDS_TOPIC = {(Producer, "close"), (ArrowFuture, "result")}
 IN_TRANSACTION = {
     (Producer, "send_offsets_to_transaction"),
@@ -112,6 +117,7 @@ NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRAN
 IN_GROUP = {(Consumer, n) for n in ("commit", "committed", "unsubscribe", "seek_to_committed")}
 KNOWN_BY_HEART = {
     *((Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")),
+    *((owner, "client_instance_id") for owner in (Producer, Consumer, Admin)),
     (Admin, "describe_reachability"),
 }
 """Answered from what is known, once it is; what doesn't answer stands in the last one's result."""
@@ -174,6 +180,8 @@ def once(owner: type, name: str, fault: str, warm: bool, timeout: float, seed: i
     world = World(seed=seed)
     cluster = SimulatedCluster(world, brokers=3)
     cluster.create_topic("t", partitions=2)
+    if name == "client_instance_id":
+        cluster.receive_telemetry(TelemetryReceiver())
     client = client_of(owner, name, cluster, world, timeout)
     if warm:
         warm_up(client, name)

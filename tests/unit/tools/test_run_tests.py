@@ -61,7 +61,7 @@ def test_lanes_run_all_and_a_suite_that_ends_badly_counts_as_a_failure(
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     names = ("good", "broken", "absent")
-    suites = {name: Suite((name,), gives_way=True, chosen="not slow") for name in names}
+    suites = {name: Suite((name,), chosen="not slow") for name in names}
     run = Run(["-p", "no:cacheprovider", "-p", "no:odradek"], suites)
     run.all([["good", "absent"], ["broken"]])
     found = {name: (result.passed, result.failed) for name, result in run.results.items()}
