@@ -691,6 +691,14 @@ def test_what_fails_in_opentelemetry_costs_no_call(
     assert processor.failed == 7
 
 
+def test_a_wrong_call_names_what_was_called(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
+    send: Any = producer_of(simulation, exported).send
+    with pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected"):
+        send("t", b"x", bogus=1)
+
+
 def test_an_error_without_words_is_itself(simulation: KafkaSimulation, exported: Exported) -> None:
     class WordlessError(Exception):
         def __str__(self) -> str:

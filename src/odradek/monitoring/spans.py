@@ -34,6 +34,7 @@ from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.calls.record_sending import of_producers
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
@@ -205,6 +206,7 @@ class ClientSpans:
     ) -> Callable[..., Any]:
         """What stands in place of a producer's `send`, or of what its `send` awaits."""
 
+        @of_producers
         def traced(
             topic: str,
             value: Any = None,
