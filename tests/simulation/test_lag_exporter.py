@@ -160,6 +160,21 @@ def test_a_look_that_fails_leaves_what_was_told(scene: Scene) -> None:
     assert scene.one("odradek_lag_age_seconds") == pytest.approx(5.0, abs=0.1)
 
 
+def test_what_is_wrong_is_said_once_for_as_long_as_it_lasts(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was tried in vain, and how long ago, is another in each look."""
+    scene.at("g", p0=1)
+    told: set[str] = set()
+    for turn, lines in enumerate((0, 1, 0, 0)):
+        told = exporting._look(scene.run, scene.exporter, told)
+        said = capsys.readouterr().err
+        assert said.count("test: ") == lines, said
+        if turn == 0:
+            for broker in scene.cluster.brokers:
+                scene.cluster.crash(broker)
+
+
 def test_the_cluster_moves(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("g", p0=1)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from opentelemetry import baggage, trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
+from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as convention
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
@@ -639,8 +640,76 @@ def test_who_can_be_traced(simulation: KafkaSimulation, exported: Exported) -> N
         with pytest.raises(ArgumentError, match="producers and consumers"):
             OpenTelemetryTraces(wrong)
     producer.close()
+    another = simulation.producer()
     with pytest.raises(ClientClosedError):
-        OpenTelemetryTraces(producer)
+        OpenTelemetryTraces(another, producer)
+    with pytest.raises(IllegalStateError, match="twice"):
+        OpenTelemetryTraces(another, another)
+    assert OpenTelemetryTraces(another), "it was left as it was"
+
+
+class FailingProcessor(SpanProcessor):
+    """Fails when a span begins, or when one ends."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self.failed = 0
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self._fail("start")
+
+    def on_end(self, span: Any) -> None:
+        self._fail("end")
+
+    def _fail(self, at: str) -> None:
+        if at == self._at:
+            self.failed += 1
+            raise LookupError(f"a processor fails at a span's {at}")
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+def test_what_fails_in_opentelemetry_costs_no_call(
+    simulation: KafkaSimulation, exported: Exported, at: str
+) -> None:
+    """Neither one of the program's, nor a step of the engine, which would be its end."""
+    processor = FailingProcessor(at)
+    exported.provider.add_span_processor(processor)
+    producer = producer_of(simulation, exported)
+    consumer, traces = consumer_of(simulation, exported, group_id="g", auto_commit_interval_ms=1000)
+    producer.send("t", b"x").result(5)
+    producer.send_arrow("t", pa.table({"value": [b"y"]})).result(5)
+    (first, second) = consumer.poll(10)
+    with traces.process(first) as span:
+        assert span.is_recording() == (at == "end")
+    consumer.commit(first)
+    consumer.poll(5)
+    place = TopicPartition("t", 0)
+    (committed,) = consumer.committed([place]).values()
+    assert committed is not None
+    assert committed.offset == second.offset + 1, "by itself"
+    producer.send("t", b"z").result(5)
+    assert processor.failed == 7
+
+
+def test_a_wrong_call_names_what_was_called(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
+    send: Any = producer_of(simulation, exported).send
+    with pytest.raises(TypeError, match=r"^Producer\.send\(\) got an unexpected"):
+        send("t", b"x", bogus=1)
+
+
+def test_an_error_without_words_is_itself(simulation: KafkaSimulation, exported: Exported) -> None:
+    class WordlessError(Exception):
+        def __str__(self) -> str:
+            raise LookupError("no words")
+
+    producer_of(simulation, exported).send("t", b"x").result()
+    consumer, traces = consumer_of(simulation, exported)
+    (record,) = consumer.poll(10)
+    with pytest.raises(WordlessError), traces.process(record):
+        raise WordlessError
+    assert attributes(exported.one("process"))["error.type"].endswith("WordlessError")
 
 
 def test_without_the_extra_it_says_what_to_install(

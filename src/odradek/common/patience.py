@@ -16,13 +16,17 @@ _held: ContextVar[SharedTime | None] = ContextVar("odradek_patience", default=No
 class SharedTime:
     """When the first question's time is over, by the clock of who asks it."""
 
-    __slots__ = ("_until",)
+    __slots__ = ("_until", "over")
 
     def __init__(self) -> None:
         self._until: float | None = None
+        self.over = False
+        """Whether the context has ended; what was begun in it, a task or a timer, keeps a copy."""
 
     def until(self, deadline: float) -> float:
         """When a question has to end whose own time is over at `deadline`."""
+        if self.over:
+            return deadline
         if self._until is None:
             self._until = deadline
         return min(deadline, self._until)
@@ -31,13 +35,16 @@ class SharedTime:
 @contextmanager
 def one_patience() -> Iterator[None]:
     """Have all questions in here share one time limit, also those of threads that it starts."""
-    if _held.get() is not None:
+    held = _held.get()
+    if held is not None and not held.over:
         yield
         return
-    _held.set(SharedTime())
+    held = SharedTime()
+    _held.set(held)
     try:
         yield
     finally:
+        held.over = True
         _held.set(None)  # no reset: a generator may be closed in another context
 
 

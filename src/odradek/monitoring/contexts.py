@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from opentelemetry import propagate, trace
@@ -33,6 +34,24 @@ NO_CONTEXT = Context()
 OFFSET = "messaging.kafka.offset"
 PARTITION = "messaging.destination.partition.id"
 TOPIC = "messaging.destination.name"
+
+
+class _Forgiven:
+    """A context in which what OpenTelemetry has been given may fail: no record is lost by that."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        logger.warning("OpenTelemetry failed at a span or its context", exc_info=error)
+        return True
+
+
+FORGIVEN = _Forgiven()
 
 
 class ReadRecord(NamedTuple):
@@ -61,11 +80,13 @@ _GETTER = _HeaderGetter()
 def injected(headers: Headers, context: Context) -> Headers:
     """The headers with this context behind them; names that are there already stay as they are."""
     carrier: dict[str, str] = {}
-    propagate.inject(carrier, context)
+    with FORGIVEN:  # what it had written until then goes along
+        propagate.inject(carrier, context)
     if headers:
         for name, _ in headers:
             carrier.pop(name.lower(), None)
-    return (*headers, *((name, text.encode()) for name, text in carrier.items()))
+    added = ((name, text.encode("utf-8", "replace")) for name, text in carrier.items())
+    return (*headers, *added)
 
 
 def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Context) -> Context:
@@ -79,12 +100,9 @@ def extracted(headers: Iterable[tuple[str, bytes | None]] | None, context: Conte
         for name, value in headers
         if value is not None and len(value) <= MOST_BYTES
     }
-    try:
+    with FORGIVEN:  # it reads what strangers wrote
         return propagate.extract(carrier, context, _GETTER)
-    # A propagator of the program's reads what strangers wrote: no record is lost by that.
-    except Exception:
-        logger.warning("a propagator can't read the headers of a record", exc_info=True)
-        return context
+    return context
 
 
 def sent_in(headers: Iterable[tuple[str, bytes | None]] | None) -> SpanContext | None:

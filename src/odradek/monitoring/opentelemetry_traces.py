@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.common.errors import ArgumentError, ConfigurationError, IllegalStateError
 from odradek.common.imports import loaded
 from odradek.network.handshake import SOFTWARE_VERSION
 
@@ -43,8 +43,9 @@ class OpenTelemetryTraces:
     `send` run in its context. Names and attributes are those of the semantic conventions 1.44.
     Producers and consumers, sync or asyncio, may be given once each; a client keeps its traces.
 
-    Raises `ArgumentError` for what is neither, `IllegalStateError` for one that is traced already,
-    `ClientClosedError`, and `ConfigurationError` where the extra isn't installed.
+    What is raised leaves all of them untraced: `ArgumentError` for what is neither,
+    `IllegalStateError` for one that is traced already, `ClientClosedError`, and
+    `ConfigurationError` where the extra isn't installed.
     """
 
     def __init__(self, *clients: Any, tracer_provider: TracerProvider | None = None) -> None:
@@ -64,6 +65,10 @@ class OpenTelemetryTraces:
 
         self._tracer = get_tracer(SCOPE, SOFTWARE_VERSION, tracer_provider, SCHEMA)
         self._made: list[ClientSpans] = []
+        if len({id(client) for client in clients}) < len(clients):
+            raise IllegalStateError("a client can't be traced twice")
+        for client in clients:
+            client._calls.check_untraced()  # noqa: SLF001 - so all of them are, or none
         for client in clients:
             client._traced_by(self._spans)  # noqa: SLF001 - what users call is this class
         self._work = of_work(self._made)

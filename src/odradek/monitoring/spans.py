@@ -5,7 +5,8 @@ A span that has nothing inside of it is made when its work is over, with the tim
 so nothing can leave it open, neither a Ctrl-C nor a fork. Only a record's span is made before, as
 its context goes with the record; its outcome ends it, whatever that is. Times are the client's
 clock, so that a simulation has its own.
-Must not: change what a call gives or raises, or keep the client alive.
+Must not: change what a call gives or raises, also where a sampler, a processor or a propagator of
+the program's fails (it runs in the client's own steps), or keep the client alive.
 This module imports OpenTelemetry: it is imported by what somebody has asked for traces.
 """
 
@@ -33,6 +34,7 @@ from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 
 from odradek.clients.calls.client_calls import ClientCalls
+from odradek.clients.calls.record_sending import of_producers
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
@@ -42,6 +44,7 @@ from odradek.common.errors import BrokerError, ClientClosedError, KafkaError, Wa
 from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.common.types import TopicPartition
 from odradek.monitoring.contexts import (
+    FORGIVEN,
     MOST_BYTES,
     MOST_LINKS,
     NO_CONTEXT,
@@ -77,7 +80,8 @@ def failed(span: Span, error: BaseException) -> None:
     """Say that an operation ended with this error, by Kafka's name for it or its class's."""
     name = error.name if isinstance(error, BrokerError) else type(error).__qualname__
     span.set_attribute(ERROR, name)
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    with FORGIVEN:  # a program's error may have no words
+        span.set_status(Status(StatusCode.ERROR, str(error)))
 
 
 def named(attributes: Mapping[str, Any]) -> str:
@@ -124,13 +128,15 @@ class SentRecordSpan:
     ) -> tuple[tuple[str, Any], ...]:
         """Begin it, and give the headers with its context; with their own they stay as they are."""
         name, at, theirs = named(attributes), self._traces.now(), sent_in(headers)
-        if theirs is not None:
-            links = [Link(theirs)]
-            self._span = tracer.start_span(name, context, SpanKind.CLIENT, attributes, links, at)
-            return headers
-        kind = SpanKind.PRODUCER
-        self._span = tracer.start_span(name, context, kind, attributes, start_time=at)
-        return injected(headers, trace.set_span_in_context(self._span, context))
+        with FORGIVEN:
+            if theirs is not None:
+                kind, links = SpanKind.CLIENT, [Link(theirs)]
+                self._span = tracer.start_span(name, context, kind, attributes, links, at)
+                return headers
+            kind = SpanKind.PRODUCER
+            self._span = tracer.start_span(name, context, kind, attributes, start_time=at)
+            return injected(headers, trace.set_span_in_context(self._span, context))
+        return headers
 
     def ended(self, error: BaseException | None, metadata: Any) -> None:
         """As `on_delivery` is called."""
@@ -138,14 +144,15 @@ class SentRecordSpan:
         if span is None:
             return
         self._traces.open.discard(self)
-        if error is None:
-            found = {PARTITION: str(metadata.partition), **self._traces.of_cluster()}
-            if metadata.offset >= 0:
-                found[OFFSET] = metadata.offset
-            span.set_attributes(found)
-        else:
-            failed(span, error)
-        span.end(self._traces.now())
+        with FORGIVEN:
+            if error is None:
+                found = {PARTITION: str(metadata.partition), **self._traces.of_cluster()}
+                if metadata.offset >= 0:
+                    found[OFFSET] = metadata.offset
+                span.set_attributes(found)
+            else:
+                failed(span, error)
+            span.end(self._traces.now())
 
     def failed(self, error: BaseException) -> None:
         """`send` itself raised."""
@@ -160,7 +167,8 @@ class SentRecordSpan:
             self._traces.open.add(self)
             report(to, self.ended)
         else:
-            span.end(self._traces.now())
+            with FORGIVEN:
+                span.end(self._traces.now())
 
 
 class ClientSpans:
@@ -198,6 +206,7 @@ class ClientSpans:
     ) -> Callable[..., Any]:
         """What stands in place of a producer's `send`, or of what its `send` awaits."""
 
+        @of_producers
         def traced(
             topic: str,
             value: Any = None,
@@ -362,12 +371,13 @@ class ClientSpans:
         name = named(attributes)
         attributes |= self.of_cluster()
         given, over = links(), self.now()
-        span = self._tracer.start_span(name, context, kind, attributes, given, begun)
-        try:
-            if error is not None:
-                failed(span, error)
-        finally:
-            span.end(over)
+        with FORGIVEN:
+            span = self._tracer.start_span(name, context, kind, attributes, given, begun)
+            try:
+                if error is not None:
+                    failed(span, error)
+            finally:
+                span.end(over)
 
 
 def _rows(runs: Runs) -> Iterator[ReadRecord]:
@@ -446,14 +456,17 @@ def processing(
     kind, name = SpanKind.CONSUMER, named(attributes)
     begun, span, token = now(), None, None
     try:
-        span = tracer.start_span(name, context, kind, attributes, links, begun)
-        token = attach(trace.set_span_in_context(span, context))
-        yield span
+        with FORGIVEN:
+            span = tracer.start_span(name, context, kind, attributes, links, begun)
+        if span is not None:
+            token = attach(trace.set_span_in_context(span, context))
+        yield trace.INVALID_SPAN if span is None else span
     except BaseException as error:
         if span is not None and not isinstance(error, GeneratorExit):
             failed(span, error)
         if span is not None and isinstance(error, Exception):
-            span.record_exception(error)
+            with FORGIVEN:
+                span.record_exception(error)
         raise
     finally:
         over = None
@@ -465,4 +478,5 @@ def processing(
             over = now()
         finally:
             if span is not None:
-                span.end(over)
+                with FORGIVEN:
+                    span.end(over)

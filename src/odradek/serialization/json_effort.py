@@ -9,6 +9,7 @@ anybody for a schema, or know what JSON Schema means beyond who leads to whom.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,13 +24,17 @@ among hundreds of kinds of events, or refer to itself on each of a thousand leve
 MOST = 10_000_000
 """Checks of a whole value; they take some seconds."""
 MOST_WAYS = 500_000
-"""Definitions that apply to a value, summed up for all definitions: what counting takes itself."""
+"""Definitions that apply to a value, summed up for all definitions and for what is within values:
+what counting takes itself.
+"""
 DEEPEST = 1000
 """How deep values lie at most: Python reads and writes no deeper JSON."""
 MOST_STEPS = 300_000
 """References that are counted with, level by level; for a schema of thousands fewer levels are."""
 MOST_BASES = 64
 """Addresses that a definition may have, by what drafts make of ids within one another."""
+LONGEST_PLACE = 19
+"""Digits of a place in a list."""
 STANDARD = ("http://json-schema.org/", "https://json-schema.org/")
 """Schemas of schemas, which the validator has."""
 
@@ -87,8 +92,20 @@ class JsonEffort:
                     self._nodes[id(inner)] = inner
                     within.setdefault(key, []).append((id(inner), times))
                     waiting.append(inner)
-            groups[id(root)] = _of_one_value(within)
+            groups[id(root)] = self._of_one_value(within)
         self._grow(schema, groups)
+
+    def _of_one_value(
+        self, within: dict[Any, list[tuple[int, int]]]
+    ) -> list[list[tuple[int, int]]]:
+        """For each value within a value all that it is checked by."""
+        members, items = within.pop((dict,), []), within.pop((list,), [])
+        found = [members, items]
+        for key, one in within.items():
+            of_all = members if isinstance(key, str) else items
+            self._go(len(of_all))
+            found.append(one + of_all)
+        return [one for one in found if one]
 
     def _go(self, ways: int = 1) -> None:
         self._ways += ways
@@ -228,13 +245,19 @@ def _pointed(document: Any, fragment: str) -> list[Any]:
         return []
     for escaped in unquote(fragment).split("/")[1:]:
         part = escaped.replace("~1", "/").replace("~0", "~")
-        if isinstance(document, list) and part in map(str, range(len(document))):
-            document = document[int(part)]
+        if isinstance(document, list) and (at := _place(part)) < len(document):
+            document = document[at]
         elif isinstance(document, dict) and part in document:
             document = document[part]
         else:
             return []
     return [document]
+
+
+def _place(part: str) -> int:
+    """The place in a list that a pointer's part means; past all of them where it is none."""
+    digits = part.isascii() and part.isdigit() and len(part) < LONGEST_PLACE
+    return int(part) if digits and str(int(part)) == part else sys.maxsize
 
 
 def _joined(base: str, uri: str) -> str:
@@ -271,14 +294,6 @@ def _within(one: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
             yield from ((at, each) for at, each in enumerate(listed) if isinstance(each, dict))
     for each in _schemas([one.get(name) for name in _ITEMS]):
         yield (list,), each
-
-
-def _of_one_value(within: dict[Any, list[tuple[int, int]]]) -> list[list[tuple[int, int]]]:
-    """For each value within a value all that it is checked by."""
-    members, items = within.pop((dict,), []), within.pop((list,), [])
-    found = [members, items]
-    found += [one + (members if isinstance(key, str) else items) for key, one in within.items()]
-    return [one for one in found if one]
 
 
 def _extent(value: Any) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def test_a_propagator_that_fails_costs_no_record(
         fields: ClassVar[set[str]] = {"x"}
 
         def inject(self, *_: Any, **__: Any) -> None:
-            """Nothing."""
+            raise ValueError("never again")
 
         def extract(self, *_: Any, **__: Any) -> Context:
             raise ValueError("never seen such a thing")
@@ -76,9 +76,11 @@ def test_a_propagator_that_fails_costs_no_record(
     try:
         given = Context()
         assert extracted([("x", b"y")], given) is given
+        assert injected((("x", b"y"),), given) == (("x", b"y"),)
     finally:
         propagate.set_global_textmap(before)
-    assert "can't read the headers" in caplog.text
+    assert "never seen such a thing" in caplog.text
+    assert "never again" in caplog.text
 
 
 def test_what_is_injected_takes_no_place() -> None:

@@ -45,6 +45,7 @@ from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
 from odradek.serialization import avro_nesting, avro_rows, references
 from odradek.serialization.avro_reading import AvroReading
 from odradek.serialization.context import NO_WAITING
+from odradek.serialization.json_effort import JsonEffort
 from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.wire_format import varint
 
@@ -311,6 +312,41 @@ def test_references_of_json_schemas_that_double_are_refused(
         with pytest.raises((SerializationError, DeserializationError, InvalidSchemaError)) as found:
             in_time(call)
         assert why in str(found.value)
+
+
+WIDE = 12_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (
+            {
+                "properties": {f"p{at}": {} for at in range(WIDE)},
+                "patternProperties": {f"q{at}": {} for at in range(WIDE)},
+            },
+            "500000 ways",
+        ),
+        (
+            {"enum": list(range(200_000)), "allOf": [{"$ref": "#/enum/199999"}] * 500},
+            None,
+        ),
+        ({"enum": [{}], "$ref": "#/enum/00"}, "isn't there"),
+        ({"enum": [{}], "$ref": "#/enum/1"}, "isn't there"),
+        ({"enum": [{}], "$ref": f"#/enum/{'9' * 5000}"}, "isn't there"),
+    ],
+)
+def test_counting_itself_takes_no_longer_than_a_schema(schema: Any, why: str | None) -> None:
+    """Each property with each pattern were gigabytes; each place of a list was written as text."""
+
+    def count() -> str | None:
+        return JsonEffort(schema, {}).check(5)
+
+    if why is None:
+        assert in_time(count) is None
+        return
+    with pytest.raises(InvalidSchemaError, match=why):
+        in_time(count)
 
 
 def test_references_of_json_schemas_to_others_that_double(server: RegistryServer) -> None:

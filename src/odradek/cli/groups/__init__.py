@@ -27,6 +27,8 @@ from odradek.common.kafka_errors import NonEmptyGroupError, UnknownMemberIdError
 app = overview("Groups: list, describe, lag, members, reset-offsets, delete.")
 NO_GROUPS = "There are no groups of consumers."
 
+LONGEST_INTERVAL = 86400.0
+"""Seconds between two looks: a day."""
 Groups = Annotated[
     list[str],
     typer.Argument(metavar="GROUP", help="Ids of groups.", autocompletion=group_ids),
@@ -113,6 +115,7 @@ def lag(
         float | None,
         typer.Option(
             min=0.1,
+            max=LONGEST_INTERVAL,
             metavar="SECONDS",
             show_default=False,
             help="Seconds between two looks (5, for Prometheus 15).",

@@ -236,14 +236,16 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str]) -> set[str]:
     """
     try:
         exporter.look(run)
-        wrong = {in_words(error) for error in exporter.failed.values()}
+        errors = list(exporter.failed.values())
     except KafkaError as error:
         if not exporter.looked and not isinstance(error, KafkaTimeoutError):
             raise
-        wrong = {in_words(error)}
-    for text in sorted(wrong - told):
+        errors = [error]
+    # What was tried, and how long ago, is in further lines, and another each time.
+    wrong = {text.partition("\n")[0]: text for text in map(in_words, errors)}
+    for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")
-    return wrong
+    return set(wrong)
 
 
 def _rows(looks: Mapping[str, Look]) -> Iterator[_Row]:

@@ -110,12 +110,16 @@ class ClientCalls(Generic[E]):
 
     def traced_by(self, make: Callable[[ClientCalls[Any]], Traces]) -> Traces:
         """Have what is made for this client hear of its work, for as long as it lives."""
-        self.check_open()
-        if self.engine.traces is not None:
-            raise IllegalStateError(f"this {self.kind} is traced already")
+        self.check_untraced()
         traces = make(self)
         self.engine.traced_by(traces)
         return traces
+
+    def check_untraced(self) -> None:
+        """Raise where nobody can trace this client any more."""
+        self.check_open()
+        if self.engine.traces is not None:
+            raise IllegalStateError(f"this {self.kind} is traced already")
 
     def set_credentials(self, username: str, password: Secret) -> None:
         """Use another name and password from now on (PLAIN and SCRAM)."""

@@ -39,7 +39,7 @@ F = TypeVar("F")
 S = TypeVar("S", bound=Callable[..., object])
 
 
-def _of_producers(send: S) -> S:
+def of_producers(send: S) -> S:
     """Python's own errors (an argument too many) name what the program has called."""
     send.__qualname__ = "Producer.send"
     return send
@@ -92,7 +92,7 @@ class RecordSending(Generic[F]):
         """Carry out `ProducerCalls.append`."""
         raise NotImplementedError
 
-    @_of_producers
+    @of_producers
     def send(
         self,
         topic: str,
