@@ -175,6 +175,14 @@ def test_what_is_wrong_is_said_once_for_as_long_as_it_lasts(
                 scene.cluster.crash(broker)
 
 
+def test_a_last_look_that_has_seen_nothing_is_an_error(scene: Scene) -> None:
+    for broker in scene.cluster.brokers:
+        scene.cluster.crash(broker)
+    assert exporting._look(scene.run, scene.exporter, set())
+    with pytest.raises(KafkaTimeoutError):
+        exporting._look(scene.run, scene.exporter, set(), last=True)
+
+
 def test_the_cluster_moves(scene: Scene) -> None:
     scene.write(range(9))
     scene.at("g", p0=1)

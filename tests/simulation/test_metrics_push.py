@@ -23,6 +23,7 @@ from odradek.api.base import Client
 from odradek.api.producer import Producer
 from odradek.common import kafka_errors as errors
 from odradek.common.errors import IllegalStateError, KafkaTimeoutError
+from odradek.common.types import TopicPartition
 from odradek.protocol.messages.push_telemetry import PushTelemetryRequest
 from odradek.record.compression import decompress
 from odradek.simulation.brokers.telemetry_handlers import NO_ID, Pushed, TelemetryReceiver
@@ -378,3 +379,16 @@ async def test_a_client_in_a_loop_knows_its_id(kafka_simulation: KafkaSimulation
     kafka_simulation.cluster.receive_telemetry(TelemetryReceiver(interval=10.0))
     async with AsyncProducer(bootstrap_servers=kafka_simulation.bootstrap_servers) as producer:
         assert await producer.client_instance_id(5.0) == UUID(int=1)
+
+
+def test_an_interrupted_client_keeps_its_id() -> None:
+    """A Ctrl-C amid a step leaves it a new engine."""
+    stage, _ = staged()
+    consumer = stage.consumer()
+    consumer.assign([TopicPartition("t", 0)])
+    known, engine = consumer.client_instance_id(5.0), consumer._engine
+    engine.torn = True  # as a step leaves it that was interrupted
+    consumer._calls._renew()
+    assert consumer.client_instance_id(5.0) == known
+    assert consumer._engine is not engine
+    consumer.close()

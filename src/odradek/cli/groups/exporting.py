@@ -219,7 +219,7 @@ def export(
         try:
             for turn in count_from(1):
                 began = time.monotonic()
-                told = _look(run, exporter, told)
+                told = _look(run, exporter, told, last=turn == count)
                 run.close()
                 if turn == count:
                     break
@@ -230,15 +230,16 @@ def export(
     return exporter.answer()
 
 
-def _look(run: AdminRun, exporter: LagExporter, told: set[str]) -> set[str]:
+def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = False) -> set[str]:
     """Look once; what is wrong is said once for as long as it lasts. What a cluster refuses from
-    the beginning ends the command, as nobody would see it.
+    the beginning ends the command, as nobody would see it; so does the last look, where there was
+    none to tell of.
     """
     try:
         exporter.look(run)
         errors = list(exporter.failed.values())
     except KafkaError as error:
-        if not exporter.looked and not isinstance(error, KafkaTimeoutError):
+        if not exporter.looked and (last or not isinstance(error, KafkaTimeoutError)):
             raise
         errors = [error]
     # What was tried, and how long ago, is in further lines, and another each time.

@@ -87,6 +87,8 @@ class ClientCalls(Generic[E]):
         self._build = build
         self._listeners: list[Listener] = []
         self._push: MetricsPush | None = None
+        self._instance_id = bytes(16)
+        """What a broker has named this client, in the push of an engine that is gone; else 0."""
         self.engine.events.surface = host.surface
         self._hear_of_connections(self.engine)
 
@@ -159,7 +161,8 @@ class ClientCalls(Generic[E]):
             from odradek.clients.telemetry.metrics_push import MetricsPush, resource_of
 
             snapshot = partial(metrics, self)
-            self._push = MetricsPush(self.engine, snapshot, resource_of(self.config))
+            resource = resource_of(self.config)
+            self._push = MetricsPush(self.engine, snapshot, resource, self._instance_id)
         self._push.connected()
 
     def client_instance_id(self, deadline: float) -> Flow[UUID]:
@@ -282,7 +285,8 @@ class ClientCalls(Generic[E]):
             new.events.listen(listener)
         if old.traces is not None:
             new.traced_by(old.traces)
-        self._push = None
+        if self._push is not None:
+            self._instance_id, self._push = self._push.instance_id, None
         self._hear_of_connections(new)
         self.carry_over(old, new)
         old.let_go()

@@ -75,13 +75,17 @@ class MetricsPush:
     """The push of one client, whichever engine it has."""
 
     def __init__(
-        self, engine: ClientEngine, snapshot: Callable[[], Metrics], resource: dict[str, str]
+        self,
+        engine: ClientEngine,
+        snapshot: Callable[[], Metrics],
+        resource: dict[str, str],
+        instance_id: bytes = NO_ID,
     ) -> None:
         """`resource`: what the client is, for the attributes of all that is pushed."""
         self._engine = engine
         self._snapshot = snapshot
         self._resource = resource
-        self.instance_id = NO_ID
+        self.instance_id = instance_id
         """The broker's name for this client; zeros until it has given one."""
         self.changed = Signal()
         """Notified when it has, and when it refuses this client for good."""
