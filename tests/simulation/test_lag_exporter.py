@@ -207,6 +207,7 @@ def test_what_one_group_is_refused_hides_no_other(scene: Scene) -> None:
     assert scene.told("kafka_consumergroup_current_offset") == {("a", "t", "0"): 1}
     assert scene.told("odradek_lag_errors") == {("group",): 1, ("partition",): 1, ("broker",): 0}
     assert scene.exporter.answer().failed
+    assert not scene.exporter.answer(told_to_end=True).failed
 
 
 def test_a_silent_broker_hides_no_group_of_the_others(scene: Scene) -> None:

@@ -66,7 +66,8 @@ def _check_kind(option: str, given: type) -> None:
         known = one.__module__.startswith(("odradek.", "confluent_kafka."))
         if known and one.__name__.endswith(kind) and kind != wanted:
             raise ConfigurationError(
-                f"{option} is a {given.__name__}, which does the opposite: give a {wanted.lower()}"
+                f"{option} is an object of {given.__name__}, which does the opposite: "
+                f"give a {wanted.lower()}"
             )
 
 

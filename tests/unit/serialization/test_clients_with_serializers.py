@@ -137,7 +137,11 @@ class Awaited:
     ("side", "given", "why"),
     [
         ("serializer", AvroDeserializer(SchemaRegistryClient({"url": "http://a"})), "the opposite"),
-        ("deserializer", IntegerSerializer(), "value_deserializer is a IntegerSerializer"),
+        (
+            "deserializer",
+            IntegerSerializer(),
+            "value_deserializer is an object of IntegerSerializer",
+        ),
         ("serializer", theirs.StringDeserializer(), "give a serializer"),
         ("deserializer", theirs.StringSerializer(), "give a deserializer"),
         ("deserializer", StringDeserializer, "the class StringDeserializer: give an object"),

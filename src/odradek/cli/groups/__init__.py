@@ -144,6 +144,7 @@ def lag(
     records and in seconds.
 
     Example: odradek groups lag billing --watch --bootstrap-server localhost:9092
+
     Example: odradek groups lag --prometheus :9308 --bootstrap-server localhost:9092
     """
     which = _which(groups, include)

@@ -199,11 +199,17 @@ class LagExporter:
         written = self._times[row.at].written(row.offset)
         return None if written is None else max(now - written, 0.0)
 
-    def answer(self) -> Result:
-        """The last look, as `groups lag` tells it."""
+    def answer(self, *, told_to_end: bool = False) -> Result:
+        """The last look, as `groups lag` tells it. A service that is `told_to_end` hasn't failed,
+        whatever that look lacked.
+        """
         looks = self._looks.items()
         document = {g: {"state": s.group.state, **showing.read(s)} for g, s in looks}
-        return Result({"groups": document}, [showing.sums(self._looks.values())], self.failed)
+        return Result(
+            {"groups": document},
+            [showing.sums(self._looks.values())],
+            {} if told_to_end else self.failed,
+        )
 
 
 def export(
@@ -227,7 +233,7 @@ def export(
         except KeyboardInterrupt:
             if not end.terminated:
                 raise
-    return exporter.answer()
+    return exporter.answer(told_to_end=end.terminated)
 
 
 def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = False) -> set[str]:
