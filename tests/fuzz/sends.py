@@ -14,9 +14,10 @@ from typing import Any
 
 from tests.fuzz.appends import Appending, Record, attempt
 from tests.fuzz.sent import Outcome
+from tests.unit.record.test_open_batches import Batch, Future, Lane
 
 NOW = 1_700_000_000.25
-PARTITIONS = 3
+PARTITIONS = 4
 TOPICS: tuple[Any, ...] = ("t", "t", "t", "t", "old", "none", None, 5, b"t", ["t"])
 PLACES: tuple[Any, ...] = (None, None, None, 0, 1, 2, 7, -1, True, 1.0, "1", 1 << 70, [0])
 TIMES: tuple[Any, ...] = (
@@ -91,48 +92,19 @@ class Sending:
         )
 
 
-class Future:
-    """What a record gives."""
-
-    _blank = (("_cancelled", False), ("_listeners", None))
-    __slots__ = (*("_batch", "_cancelled", "_index", "_listeners", "_producer", "_timestamp_ms"),)
-
-    def __init__(self, producer: Any, batch: Any, index: int, timestamp_ms: int) -> None:
-        self._producer, self._batch, self._index = producer, batch, index
-        self._timestamp_ms = timestamp_ms
-        self._cancelled, self._listeners = False, None
-
-
-class Batch:
-    """An open batch; a hash as Python's own."""
-
-    def __init__(self, place: int, builder: Any) -> None:
-        self.place, self.builder = place, builder
-
-
-class Lane:
-    """A topic whose records without a key go to partition 1."""
-
-    def __init__(self, implementation: Any, snapshot: object, case: Sends) -> None:
-        self.snapshot = snapshot
-        self.by_key, self.count = case.by_key, PARTITIONS
-        self.open = {n: Batch(n, implementation.BatchBuilder(case.limit, None)) for n in case.open}
-        self._hash = implementation.partition_for_key
-
-    def choose(self, key: Any, value: Any) -> int:
-        if key is None or not self.by_key:
-            return self.place(key, value)
-        found: int = self._hash(key, self.count)
-        return found
-
-    def place(self, key: Any, value: Any) -> int:
-        return 1
+def lane(implementation: Any, snapshot: object, case: Sends) -> Lane:
+    """A topic with the case's open batches."""
+    batches = {n: Batch(implementation.BatchBuilder(case.limit, None)) for n in case.open}
+    made = Lane(implementation, snapshot, batches)
+    made.by_key = case.by_key
+    return made
 
 
 def drive(implementation: Any, case: Sends) -> Outcome:
     """Give all records, and tell each answer, the notes for reports and the batches."""
     newest = object()
-    lanes = {"t": Lane(implementation, newest, case), "old": Lane(implementation, object(), case)}
+    lanes = {n: lane(implementation, at, case) for n, at in (("t", newest), ("old", object()))}
+    places = {batch: place for place, batch in lanes["t"].open.items()}
     make: Any = Future if case.by_class else lambda *given: given
     opened = implementation.OpenBatches(
         lanes, SimpleNamespace(snapshot=newest), SimpleNamespace(here=case.here), lambda: NOW, make
@@ -160,22 +132,22 @@ def drive(implementation: Any, case: Sends) -> Outcome:
                     room, s.topic, k, v, h, t, s.partition
                 )
             )
-        told.append(answer(found))
+        told.append(answer(found, places))
     told += [room.messages, room.size, len(late)]
     for batch, note in notes.items():
-        told += [batch.place, note.waiting, note.size, batch.builder.count]
+        told += [places[batch], note.waiting, note.size, batch.builder.count]
         told.append(attempt(batch.builder.build))
     return told
 
 
-def answer(found: Any) -> Any:
+def answer(found: Any, places: dict[Batch, int]) -> Any:
     """A future or what a function was given, in what can be compared."""
     if isinstance(found, Future):
         rest = (found._cancelled, found._listeners)
-        return ("future", found._batch.place, found._index, found._timestamp_ms, rest)
+        return ("future", places[found._batch], found._index, found._timestamp_ms, rest)
     if isinstance(found, tuple):
         _, batch, index, at = found
-        return ("made", batch.place, index, at)
+        return ("made", places[batch], index, at)
     return found
 
 

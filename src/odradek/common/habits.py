@@ -17,6 +17,13 @@ from odradek.common.option_values import ADMIN, CONSUMER, PRODUCER
 
 P = ParamSpec("P")
 R = TypeVar("R")
+OF_SERIALIZERS = frozenset(
+    (
+        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
+        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
+    )
+)
+"""What a serializer is given, and Java's reads among a client's settings."""
 IDLE = frozenset(
     (
         # Java: what its machine measures and buffers
@@ -25,9 +32,7 @@ IDLE = frozenset(
         *("check.crcs", "receive.buffer.bytes", "send.buffer.bytes", "bootstrap.controllers"),
         *("internal.throw.on.fetch.stable.offset.unsupported", "specific.avro.reader"),
         *("share.acknowledgement.mode", "share.acquire.mode", "bootstrap.resolve.timeout.ms"),
-        # what its serializers read among a client's settings
-        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
-        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
+        *OF_SERIALIZERS,
         *("buffer.memory.allocation.strategy", "partitioner.rack.aware"),
         # librdkafka: its logs, its queues, its sockets, brokers of long ago
         *("debug", "log.level", "log.queue", "log.thread.name", "log.connection.close"),
@@ -107,12 +112,6 @@ IDLE_IN_FILES = frozenset(
 """And for those of a properties file: what a program of another client reads there for itself."""
 OF_REGISTRIES = ("schema.registry.", "basic.auth.", "bearer.auth.")
 """What settings of a registry's client begin with."""
-OF_SERIALIZERS = frozenset(
-    (
-        *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
-        *("key.subject.name.strategy", "value.subject.name.strategy", "subject.name.strategy"),
-    )
-)
 IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
 
 _BYTES_OUT = "a function, so no setting: Producer(key_serializer=..., value_serializer=...)"
