@@ -100,7 +100,7 @@ class MonitoredService(Scene):
     def scrape(self) -> None:
         now = self.world.now
         self.scrapes.add(now, "service", prometheus_text(self.producer_, self.consumer_))
-        self.scrapes.add(now, "exporter", self.exporter.text(self.admin))
+        self.scrapes.add(now, "exporter", b"".join(self.exporter.pieces(self.admin)).decode())
         for alert in self.alerts:
             alert.evaluate(self.scrapes, now)
 

@@ -40,7 +40,9 @@ class Scene(Stage):
 
     def told(self, name: str) -> dict[tuple[str, ...], float]:
         """The series of a family, by the values of their labels."""
-        families = text_string_to_metric_families(self.exporter.text(self.admin))
+        families = text_string_to_metric_families(
+            b"".join(self.exporter.pieces(self.admin)).decode()
+        )
         samples = [s for family in families for s in family.samples if s.name == name]
         return {tuple(s.labels.values()): s.value for s in samples}
 
@@ -173,6 +175,16 @@ def test_what_is_wrong_is_said_once_for_as_long_as_it_lasts(
         if turn == 0:
             for broker in scene.cluster.brokers:
                 scene.cluster.crash(broker)
+
+
+def test_all_scrapes_of_a_look_share_its_text(scene: Scene) -> None:
+    """Sixteen readers that hardly read hold it once, not sixteen times."""
+    scene.at("g", p0=0)
+    scene.look()
+    first, second = (scene.exporter.pieces(scene.admin)[1] for _ in range(2))
+    assert b'consumergroup="g"' in first
+    assert first is second
+    assert exporting._encoded("\ud800") == b"?", "what a broker says may be no text"
 
 
 def test_a_last_look_that_has_seen_nothing_is_an_error(scene: Scene) -> None:

@@ -1,7 +1,8 @@
 """An HTTP endpoint that Prometheus scrapes.
 
-In: where to listen, a function that gives the text. Out: that text for `GET /metrics`, from threads
-of its own. Must not: make anybody wait for a cluster, or keep what a slow reader holds open.
+In: where to listen, a function that gives the text, in pieces: those that stay the same are one for
+all readers. Out: that text for `GET /metrics`, from threads of its own. Must not: make anybody wait
+for a cluster, or keep what a slow reader holds open.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Self
@@ -46,8 +47,8 @@ def where_to_listen(text: str) -> tuple[str, int]:
 class MetricsEndpoint:
     """Serves one text, while it is entered. Raises `ConfigurationError` where it can't listen."""
 
-    def __init__(self, host: str, port: int, text: Callable[[], str]) -> None:
-        self._server = _Server(_listening(host, port), text)
+    def __init__(self, host: str, port: int, pieces: Callable[[], Sequence[bytes]]) -> None:
+        self._server = _Server(_listening(host, port), pieces)
         at = str(self._server.server_address[0])
         self.port = int(self._server.server_address[1])
         self.url = f"http://{f'[{at}]' if ':' in at else at}:{self.port}{PATH}"
@@ -83,13 +84,13 @@ class _Server(ThreadingMixIn, TCPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, listening: socket.socket, text: Callable[[], str]) -> None:
+    def __init__(self, listening: socket.socket, pieces: Callable[[], Sequence[bytes]]) -> None:
         address = listening.getsockname()
         super().__init__(address, _Scrape, bind_and_activate=False)
         self.socket.close()
         self.socket = listening
         self.server_address = address
-        self.text = text
+        self.pieces = pieces
         self._lock = threading.Lock()
         self._open: dict[Any, float] = {}
         """Connections, and until when each may be open."""
@@ -137,13 +138,13 @@ class _Scrape(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != PATH:
             self.send_error(404, f"metrics are at {PATH}")
             return
-        text = self.server.text().encode("utf-8", "replace")
+        pieces = self.server.pieces()
         self.send_response(200)
         self.send_header("Content-Type", CONTENT)
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(sum(map(len, pieces))))
         self.end_headers()
-        if body:
-            self.wfile.write(text)
+        for piece in pieces if body else ():
+            self.wfile.write(piece)
 
     def log_message(self, *_: Any) -> None:
         """Scrapes aren't told: one comes every few seconds."""

@@ -76,8 +76,8 @@ class LagExporter:
         self._up = False
         self._counts = (0, 0)
         """Looks, and those of them that failed."""
-        self._told = ""
-        """The last look that didn't fail, as text."""
+        self._told = b""
+        """The last look that didn't fail, as text: once, however many read it slowly."""
         self._looked: float | None = None
         self._took = 0.0
 
@@ -104,7 +104,7 @@ class LagExporter:
         self._looks, self.failed = self._groups.look(run)
         now, rows = self._wall(), list(_rows(self._looks))
         self.failed.update(self._learn(run, rows, now).items())
-        self._told = text_of(self._families(rows, now))
+        self._told = _encoded(text_of(self._families(rows, now)))
 
     def _learn(
         self, run: AdminRun, rows: Iterable[_Row], now: float
@@ -136,7 +136,7 @@ class LagExporter:
             wanted = set(found)
         return failed
 
-    def text(self, admin: Measured) -> str:
+    def pieces(self, admin: Measured) -> list[bytes]:
         """What a scrape gets, from any thread: the last look, its age, and the client's metrics."""
         looked, (looks, failed) = self._looked, self._counts
         own = [
@@ -147,7 +147,7 @@ class LagExporter:
         if looked is not None:
             age = self._monotonic() - looked
             own.append(_single("age_seconds", "Age of what is told of groups. Unit: s.", age))
-        return text_of(own) + self._told + prometheus_text(admin)
+        return [_encoded(text_of(own)), self._told, _encoded(prometheus_text(admin))]
 
     def _families(self, rows: list[_Row], now: float) -> Iterator[PrometheusFamily]:
         left_out = max(len(rows) - MOST_ROWS, 0)
@@ -218,7 +218,7 @@ def export(
     """Look and serve until Ctrl-C or SIGTERM, or `count` times; gives the last look."""
     admin, told = run.admin, set[str]()
     with (
-        MetricsEndpoint(*where, lambda: exporter.text(admin)) as endpoint,
+        MetricsEndpoint(*where, lambda: exporter.pieces(admin)) as endpoint,
         terminable() as end,
     ):
         say(f"{run.tool}: metrics are at {endpoint.url}")
@@ -253,6 +253,10 @@ def _look(run: AdminRun, exporter: LagExporter, told: set[str], *, last: bool = 
     for text in sorted(wrong[first] for first in wrong.keys() - told):
         say(f"{run.tool}: {text}")
     return set(wrong)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def _rows(looks: Mapping[str, Look]) -> Iterator[_Row]:

@@ -46,7 +46,7 @@ def get(port: int, path: str = "/metrics", how: str = "GET") -> tuple[int, str, 
 
 def test_a_scrape_gets_the_text() -> None:
     kind = "text/plain; version=0.0.4; charset=utf-8"
-    with MetricsEndpoint("127.0.0.1", 0, lambda: "häuser 1\n\ud800") as served:
+    with MetricsEndpoint("127.0.0.1", 0, lambda: ["häuser 1\n".encode(), b"", b"?"]) as served:
         assert served.url == f"http://127.0.0.1:{served.port}/metrics"
         assert get(served.port) == (200, "häuser 1\n?", kind)
         assert get(served.port, "/metrics?name=x") == (200, "häuser 1\n?", kind)
@@ -62,20 +62,20 @@ def test_a_port_that_is_taken_is_said() -> None:
     """Of one address, and of all that the machine has."""
     for host in ("127.0.0.1", ""):
         with (
-            MetricsEndpoint(host, 0, str) as served,
+            MetricsEndpoint(host, 0, list) as served,
             pytest.raises(
                 ConfigurationError, match=r"can't be listened on: Address already in use"
             ),
         ):
             assert get(served.port)[0] == 200
-            MetricsEndpoint(host, served.port, str)
+            MetricsEndpoint(host, served.port, list)
     with pytest.raises(ConfigurationError, match="can't be listened on"):
-        MetricsEndpoint("a" * 300, 0, str)
+        MetricsEndpoint("a" * 300, 0, list)
 
 
 def test_those_who_hold_connections_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "LONGEST", -1.0)
-    with MetricsEndpoint("127.0.0.1", 0, lambda: "a 1\n") as served:
+    with MetricsEndpoint("127.0.0.1", 0, lambda: [b"a 1\n"]) as served:
         silent = [
             socket.create_connection(("127.0.0.1", served.port), timeout=10)
             for _ in range(MOST_CONNECTIONS + 2)
