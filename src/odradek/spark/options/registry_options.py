@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.secret import Secret
+from odradek.serialization import extras
 from odradek.serialization.errors import MissingExtraError
 from odradek.serialization.registry_settings import SECRETS, registry_settings
 from odradek.spark.problems import OptionError
@@ -90,6 +91,17 @@ def parse_registry_formats(
     return found
 
 
+def require_package(form: str, what: str) -> None:
+    """See that what writes or reads a format is there. Raises `OptionError` that begins with
+    `what`.
+    """
+    needs = {"avro": extras.fastavro, "json": extras.jsonschema_rs, "protobuf": extras.protobuf}
+    try:
+        needs[form]()
+    except MissingExtraError as error:
+        raise OptionError(f"{what}, here and on every executor: {error}") from None
+
+
 def _json(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryJsonFormat:
@@ -121,13 +133,9 @@ def _json(
 def _protobuf(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryProtobufFormat:
-    from odradek.serialization.extras import protobuf
     from odradek.spark.values.registry_protobuf import RegistryProtobufFormat
 
-    try:
-        protobuf()
-    except MissingExtraError as error:
-        raise OptionError(f"option {name}Format, here and on every executor: {error}") from None
+    require_package("protobuf", f"option {name}Format is protobuf")
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId", "valueSchema"):
         if name == "value" and option.lower() in plain:
             raise OptionError(f"option {option} is given with valueFormat=protobuf")
@@ -144,10 +152,9 @@ def _protobuf(
 def _avro(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryAvroFormat:
-    from odradek.spark.values.avro_values import require_fastavro
     from odradek.spark.values.registry_avro import RegistryAvroFormat
 
-    require_fastavro()
+    require_package("avro", f"option {name}Format is avro")
     if name == "value":
         for option, instead in NOT_WITH.items():
             if option.lower() in plain:
