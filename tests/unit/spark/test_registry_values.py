@@ -296,7 +296,8 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "without option schemaRegistryUrl"),
         ({"valueFormat": ""}, "without option valueFormat or keyFormat"),
         ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf where"),
-        ({"valueFormat": "", "keyFormat": "json"}, "keyFormat must be avro or protobuf where"),
+        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf wh"),
+        ({"valueFormat": "", "keyFormat": "json", "keySubject": "json"}, "or leave keys bytes"),
         ({"valueFormat": "json", "valueSubject": "avro"}, "of type AVRO, not JSON"),
         ({"valueFormat": "json", "valueSubject": "json"}, "no object with properties"),
         ({"valueFormat": "json", "avroSchema": FIRST}, "avroSchema is given without valueFormat"),
@@ -401,6 +402,20 @@ def test_framed_json(server: RegistryServer) -> None:
     assert caught.value.row == 1
 
 
+def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    """Beside values of another format, whose options aren't theirs."""
+    text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    registry.register_schema("t-key", Schema(text, "JSON"))
+    options = asked(
+        server, keyFormat="json", avroSchema=FIRST, columnNameOfCorruptRecord="_corrupt_record"
+    )
+    assert options.decoded_types()["key"].simpleString() == "struct<id:bigint>"
+    made = decoder(options, "key")
+    rows = pa.array([b'\0\0\0\0\1{"id": 1}', None, b"{}"], pa.binary())
+    assert made.decode(rows).to_pylist() == [{"id": 1}, None, {"id": None}]
+    assert list(made.bad) == [2]
+
+
 @pytest.mark.slow
 def test_options_are_checked_without_spark() -> None:
     """`odradek pipeline plan` checks them where there is no PySpark, and asks no registry."""
@@ -408,14 +423,20 @@ def test_options_are_checked_without_spark() -> None:
 import sys
 sys.modules["pyspark"] = None
 from odradek.spark.options.source_options import BATCH, parse_options
+from odradek.spark.sink.sink_options import parse_sink_options
 for given in ("avro", "json", "protobuf"):
     said = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": given}
     found = parse_options({**said, "schemaRegistryUrl": "http://127.0.0.1:1"}, BATCH)
     print(type(found.formats["value"]).__name__)
+    said = {"kafka.bootstrap.servers": "a:1", "topic": "t", "valueFormat": given}
+    found = parse_sink_options({**said, "schemaRegistryUrl": "http://127.0.0.1:1"}, BATCH)
+    print(type(found.encodings["value"]).__name__)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == [
-        f"Registry{kind}Format" for kind in ("Avro", "Json", "Protobuf")
+        name
+        for kind in ("Avro", "Json", "Protobuf")
+        for name in (f"Registry{kind}Format", f"{kind}Encoding")
     ], done.stderr

@@ -107,6 +107,9 @@ def _json(
 ) -> RegistryJsonFormat:
     from odradek.spark.values.registry_json import RegistryJsonFormat
 
+    if name == "key":
+        subject = _subject(name, plain, topics)
+        return RegistryJsonFormat(settings, subject, fail_fast=value_mode(plain) == FAILFAST)
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId"):
         if option.lower() in plain:
             raise OptionError(f"option {option} is given without valueFormat=avro")
@@ -194,7 +197,6 @@ def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> st
 
 
 FORMATS: dict[str, dict[str, Callable[..., Format]]] = {
-    "key": {"avro": _avro, "protobuf": _protobuf},
-    "value": {"avro": _avro, "json": _json, "protobuf": _protobuf},
+    name: {"avro": _avro, "json": _json, "protobuf": _protobuf} for name in ("key", "value")
 }
 """What reads the options of a column, by its format."""

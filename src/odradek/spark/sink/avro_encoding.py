@@ -24,7 +24,6 @@ from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
 from odradek.spark.values.avro_schema import avro_schema, texts_referred
-from odradek.spark.values.schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +48,8 @@ class AvroEncoding(Encoding):
 
     def writer(self, name: str, given: pa.DataType) -> Write:
         """Make what writes a column; see `Encoding`."""
+        from odradek.spark.values.schema import arrow_type
+
         registry = SchemaRegistryClient(self.settings)
         found = self.registered(registry)
         parsed = parsed_avro(found.schema, registry)

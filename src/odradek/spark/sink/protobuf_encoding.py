@@ -19,7 +19,6 @@ from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
 from odradek.spark.values.protobuf_files import described, message_named
 from odradek.spark.values.registry_protobuf import TIMESTAMP, UNSIGNED, message_type
-from odradek.spark.values.schema import arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +37,8 @@ class ProtobufEncoding(Encoding):
     def writer(self, name: str, given: pa.DataType) -> Write:
         """Make what writes a column; see `Encoding`."""
         from google.protobuf.message_factory import GetMessageClass
+
+        from odradek.spark.values.schema import arrow_type
 
         registry = SchemaRegistryClient(self.settings)
         found = self.registered(registry)

@@ -40,10 +40,7 @@ from odradek.spark.options.registry_options import (
 )
 from odradek.spark.options.topic_names import checked_name
 from odradek.spark.problems import OptionError
-from odradek.spark.sink.avro_encoding import AvroEncoding
 from odradek.spark.sink.encoding import Encoding
-from odradek.spark.sink.json_encoding import JsonEncoding
-from odradek.spark.sink.protobuf_encoding import ProtobufEncoding
 
 logger = logging.getLogger("odradek.spark")
 
@@ -341,9 +338,15 @@ def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) 
         )
     require_package(given, f"option {name}Format is {given}")
     if given == "json":
+        from odradek.spark.sink.json_encoding import JsonEncoding
+
         return JsonEncoding(settings, subject, version)
     if given == "protobuf":
+        from odradek.spark.sink.protobuf_encoding import ProtobufEncoding
+
         return ProtobufEncoding(settings, subject, version, message or None)
+    from odradek.spark.sink.avro_encoding import AvroEncoding
+
     return AvroEncoding(settings, subject, version, text or None)
 
 

@@ -136,7 +136,9 @@ def struct_of(text: str, whence: str) -> StructType:
         raise OptionError(f"{whence} isn't JSON: {error}") from None
     found = _type(document, document, 0)
     if not isinstance(found, t.StructType):
-        raise OptionError(f"{whence} describes no object with properties: give valueSchema")
+        raise OptionError(
+            f"{whence} describes no object with properties: give valueSchema, or leave keys bytes"
+        )
     return found
 
 
