@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from tests.unit.spark.test_registry_protobuf import files
 
 from odradek import (
     IncompatibleSchemaError,
     InvalidSchemaError,
+    MessageField,
+    ProtobufSerializer,
     Schema,
     SchemaNotFoundError,
     SchemaReference,
     SchemaRegistryClient,
+    SerializationContext,
 )
+from odradek.spark.options.source_options import BATCH, parse_options
+from odradek.spark.problems import OptionError
+from odradek.spark.sink.encoding import encoded
+from odradek.spark.sink.sink_options import parse_sink_options
+from odradek.spark.values.schema import arrow_type
 from odradek.testing import LocalRegistry
 
 
@@ -90,3 +101,76 @@ def test_kinds_and_references(client: SchemaRegistryClient) -> None:
     ):
         number = client.register_schema(f"{schema.schema_type}-value", schema)
         assert client.get_schema(number).schema_type == schema.schema_type
+
+
+LINE = record("Line", sku="string")
+ORDER = Schema(
+    json.dumps(
+        {
+            "type": "record",
+            "name": "Order",
+            "fields": [
+                {"name": "id", "type": "int"},
+                {"name": "lines", "type": {"type": "array", "items": "Line"}},
+                {"name": "either", "type": ["null", "string", "Line"]},
+            ],
+        }
+    ),
+    "AVRO",
+    (SchemaReference("Line", "column-line", 1),),
+)
+OBJECT = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "note": {"type": "string"}},
+}
+LINES = {"id": 1, "lines": [{"sku": "a"}], "either": {"member0": None, "member1": {"sku": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("form", "row"),
+    [
+        ("avro", LINES),
+        ("json", {"id": 1, "note": None}),
+        ("protobuf", {"code": "JFK"}),
+    ],
+)
+def test_spark_s_columns(
+    registry: LocalRegistry, client: SchemaRegistryClient, form: str, row: dict[str, Any]
+) -> None:
+    """What the sink writes by a schema of the registry, the source reads."""
+    topic = f"columns-{form}"
+    if form == "avro":
+        client.register_schema("column-line", LINE)
+        client.register_schema(f"{topic}-value", ORDER)
+    elif form == "json":
+        client.register_schema(f"{topic}-value", Schema(json.dumps(OBJECT), "JSON"))
+    else:
+        place = files()["Place"]
+        context = SerializationContext(topic, MessageField.VALUE)
+        ProtobufSerializer(place, client, {"auto.register.schemas": True})(place(), context)
+    said = {
+        "valueFormat": form,
+        "schemaRegistryUrl": registry.url,
+        "kafka.bootstrap.servers": "a:1",
+    }
+    source = parse_options({**said, "subscribe": topic}, BATCH).resolved()
+    kind = arrow_type(source.decoded_types()["value"])
+    sink = parse_sink_options({**said, "topic": topic, "valueVersion": "1"}, BATCH)
+    batch = pa.record_batch({"value": pa.array([row, None], kind)})
+    (written,) = encoded(iter([batch]), sink.encodings)
+    read = source.formats["value"].decoder(kind)
+    assert read.decode(written.column("value")).to_pylist() == [row, None]
+    assert read.bad == {}
+
+
+def test_spark_s_columns_of_a_text_of_protobuf(
+    registry: LocalRegistry, client: SchemaRegistryClient
+) -> None:
+    """This registry has no descriptor in base64 of it, as Confluent's has."""
+    text = 'syntax = "proto3"; message Place { string code = 1; }'
+    client.register_schema("text-value", Schema(text, "PROTOBUF"))
+    said = {"valueFormat": "protobuf", "schemaRegistryUrl": registry.url, "subscribe": "text"}
+    options = parse_options({**said, "kafka.bootstrap.servers": "a:1"}, BATCH)
+    with pytest.raises(OptionError, match=r"text of a \.proto file and no descriptor"):
+        options.resolved()

@@ -35,31 +35,41 @@ def described(found: RegisteredSchema, registry: SchemaRegistryClient) -> tuple[
     try:
         for one, needed in referred(found.schema, registry):
             if one.name not in files:
-                files[one.name] = _descriptor(registry, needed.schema_id, one.name)
+                files[one.name] = _file(registry, needed, one.name)
         own = f"{found.subject}.proto"
-        files[own] = _descriptor(registry, found.schema_id, own)
+        files[own] = _file(registry, found, own)
     except ValueError as error:
         raise OptionError(f"version {found.version} of subject {found.subject}: {error}") from None
     return tuple(files.values())
 
 
-def _descriptor(registry: SchemaRegistryClient, number: int, name: str) -> bytes:
+def _file(registry: SchemaRegistryClient, found: RegisteredSchema, name: str) -> bytes:
     """The descriptor of a schema's file, under its name. Raises `ValueError` where the registry
     gives none.
     """
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
-    schema = registry.get_schema(number, "serialized")
-    if schema.schema_type != PROTOBUF:
-        raise ValueError(f"it is of type {schema.schema_type}, not PROTOBUF")
-    try:
-        file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str, validate=True))
-    except (binascii.Error, ValueError, DecodeError):
+    if found.schema.schema_type != PROTOBUF:
+        raise ValueError(f"it is of type {found.schema.schema_type}, not PROTOBUF")
+    file = _descriptor(found.schema.schema_str, name)
+    if file is None:  # what was registered, or is told of it, is the file's text
+        text = registry.get_schema(found.schema_id, "serialized").schema_str
+        file = _descriptor(text, name)
+    if file is None:
         raise ValueError(
             "the registry gives the text of a .proto file and no descriptor (format=serialized), "
             "which columns need"
-        ) from None
+        )
+    return file
+
+
+def _descriptor(text: str, name: str) -> bytes | None:
+    """A descriptor in base64 as bytes, under another name; None for what is none."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
     file.name = name
     return bytes(file.SerializeToString())
 
