@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import re
@@ -194,7 +193,6 @@ def test_a_server_that_drips_the_reasons_of_its_refusal(
         return read(*arguments)
 
     monkeypatch.setattr(oidc, "_said", late)
-    monkeypatch.setattr(io, "DEFAULT_BUFFER_SIZE", 8192)  # or from 3.14 on all comes with the head
     server.faults.append((status, b'{"error": "too_late"}' + b" " * 100_000))
     error = refused(asking(server.url(), clock))
     assert f"answered HTTP {status}" in str(error)
