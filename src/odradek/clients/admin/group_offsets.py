@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
-from odradek.clients.admin.admin_call import AdminCall, by_coordinators, merged
-from odradek.clients.asking import FINAL, Inquiry, Outcome, Said
+from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, by_coordinators
+from odradek.clients.asking import FINAL, Inquiry, Said
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata
@@ -88,6 +88,8 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
         f.OffsetFetchResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
+        newest=NAMES_TOPICS,
     )
     return _each(question, wanted)
 
@@ -119,6 +121,7 @@ def alter(
         lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
         c.OffsetCommitResponse,
         read,
+        newest=NAMES_TOPICS,
     )
     return _of_one(group, question, wanted)
 
@@ -192,6 +195,7 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
         sl.DescribeShareGroupOffsetsResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
     return _each(question, wanted)
 
@@ -271,24 +275,13 @@ def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[An
 
 
 def _each(question: Inquiry[str, Any, V], groups: Iterable[str]) -> AdminCall[dict[str, V]]:
-    items = {g: (g,) for g in groups}
-    return by_coordinators(
-        CoordinatorKind.GROUP, lambda _: question, items, question.what, newest=NAMES_TOPICS
-    ).then(lambda found: merged(found.values()))
+    return by_coordinators(CoordinatorKind.GROUP, question, groups)
 
 
 def _of_one(
     group: str, question: Inquiry[Any, Any, None], items: Iterable[Any]
 ) -> AdminCall[dict[Any, None]]:
     """Ask one group's coordinator, about partitions or topics of the group."""
-
-    def finish(found: dict[str, Outcome[Any, None]]) -> dict[Any, None]:
-        return merged(found.values())
-
-    return by_coordinators(
-        CoordinatorKind.GROUP,
-        lambda _: question,
-        {group: list(items)},
-        question.what,
-        newest=NAMES_TOPICS,
-    ).then(finish)
+    return by_coordinator_of_each(
+        CoordinatorKind.GROUP, lambda _: question, {group: list(items)}, question.what
+    )
