@@ -300,6 +300,30 @@ def test_a_silent_broker_hides_no_group(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen
 
 
+@pytest.mark.parametrize(
+    ("line", "thing", "name"),
+    [
+        ("groups list", "groups", "group_id"),
+        ("transactions list", "transactions", "transactional_id"),
+    ],
+)
+def test_a_silent_broker_is_named_beside_what_the_others_told(
+    line: str, thing: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = {one[name] for one in json.loads(run(line, monkeypatch)[0].stdout)[thing]}
+    told = set()
+    for broker in (1, 2, 3):
+        scene = Scene(monkeypatch)
+        scene.cluster.go_silent(broker)
+        done = scene.run(line)
+        scene.close()
+        document = json.loads(done.stdout)
+        assert (done.exit_code, list(document["failed"])) == (1, [str(broker)]), done.output
+        assert f"broker {broker}" in done.stderr
+        told |= {one[name] for one in document[thing]}
+    assert told == every != set()
+
+
 @pytest.mark.parametrize("line", VERBS)
 def test_a_verb_that_is_lied_to_ends_in_words(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a document, and never with a traceback."""

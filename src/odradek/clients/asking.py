@@ -21,7 +21,12 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.clients.coordinator import Coordinator
 from odradek.common import kafka_errors as errors
 from odradek.common.arguments import INT32_MAX
-from odradek.common.errors import BrokerError, ClientClosedError, KafkaError
+from odradek.common.errors import (
+    BrokerError,
+    ClientClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.network.connection import Connection
@@ -96,6 +101,8 @@ class Inquiry(Generic[K, M, V]):
     """The highest version of the API to speak, where that depends on more than the two sides."""
     whole: bool = True
     """The error of an answer as a whole is read here; else `read` does it, for its one item."""
+    unsettled: Callable[[V], KafkaError | None] | None = None
+    """Why a result is to be asked for again, though it is there: it counts when time is up."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """What to think of an answer as a whole, before it is read. An API without a look at the
     cluster's id here is asked of no broker of which it isn't known to be one of ours (R-RB-5).
@@ -110,6 +117,8 @@ class Outcome(Generic[K, V]):
     errors: dict[K, KafkaError] = field(default_factory=dict)
     moved: dict[K, KafkaError] = field(default_factory=dict)
     """Items that are another broker's affair, and why."""
+    unsettled: dict[K, V] = field(default_factory=dict)
+    """Results of `moved` items, in case that nothing better comes."""
     led: dict[K, int] = field(default_factory=dict)
     """Who gave each result, where its leader or coordinator was asked: a broker's id."""
 
@@ -128,6 +137,7 @@ class Outcome(Generic[K, V]):
         self.results.update(other.results)
         self.errors.update(other.errors)
         self.moved.update(other.moved)
+        self.unsettled.update(other.unsettled)
         self.led.update(other.led)
 
 
@@ -188,7 +198,13 @@ class _Taken(Generic[K, M, V]):
             if item not in self.left:
                 continue  # nobody asked for it: it says nothing about those that are left
             if not code:
-                self._done(item, value)
+                why = question.unsettled(value) if question.unsettled is not None else None
+                if why is None:
+                    self._done(item, value)
+                else:
+                    self.outcome.unsettled[item] = value
+                    self.outcome.moved[item] = why
+                    del self.left[item]
                 continue
             error = self._error(item, code, reason)
             ours = question.changes and (lost or item in self._doubtful)
@@ -231,6 +247,7 @@ class _Taken(Generic[K, M, V]):
             {i: done.results[i] for i in self._order if i in done.results},
             {i: done.errors[i] for i in self._order if i in done.errors},
             done.moved,
+            done.unsettled,
         )
 
     def _done(self, item: K, value: V) -> None:
@@ -433,6 +450,10 @@ def follow_leaders(
     finally:
         _leave(engine, [under_way for under_way, _ in asking.running.values()])
     found = asking.outcome
+    for item, value in found.unsettled.items():
+        if isinstance(found.errors.get(item), KafkaTimeoutError):
+            found.results[item] = value
+            del found.errors[item]
     return Outcome(
         {p: found.results[p] for p in order if p in found.results},
         {p: found.errors[p] for p in order if p in found.errors},
