@@ -211,10 +211,16 @@ class Scene:
         assert leader is not None
         return leader.id
 
-    def run(self, line: str) -> Any:
+    def spelt(self, line: str) -> list[str]:
+        """The line's words; LEADER is a broker's id."""
+        if "LEADER" not in line:
+            return line.split()
         leader = self.cluster.leader("flights", 0)
         assert leader is not None
-        words = [*line.replace("LEADER", str(leader.id)).split(), "--json", "--timeout", "5"]
+        return line.replace("LEADER", str(leader.id)).split()
+
+    def run(self, line: str, timeout: float = 5.0) -> Any:
+        words = [*self.spelt(line), "--json", "--timeout", str(timeout)]
         words += ["--bootstrap-server", self.cluster.bootstrap_servers]
         return CliRunner().invoke(build(words[0]), words)
 
