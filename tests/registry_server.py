@@ -71,7 +71,7 @@ class RegistryServer(ThreadingHTTPServer):
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             case "GET", ["subjects", subject, "versions", version]:
                 numbers = self.subjects.get(subject, [])
-                if numbers:
+                if numbers and (version == "latest" or int(version) <= len(numbers)):
                     at = len(numbers) if version == "latest" else int(version)
                     return 200, self._version(subject, numbers[at - 1])
             case "GET", ["schemas", "ids", number] if 0 < int(number) <= len(self.schemas):

@@ -146,12 +146,16 @@ class JSONSerializer:
             return None
         found = self._registered(ctx)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        return self._framer.framed(self.payload(value, found.schema), found, ctx)
+
+    def payload(self, value: Any, schema: Schema) -> bytes:
+        """A value as JSON, without a frame."""
         written = written_json(value)  # first, for it refuses what lies too deep for the validator
         if self._checks is not None:
-            why = self._checks.check(found.schema, value)
+            why = self._checks.check(schema, value)
             if why is not None:
                 raise SerializationError(f"it doesn't fit its JSON schema: {why}")
-        return self._framer.framed(written, found, ctx)
+        return written
 
     def _registered(self, ctx: SerializationContext | None) -> RegisteredSchema:
         schema = self._schema

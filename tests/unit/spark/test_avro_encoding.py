@@ -12,7 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.registry_server import RegistryServer, registry_server
-from tests.unit.spark.test_registry_values import FIRST, ID, NOTE, SECOND, WIDE, record
+from tests.unit.spark.test_registry_values import (
+    FIRST,
+    ID,
+    NOTE,
+    SECOND,
+    WIDE,
+    decoder,
+    record,
+)
+from tests.unit.spark.test_registry_values import asked as source_asked
 
 from odradek import (
     AvroDeserializer,
@@ -20,12 +29,13 @@ from odradek import (
     MessageField,
     Schema,
     SchemaNotFoundError,
+    SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
 )
 from odradek.spark.options.option_table import BATCH
 from odradek.spark.problems import OptionError
-from odradek.spark.sink.avro_encoding import encoded
+from odradek.spark.sink.encoding import encoded
 from odradek.spark.sink.sink_options import SinkOptions, parse_sink_options
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 from odradek.spark.sink.sink_schema import check_columns
@@ -197,7 +207,12 @@ def test_columns_that_are_not_of_the_schema(
             pa.timestamp("us"),
             "value.x is time",
         ),
-        (["null", "int", "string"], pa.int32(), "a union of several kinds"),
+        (["null", "int", "string"], pa.int32(), "value.x is int32, .* has struct<member0: int32"),
+        (
+            ["int", "string"],
+            pa.struct([("member1", pa.int32())]),
+            "value.x.member1 is int32, .* string",
+        ),
         (json.loads(FIRST), pa.struct([]), "value.x.id is in the schema .*there are none"),
     ],
 )
@@ -207,6 +222,71 @@ def test_types_that_a_schema_does_not_hold(
     registry.register_schema("t-value", Schema(record({"name": "x", "type": avro}, name="Outer")))
     with pytest.raises(SinkSchemaError, match=told):
         written(asked(server), pa.array([None], pa.struct([("x", given)])))
+
+
+def test_types_of_other_schemas_and_unions(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    """What the source reads of a schema the sink writes by it, and a deserializer reads that."""
+    line = record(ID, {"name": "count", "type": "int", "default": 1}, name="m.Line")
+    registry.register_schema("line", Schema(line))
+    either = ["null", "int", {"type": "array", "items": "m.Line"}, "m.Line", "string"]
+    text = record(
+        {"name": "lines", "type": {"type": "array", "items": "m.Line"}},
+        {"name": "either", "type": either, "default": None},
+        {"name": "by", "type": {"type": "map", "values": ["m.Line", "boolean"]}},
+        {"name": "number", "type": ["int", "long"]},
+    )
+    schema = Schema(text, "AVRO", (SchemaReference("m.Line", "line", 1),))
+    registry.register_schema("t-value", schema)
+    inner = pa.struct([("id", pa.int32())])
+    lines = pa.list_(inner)
+    union = pa.struct([(f"member{n}", k) for n, k in enumerate((pa.int32(), lines, inner))])
+    by = pa.map_(pa.string(), pa.struct([("member0", inner), ("member1", pa.bool_())]))
+    kind = pa.struct([("lines", lines), ("either", union), ("by", by), ("number", pa.int64())])
+    rest = {"lines": [{"id": 1}], "by": [("a", {"member1": True}), ("b", {"member0": {"id": 2}})]}
+    unions = [{"member0": 7}, {"member1": [{"id": 5}]}, {"member2": {"id": 6}}, None]
+    rows = [{**rest, "either": one, "number": 1 << 40} for one in unions]
+    found = written(asked(server), pa.array(rows, kind))
+    read = AvroDeserializer(registry)
+    full = {"id": 6, "count": 1}
+    assert [read(one, VALUE)["either"] for one in found] == [7, [{**full, "id": 5}], full, None]
+    assert read(found[0], VALUE) == {
+        "lines": [{"id": 1, "count": 1}],
+        "either": 7,
+        "by": {"a": True, "b": {"id": 2, "count": 1}},
+        "number": 1 << 40,
+    }
+    back = decoder(source_asked(server)).decode(pa.array(found, pa.binary()))
+    assert back.type.field("either").type.num_fields == 4
+    assert [one["either"] for one in back.to_pylist()] == [
+        {**dict.fromkeys(f"member{n}" for n in range(4)), **one}
+        for one in ({"member0": 7}, {"member1": [{**full, "id": 5}]}, {"member2": full})
+    ] + [None]
+    both = [{**rest, "either": {"member0": 1, "member2": {"id": 1}}, "number": 1}]
+    with pytest.raises(SinkRowError, match="row 0 of this task: the value doesn't fit .*ValueErr"):
+        written(asked(server), pa.array(both, kind))
+
+
+def test_a_version_of_the_subject(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    for text in (FIRST, SECOND):
+        registry.register_schema("t-value", Schema(text))
+    rows = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
+    assert written(asked(server, valueVersion="1"), rows) == [b"\0\0\0\0\1\2"]
+    exactly = {"delivery": "exactly_once", "jobId": "j", "valueVersion": "2"}
+    assert written(asked(server, **exactly), rows) == [b"\0\0\0\0\2\2\0"]
+
+
+def test_a_time_that_python_has_none_for_is_its_row_s_fault(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    registry.register_schema("t-value", Schema(EVERY))
+    kind = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    registry.register_schema("time", Schema(record({**json.loads(EVERY)["fields"][13]})))
+    far = pa.array([{"at": 0}, {"at": 1 << 62}], pa.struct([("at", pa.int64())])).cast(kind)
+    with pytest.raises(SinkRowError, match="row 1 of this task") as caught:
+        written(asked(server, valueSubject="time"), far)
+    assert caught.value.row == 1
 
 
 def test_a_row_that_does_not_fit_is_named(
@@ -239,13 +319,18 @@ def test_passwords_are_sealed(server: RegistryServer) -> None:
     [
         ({"schemaRegistryUrl": ""}, "valueFormat is given without option schemaRegistryUrl"),
         ({"valueFormat": ""}, "schemaRegistryUrl is given without option valueFormat"),
-        ({"valueFormat": "json"}, "valueFormat must be avro, not 'json'"),
+        ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf, not 'xml'"),
         ({"topic": ""}, "so option valueSubject must say"),
-        ({"delivery": "exactly_once", "jobId": "j"}, "exactly_once needs option avroSchema"),
+        ({"delivery": "exactly_once", "jobId": "j"}, "needs option valueVersion or avroSchema"),
         (
-            {"delivery": "exactly_once", "jobId": "j", "avroSchema": FIRST, "keyFormat": "avro"},
-            "needs keys that are bytes already",
+            {"delivery": "exactly_once", "jobId": "j", "avroSchema": FIRST, "keyFormat": "json"},
+            "keyFormat=json with delivery=exactly_once needs option keyVersion:",
         ),
+        ({"avroSchema": FIRST, "valueVersion": "1"}, "avroSchema and valueVersion can't be given"),
+        ({"avroSchema": FIRST, "valueFormat": "json"}, "avroSchema is given without valueFormat="),
+        ({"valueVersion": "latest"}, "option valueVersion"),
+        ({"valueMessage": "m.Order"}, "valueMessage is given without valueFormat=protobuf"),
+        ({"keyVersion": "1"}, "keyVersion is given without option keyFormat"),
         ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
         ({"valueSchema": "x"}, "no option 'valueschema'"),
     ],

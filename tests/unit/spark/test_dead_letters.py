@@ -123,6 +123,13 @@ def test_a_letter_that_is_not_written_fails_the_task(
         rows(cluster, deadLetterTopic="none")
 
 
+def test_a_dead_letter_topic_without_rights(cluster: FakeCluster) -> None:
+    cluster.refuse("Produce", "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(SinkWriteError, match=r"t-0 at offset 1,.* topic 'bad' .*deadLetterTopic"):
+        rows(cluster, deadLetterTopic="bad")
+    assert letters(cluster) == []
+
+
 def test_its_writer_has_what_a_producer_has_of_the_reader_s_settings() -> None:
     said = {
         "kafka.bootstrap.servers": "a:1",

@@ -23,6 +23,7 @@ from odradek import (
     RegistryUnreachableError,
     Schema,
     SchemaNotFoundError,
+    SchemaReference,
     SchemaRegistryClient,
     SerializationContext,
 )
@@ -157,6 +158,27 @@ def test_fixed_decimals_and_unions(server: RegistryServer, registry: SchemaRegis
     }
 
 
+def test_types_of_other_schemas(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    """A type's own schema may change, and with it the schemas that refer to it."""
+    for number, fields in enumerate(((ID,), (WIDE, NOTE)), 1):
+        registry.register_schema("line", Schema(record(*fields, name="m.Line")))
+        text = record({"name": "line", "type": "m.Line"}, {"name": "next", "type": "m.Line"})
+        refers = (SchemaReference("m.Line", "line", number),)
+        registry.register_schema("t-value", Schema(text, "AVRO", refers))
+    lost = (SchemaReference("m.Line", "none", 1),)
+    registry.register_schema("lost", Schema(text, "AVRO", lost))
+    rows = [b"\0\0\0\0\2\2\4", b"\0\0\0\0\4\2\0\4\2\2x", b"\0\0\0\0\5\2\4"]
+    made = decoder(asked(server))
+    found = made.decode(pa.array(rows, pa.binary())).to_pylist()
+    assert found[:2] == [
+        {"line": {"id": 1, "note": None}, "next": {"id": 2, "note": note}} for note in (None, "x")
+    ]
+    assert list(made.bad) == [2]
+    assert "404" in made.bad[2]
+    with pytest.raises(SchemaNotFoundError):
+        asked(server, valueSubject="lost")
+
+
 def test_what_does_not_fit(server: RegistryServer, registry: SchemaRegistryClient) -> None:
     good = written(registry, SECOND, {"id": 1, "note": "x"})
     registry.register_schema("other", Schema(record({"name": "id", "type": "string"})))  # id 2
@@ -274,7 +296,8 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ({"schemaRegistryUrl": "", "schemaRegistry.url": "x"}, "without option schemaRegistryUrl"),
         ({"valueFormat": ""}, "without option valueFormat or keyFormat"),
         ({"valueFormat": "xml"}, "valueFormat must be avro or json or protobuf where"),
-        ({"valueFormat": "", "keyFormat": "json"}, "keyFormat must be avro or protobuf where"),
+        ({"valueFormat": "", "keyFormat": "xml"}, "keyFormat must be avro or json or protobuf wh"),
+        ({"valueFormat": "", "keyFormat": "json", "keySubject": "json"}, "or leave keys bytes"),
         ({"valueFormat": "json", "valueSubject": "avro"}, "of type AVRO, not JSON"),
         ({"valueFormat": "json", "valueSubject": "json"}, "no object with properties"),
         ({"valueFormat": "json", "avroSchema": FIRST}, "avroSchema is given without valueFormat"),
@@ -296,17 +319,15 @@ def test_passwords_are_sealed(server: RegistryServer, registry: SchemaRegistryCl
         ({"avroSchema": FIRST, "columnNameOfCorruptRecord": "id"}, "no room for a field"),
         ({"schemaRegistry.no.such": "1"}, "no.such: no such setting"),
         ({"valueSubject": "json"}, "version 1 of subject json is of type JSON"),
-        ({"valueSubject": "refers"}, "refers to other schemas"),
     ],
 )
 def test_options_that_do_not_fit(
     server: RegistryServer, registry: SchemaRegistryClient, more: dict[str, str], told: str
 ) -> None:
-    from odradek import ConfigurationError, SchemaReference
+    from odradek import ConfigurationError
 
     registry.register_schema("json", Schema("{}", "JSON"))
     registry.register_schema("avro", Schema(FIRST))
-    registry.register_schema("refers", Schema(FIRST, "AVRO", (SchemaReference("a", "b", 1),)))
     with pytest.raises(ConfigurationError, match=told) as caught:
         asked(server, **more)
     if "no.such" not in told:
@@ -381,6 +402,20 @@ def test_framed_json(server: RegistryServer) -> None:
     assert caught.value.row == 1
 
 
+def test_keys_in_json(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    """Beside values of another format, whose options aren't theirs."""
+    text = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
+    registry.register_schema("t-key", Schema(text, "JSON"))
+    options = asked(
+        server, keyFormat="json", avroSchema=FIRST, columnNameOfCorruptRecord="_corrupt_record"
+    )
+    assert options.decoded_types()["key"].simpleString() == "struct<id:bigint>"
+    made = decoder(options, "key")
+    rows = pa.array([b'\0\0\0\0\1{"id": 1}', None, b"{}"], pa.binary())
+    assert made.decode(rows).to_pylist() == [{"id": 1}, None, {"id": None}]
+    assert list(made.bad) == [2]
+
+
 @pytest.mark.slow
 def test_options_are_checked_without_spark() -> None:
     """`odradek pipeline plan` checks them where there is no PySpark, and asks no registry."""
@@ -388,14 +423,20 @@ def test_options_are_checked_without_spark() -> None:
 import sys
 sys.modules["pyspark"] = None
 from odradek.spark.options.source_options import BATCH, parse_options
+from odradek.spark.sink.sink_options import parse_sink_options
 for given in ("avro", "json", "protobuf"):
     said = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "valueFormat": given}
     found = parse_options({**said, "schemaRegistryUrl": "http://127.0.0.1:1"}, BATCH)
     print(type(found.formats["value"]).__name__)
+    said = {"kafka.bootstrap.servers": "a:1", "topic": "t", "valueFormat": given}
+    found = parse_sink_options({**said, "schemaRegistryUrl": "http://127.0.0.1:1"}, BATCH)
+    print(type(found.encodings["value"]).__name__)
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == [
-        f"Registry{kind}Format" for kind in ("Avro", "Json", "Protobuf")
+        name
+        for kind in ("Avro", "Json", "Protobuf")
+        for name in (f"Registry{kind}Format", f"{kind}Encoding")
     ], done.stderr

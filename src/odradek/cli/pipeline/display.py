@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from odradek.cli.live_view import PLAIN_INTERVAL, LiveView
+from odradek.cli.pipeline.dead_letters import in_words, number
 from odradek.cli.pipeline.outages import ClusterOutage
 from odradek.cli.pipeline.progress import Batch
 from odradek.cli.pipeline.spec import Pipeline
@@ -92,11 +93,12 @@ class PipelineView(LiveView):
         self._flows[batch.flow] = (batch, rows)
         now = time.monotonic()
         due = self._plain_at.get(batch.flow, -PLAIN_INTERVAL) + PLAIN_INTERVAL
-        if batch.rows and now >= due:
+        if (batch.rows or batch.ran) and now >= due:
             self._plain_at[batch.flow] = now
             words = (
                 f"{batch.flow}: batch {batch.number}, {batch.rows:,} rows in {batch.seconds:.2f} s "
                 f"({batch.rate:,.0f} rows/s), {total(batch, rows)}, lag {lag_in_words(batch.lag)}"
+                f"{in_words(batch.dead_letters)}"
             )
             self._plainly(f"{now - self._began:8.1f} s  {words}")
 
@@ -131,7 +133,14 @@ class PipelineView(LiveView):
             Text(f"{name}: no answer for {time.time() - one.begun:.0f} s", style="bold red")
             for name, one in list(self._out.items())
         ]
-        return Group(table, *out, *self._lines)
+        dead = {
+            f"{topic}: {number(came)}"
+            for batch, _ in self._flows.values()
+            for topic, came in batch.dead_letters.items()
+            if came
+        }
+        told = [Text(one, style="bold yellow") for one in sorted(dead)]
+        return Group(table, *told, *out, *self._lines)
 
 
 def total(batch: Batch, rows: int) -> str:

@@ -219,6 +219,7 @@ def ask_clusters(
         if sink.format == OURS:
             topic = sink.option("topic")
             _asked(pipeline, sink, (str(topic),) if topic else (), None, silent)
+            _ask_registry(pipeline, sink, STREAM, silent)
     pipeline.problems.check()
     return tuple(found)
 
@@ -234,6 +235,7 @@ def _reading(pipeline: Pipeline, place: Source, silent: set[str]) -> SourceReadi
     if options.dead_letter_topic is not None:
         letters = (options.dead_letter_topic,)
         _asked(pipeline, place, letters, None, silent, named_by="deadlettertopic")
+    _ask_registry(pipeline, place, query, silent)
     return SourceReading(
         kind, place.name, place.format, place.cluster.name, *there, options.pattern
     )
@@ -258,7 +260,7 @@ def _asked(
     if cluster is None or cluster.name in silent:
         return {}, None
     try:
-        with Consumer(_config(place)) as consumer:
+        with Consumer(reader_config(place)) as consumer:
             if pattern is not None:
                 topics = _like(pattern, consumer.list_topics(timeout=PATIENCE))
             elif not topics:
@@ -284,6 +286,37 @@ def _asked(
     return {topic: len(each) for topic, each in found.items()}, records
 
 
+def _ask_registry(pipeline: Pipeline, place: Place, query: str, silent: set[str]) -> None:
+    """See that the schemas by which keys and values are read or written are there."""
+    url = str(place.option("schemaRegistryUrl"))
+    if place.option("schemaRegistryUrl") is None or url in silent:
+        return
+    from odradek.serialization import RegistryAuthenticationError, RegistryUnreachableError
+
+    try:
+        find_schemas(place, query)
+    except (RegistryUnreachableError, RegistryAuthenticationError) as error:
+        silent.add(url)
+        pipeline.problems.add(place.line_of("schemaRegistryUrl"), f"{place.name}: {error}")
+    except KafkaError as error:
+        line = place.line_of(f"{error} valueFormat keyFormat")
+        pipeline.problems.add(line, f"{place.name}: {error}")
+
+
+def find_schemas(place: Place, query: str) -> None:
+    """Ask a registry for what a source or a sink needs. Raises `KafkaError`."""
+    if not isinstance(place, Sink):
+        from odradek.spark.options.source_options import parse_options
+
+        parse_options(place.options, query).resolved()
+        return
+    from odradek.serialization import SchemaRegistryClient
+    from odradek.spark.sink.sink_options import parse_sink_options
+
+    for one in parse_sink_options(place.options, query).encodings.values():
+        one.registered(SchemaRegistryClient(one.settings))
+
+
 def _like(pattern: str, names: Sequence[str]) -> list[str]:
     from odradek.spark.options.topic_patterns import compiled
 
@@ -291,7 +324,7 @@ def _like(pattern: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if expression.search(name)]
 
 
-def _config(place: Place) -> dict[str, Any]:
+def reader_config(place: Place) -> dict[str, Any]:
     """A reader's settings, whichever client the place itself has."""
     from odradek.common.config import CONSUMER
     from odradek.common.properties import idle_names

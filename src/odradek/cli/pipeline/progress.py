@@ -28,6 +28,13 @@ class Batch:
     """Seconds of its stages, by Spark's names (addBatch, latestOffset, walCommit …)."""
     written: int | None = None
     """Rows that the sink took; None where its format tells Spark of none (files)."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """Records that came to the dead-letter topics of the flow's sources in this run, by topic."""
+
+    @property
+    def ran(self) -> bool:
+        """Whether Spark ran it: with nothing but bad records it has no rows, either."""
+        return "addBatch" in self.stages
 
     @property
     def rate(self) -> float:
@@ -46,6 +53,7 @@ class Batch:
             "lag": dict(self.lag),
             "lag_total": sum(self.lag.values()),
             "stages": dict(self.stages),
+            "dead_letters": dict(self.dead_letters),
         }
 
 

@@ -14,8 +14,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from odradek.cli.demo.timeline import EventReader
 from odradek.cli.pipeline.checkpoint import Checkpoint, look
+from odradek.cli.pipeline.dead_letters import DeadLetterTopics, in_words
 from odradek.cli.pipeline.display import Display
 from odradek.cli.pipeline.graph import (
     ONCE_MORE,
@@ -143,10 +144,12 @@ class Queries:
         display: Display,
         checkpoints: Mapping[str, str] | None = None,
         *,
+        letters: DeadLetterTopics | None = None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         places = checkpoints or {}
+        self.letters = letters or DeadLetterTopics()
         self.flows = [Flow(n, q, QueryProgress(n), places.get(n)) for n, q in started.items()]
         self._display, self._now, self._sleep = display, now, sleep
 
@@ -155,10 +158,14 @@ class Queries:
         landed = None
         for flow in self.flows:
             last = flow.query.lastProgress
-            for batch in flow.progress.fresh(last, partial(getattr, flow.query, "recentProgress")):
+            fresh = flow.progress.fresh(last, partial(getattr, flow.query, "recentProgress"))
+            if any(batch.ran for batch in fresh):
+                self.letters.look([flow.name])
+            for batch in fresh:
                 if batch.rows:
                     landed = time.time()
-                self._display.batch(batch, flow.progress.rows)
+                told = replace(batch, dead_letters=self.letters.of(flow.name))
+                self._display.batch(told, flow.progress.rows)
         return landed
 
     @property
@@ -278,24 +285,26 @@ class Running:
         checkpoints = {
             name: self._pipeline.checkpoint(s) for name, s in self._pipeline.sinks.items()
         }
-        queries = Queries(graph.start(frames), self._display, checkpoints)
-        for flow in queries.flows:
-            sink = self._pipeline.sinks[flow.name]
-            self._display.say(
-                "started",
-                f"{flow.name}: {sink.reads} → {sink.format}, {sink.trigger}",
-                flow=flow.name,
-                trigger=sink.trigger,
-                checkpoint=flow.checkpoint,
-            )
-        try:
-            self._watch(queries, lambda name: graph.start_one(name, frames[name]))
-        finally:
-            for flow in queries.active:
-                flow.query.stop()
-            with suppress(OSError):
-                self._pause.unlink(missing_ok=True)
-        return self._ended(queries)
+        with closing(DeadLetterTopics.met(self._pipeline)) as letters:
+            queries = Queries(graph.start(frames), self._display, checkpoints, letters=letters)
+            for flow in queries.flows:
+                sink = self._pipeline.sinks[flow.name]
+                self._display.say(
+                    "started",
+                    f"{flow.name}: {sink.reads} → {sink.format}, {sink.trigger}",
+                    flow=flow.name,
+                    trigger=sink.trigger,
+                    checkpoint=flow.checkpoint,
+                )
+            try:
+                self._watch(queries, lambda name: graph.start_one(name, frames[name]))
+            finally:
+                for flow in queries.active:
+                    flow.query.stop()
+                with suppress(OSError):
+                    self._pause.unlink(missing_ok=True)
+            letters.look([flow.name for flow in queries.flows])
+            return self._ended(queries)
 
     def _clear_events(self) -> None:
         """Events of earlier runs are no news."""
@@ -348,7 +357,9 @@ class Running:
         for flow in queries.flows:
             repeats = None if flow.left is None else flow.left.repeats
             what = "written" if flow.progress.written else "read"
+            dead = queries.letters.of(flow.name)
             done = f"{flow.progress.rows:,} rows {what} in {flow.progress.batches} batches"
+            done += in_words(dead)
             if flow.name in failures:
                 event, text = "failed", f"{flow.name} failed: {failures[flow.name]}"
             elif flow.cut:
@@ -364,6 +375,7 @@ class Running:
             self._display.say(
                 event, text, flow=flow.name, rows=flow.progress.rows, repeats=repeats,
                 batches=flow.progress.batches, positions=flow.progress.positions,
+                dead_letters=dead,
             )  # fmt: skip
         if failures:
             return 1

@@ -10,8 +10,13 @@ Must not: start Spark or ask a cluster; what only those can tell is `graph`'s an
     spark: {spark.master: local[2]}
     clusters:
       main: {bootstrap.servers: "${KAFKA}", properties: client.properties}
+    registries:
+      main: {url: "${REGISTRY}"}
     sources:
-      flights: {cluster: main, options: {subscribe: flights, startingOffsets: earliest}}
+      flights:
+        value: {format: avro, registry: main}
+        deadLetterTopic: flights-bad
+        options: {subscribe: flights, startingOffsets: earliest}
     lookups:
       carriers: {format: csv, schema: "code STRING, name STRING", options: {path: carriers.csv}}
     views:
@@ -33,16 +38,26 @@ from odradek.cli.pipeline.checkpoint import SCHEME, local_path
 from odradek.cli.pipeline.document import Document, Node, Problems, close_to
 from odradek.common.errors import KafkaError
 from odradek.common.spellings import sealed
+from odradek.serialization.registry_settings import SYNONYMS, URL
 
 OURS = "odradek"
 MODES = ("append", "complete", "update")
 AVAILABLE_NOW = "availableNow"
 DEFAULT_TRIGGER = "1 seconds"
 
-TOP = ("name", "storage", "trigger", "spark", "clusters", "sources", "lookups", "views", "sinks")
-OF_SOURCE = ("cluster", "format", "schema", "options")
-OF_LOOKUP = ("cluster", "format", "schema", "options")
-OF_SINK = ("from", "cluster", "format", "mode", "trigger", "partitionBy", "delivery", "options")
+TOP = (
+    "name", "storage", "trigger", "spark", "clusters", "registries", "sources", "lookups", "views",
+    "sinks",
+)  # fmt: skip
+OF_LOOKUP = ("cluster", "format", "schema", "key", "value", "options")
+OF_SOURCE = (*OF_LOOKUP, "deadLetterTopic")
+OF_SINK = (
+    "from", "cluster", "format", "key", "value", "mode", "trigger", "partitionBy", "delivery",
+    "options",
+)  # fmt: skip
+OF_COLUMN = ("format", "registry", "subject", "version", "message", "schema")
+"""How keys or values are read or written."""
+URLS, PREFIX = (URL, *SYNONYMS), "schemaRegistry."
 PATHS = ("path", "checkpointlocation")
 """Options that name places, in small letters: without a scheme they are beside the SPEC."""
 
@@ -63,6 +78,14 @@ class ClusterSettings:
     """As given in the SPEC, secrets wrapped."""
     properties: Path | None
     """A settings file, beneath the settings."""
+    lines: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A schema registry: options of sources and sinks, and the lines they are on."""
+
+    options: Mapping[str, Any] = field(repr=False)
     lines: Mapping[str, int]
 
 
@@ -165,6 +188,9 @@ def parse(document: Document) -> Pipeline:
 
 def _line_named(message: str, lines: Mapping[str, int], otherwise: int) -> int:
     words = message.lower()
+    about = re.match(r"options? ([\w.]+)", words)
+    if about is not None and about[1] in lines:
+        return lines[about[1]]
     named = [name for name in lines if name.removeprefix("kafka.") in words]
     return lines[max(named, key=len)] if named else otherwise
 
@@ -186,6 +212,7 @@ class _Parser:
     def __init__(self, document: Document) -> None:
         self._document, self._problems = document, document.problems
         self._folder = document.path.resolve().parent
+        self._registries: dict[str, Registry] = {}
 
     def pipeline(self) -> Pipeline:
         root = self._map(self._document.root, "the SPEC", TOP)
@@ -194,6 +221,9 @@ class _Parser:
         trigger = self._trigger(root.get("trigger"), DEFAULT_TRIGGER)
         spark = {k: self._text(v, k) for k, v in self._entries(root, "spark").items()}
         clusters = {n: self._cluster(n, v) for n, v in self._entries(root, "clusters").items()}
+        self._registries = {
+            n: self._registry(n, v) for n, v in self._entries(root, "registries").items()
+        }
         sources = {
             n: self._source(n, v, OURS, clusters, stream=True)
             for n, v in self._named(root, "sources").items()
@@ -238,6 +268,24 @@ class _Parser:
             self._problems.add(node.key_line, f"cluster {name}: bootstrap.servers is missing")
         return ClusterSettings(name, node.key_line, settings, path, lines)
 
+    def _registry(self, name: str, node: Node) -> Registry:
+        from odradek.serialization.registry_settings import registry_settings, with_secrets
+
+        entries = self._map(node, f"registry {name}", None)
+        settings = {key: self._text(value, key) for key, value in entries.items()}
+        lines = {key.lower(): value.key_line for key, value in entries.items()}
+        sealed_settings = with_secrets(settings)
+        try:
+            registry_settings(sealed_settings)
+        except KafkaError as error:
+            line = _line_named(str(error), lines, node.key_line)
+            self._problems.add(line, f"registry {name}: {error}")
+        names = {key: "schemaRegistryUrl" if key in URLS else PREFIX + key for key in settings}
+        return Registry(
+            {names[key]: value for key, value in sealed_settings.items()},
+            {names[key].lower(): entries[key].key_line for key in names},
+        )
+
     def _source(
         self,
         name: str,
@@ -252,6 +300,8 @@ class _Parser:
         where = self._format(entries, usual, node.key_line, what)
         cluster = self._of_cluster(entries, where, clusters, node.key_line, what)
         options, lines = self._options(entries, cluster, "consumer")
+        self._columns(entries, where, options, lines, what)
+        self._moved(entries, "deadLetterTopic", where, options, lines, what)
         schema = entries.get("schema")
         source = Source(
             name, node.key_line, where, cluster, options, lines,
@@ -285,7 +335,8 @@ class _Parser:
         where = self._format(entries, OURS, node.key_line, what)
         cluster = self._of_cluster(entries, where, clusters, node.key_line, what)
         options, lines = self._options(entries, cluster, "producer")
-        self._delivery(entries, where, options, lines, what)
+        self._columns(entries, where, options, lines, what)
+        self._moved(entries, "delivery", where, options, lines, what)
         mode = self._one_of(entries, "mode", MODES, "append")
         if mode == "update" and where == OURS:
             self._problems.add(
@@ -309,7 +360,7 @@ class _Parser:
         self._check(what, sink)
         return sink
 
-    def _delivery(
+    def _columns(
         self,
         entries: Mapping[str, Node],
         where: str,
@@ -317,20 +368,105 @@ class _Parser:
         lines: dict[str, int],
         what: str,
     ) -> None:
-        node = entries.get("delivery")
+        """Make options of what `key` and `value` say; a text is the format alone."""
+        used: dict[str, Registry] = {}
+        without: list[Node] = []
+        for name in ("key", "value"):
+            node = entries.get(name)
+            if node is None:
+                continue
+            if where != OURS:
+                self._problems.add(
+                    node.key_line, f"{what}: {name} is for format {OURS}, not {where}"
+                )
+                continue
+            if isinstance(node.value, str):
+                parts = {"format": node}
+            else:
+                parts = self._map(node, f"{name} of {what}", OF_COLUMN)
+                self._required(parts, "format", node.key_line, f"{name} of {what}")
+            if "registry" not in parts:
+                without.append(node)
+            elif not self._uses(parts["registry"], used, what):
+                continue
+            for part, one in parts.items():
+                if part != "registry":
+                    option = self._option_of(name, part, entries, parts)
+                    self._put(option, self._text(one, part), one, options, lines)
+        if used:
+            for node in without:
+                self._problems.add(
+                    node.key_line,
+                    f"{what}: registry is missing: keys and values both have one, or none has",
+                )
+        for registry in used.values():
+            for option, value in registry.options.items():
+                if option.lower() in lines:
+                    line = lines[option.lower()]
+                    self._problems.add(line, f"{option} is in registries already")
+                options[option] = value
+            lines |= registry.lines
+
+    def _uses(self, node: Node, used: dict[str, Registry], what: str) -> bool:
+        """Take note of the registry that a column has, the same for both."""
+        name = self._text(node, "registry")
+        found = self._registries.get(name)
+        if found is None:
+            close = close_to(name, self._registries)
+            self._problems.add(node.line, f"there is no registry {name}{close}")
+        elif used and name not in used:
+            self._problems.add(node.line, f"{what}: keys and values can't have two registries")
+        else:
+            used[name] = found
+            return True
+        return False
+
+    @staticmethod
+    def _option_of(
+        name: str, part: str, entries: Mapping[str, Node], parts: Mapping[str, Node]
+    ) -> str:
+        """The option that a part of `key` or `value` stands for."""
+        if part != "schema":
+            return f"{name}{part.capitalize()}"
+        # What Avro is read or written as; else what values were written with.
+        avro = str(parts["format"].value).strip().lower() == "avro" if "format" in parts else False
+        return (
+            "avroSchema" if avro and ("registry" in parts or "from" in entries) else "valueSchema"
+        )
+
+    def _put(
+        self,
+        option: str,
+        value: str,
+        node: Node,
+        options: dict[str, Any],
+        lines: dict[str, int],
+    ) -> None:
+        """Add an option that has a place of its own in a SPEC."""
+        if option.lower() in lines:
+            self._problems.add(
+                node.key_line, f"{option} stands on line {lines[option.lower()]} already"
+            )
+        options[option], lines[option.lower()] = value, node.key_line
+
+    def _moved(
+        self,
+        entries: Mapping[str, Node],
+        option: str,
+        where: str,
+        options: dict[str, Any],
+        lines: dict[str, int],
+        what: str,
+    ) -> None:
+        node = entries.get(option)
         if node is None:
             return
         if where != OURS:
             self._problems.add(
                 node.key_line,
-                f"{what}: delivery is for format odradek; what {where} promises is Spark's matter",
+                f"{what}: {option} is for format odradek; what {where} promises is Spark's matter",
             )
-        if "delivery" in lines:
-            self._problems.add(
-                node.key_line, f"delivery stands on line {lines['delivery']} already"
-            )
-        options["delivery"] = self._text(node, "delivery")
-        lines["delivery"] = node.key_line
+        self._put(option, self._text(node, option), node, options, lines)
 
     def _check(self, what: str, place: Place, *, stream: bool = True) -> None:
         """Have the data source itself check its options."""

@@ -289,8 +289,8 @@ _VALUES = (
     SparkOption(
         "keyFormat",
         "–",
-        "With avro or protobuf, and schemaRegistryUrl, the column key is decoded as the column "
-        "value is by valueFormat; in Avro it may be a record or not.",
+        "With avro, json or protobuf, and schemaRegistryUrl, the column key is decoded as the "
+        "column value is by valueFormat; in Avro it may be a record or not.",
         own=True,
     ),
     SparkOption(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.secret import Secret
+from odradek.serialization import extras
 from odradek.serialization.errors import MissingExtraError
 from odradek.serialization.registry_settings import SECRETS, registry_settings
 from odradek.spark.problems import OptionError
@@ -90,11 +91,25 @@ def parse_registry_formats(
     return found
 
 
+def require_package(form: str, what: str) -> None:
+    """See that what writes or reads a format is there. Raises `OptionError` that begins with
+    `what`.
+    """
+    needs = {"avro": extras.fastavro, "json": extras.jsonschema_rs, "protobuf": extras.protobuf}
+    try:
+        needs[form]()
+    except MissingExtraError as error:
+        raise OptionError(f"{what}, here and on every executor: {error}") from None
+
+
 def _json(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryJsonFormat:
     from odradek.spark.values.registry_json import RegistryJsonFormat
 
+    if name == "key":
+        subject = _subject(name, plain, topics)
+        return RegistryJsonFormat(settings, subject, fail_fast=value_mode(plain) == FAILFAST)
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId"):
         if option.lower() in plain:
             raise OptionError(f"option {option} is given without valueFormat=avro")
@@ -121,13 +136,9 @@ def _json(
 def _protobuf(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryProtobufFormat:
-    from odradek.serialization.extras import protobuf
     from odradek.spark.values.registry_protobuf import RegistryProtobufFormat
 
-    try:
-        protobuf()
-    except MissingExtraError as error:
-        raise OptionError(f"option {name}Format, here and on every executor: {error}") from None
+    require_package("protobuf", f"option {name}Format is protobuf")
     for option in ("avroSchema", "avroWireFormat", "avroSchemaId", "valueSchema"):
         if name == "value" and option.lower() in plain:
             raise OptionError(f"option {option} is given with valueFormat=protobuf")
@@ -144,10 +155,9 @@ def _protobuf(
 def _avro(
     name: str, plain: Mapping[str, Any], settings: Mapping[str, Any], topics: tuple[str, ...]
 ) -> RegistryAvroFormat:
-    from odradek.spark.values.avro_values import require_fastavro
     from odradek.spark.values.registry_avro import RegistryAvroFormat
 
-    require_fastavro()
+    require_package("avro", f"option {name}Format is avro")
     if name == "value":
         for option, instead in NOT_WITH.items():
             if option.lower() in plain:
@@ -187,7 +197,6 @@ def _subject(name: str, plain: Mapping[str, Any], topics: tuple[str, ...]) -> st
 
 
 FORMATS: dict[str, dict[str, Callable[..., Format]]] = {
-    "key": {"avro": _avro, "protobuf": _protobuf},
-    "value": {"avro": _avro, "json": _json, "protobuf": _protobuf},
+    name: {"avro": _avro, "json": _json, "protobuf": _protobuf} for name in ("key", "value")
 }
 """What reads the options of a column, by its format."""

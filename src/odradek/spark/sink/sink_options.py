@@ -25,19 +25,27 @@ from odradek.spark.options.kafka_settings import (
 )
 from odradek.spark.options.option_table import BATCH, BATCHES, SparkOption
 from odradek.spark.options.option_table import OPTIONS as SOURCE_OPTIONS
-from odradek.spark.options.option_values import boolean, seconds, whole
+from odradek.spark.options.option_values import (
+    INT_MAX,
+    boolean,
+    seconds,
+    whole,
+    whole_or_none,
+)
 from odradek.spark.options.registry_options import (
     is_registry_setting,
     registry_settings_of,
+    require_package,
     sealed_registry,
 )
 from odradek.spark.options.topic_names import checked_name
 from odradek.spark.problems import OptionError
-from odradek.spark.sink.avro_encoding import AvroEncoding
-from odradek.spark.values.avro_values import require_fastavro
+from odradek.spark.sink.encoding import Encoding
 
 logger = logging.getLogger("odradek.spark")
 
+ENCODINGS = ("avro", "json", "protobuf")
+"""What keys and values are written as."""
 AT_LEAST_ONCE, EXACTLY_ONCE, ATOMIC = "at_least_once", "exactly_once", "exactly_once_atomic"
 
 
@@ -114,36 +122,61 @@ OPTIONS: dict[str, SparkOption] = {
         SparkOption(
             "valueFormat",
             "–",
-            "With avro the column value is a struct and is written as Avro, with the id of its "
-            "schema before it, as serializers with a schema registry write it. Nothing is "
-            "registered.",
+            "With avro, json or protobuf the column value is a struct and is written in that "
+            "format, with the id of its schema before it, as serializers with a schema registry "
+            "write it. Nothing is registered.",
             own=True,
         ),
         SparkOption(
             "valueSubject",
             "`<topic>-value`",
-            "With valueFormat=avro values are written by the latest version of this subject. "
-            "Without option topic it must be given.",
+            "With valueFormat values are written by a schema of this subject. Without option topic "
+            "it must be given.",
+            own=True,
+        ),
+        SparkOption(
+            "valueVersion",
+            "the latest",
+            "With valueFormat values are written by this version of the subject. With exactly_once "
+            "it must be given (or avroSchema): a batch that comes again has to be the same.",
             own=True,
         ),
         SparkOption(
             "avroSchema",
             "the latest version",
-            "With valueFormat=avro values are written by this schema, which the subject must have. "
-            "With exactly_once it must be given: a batch that comes again has to be the same.",
+            "With valueFormat=avro values are written by this schema, which the subject must have.",
+            own=True,
+        ),
+        SparkOption(
+            "valueMessage",
+            "the file's first",
+            "With valueFormat=protobuf values are this message of the subject's file.",
             own=True,
         ),
         SparkOption(
             "keyFormat",
             "–",
-            "With avro the column key is written as the column value is by valueFormat; it may be "
-            "a struct, a text or a number. Not with exactly_once.",
+            "With avro, json or protobuf the column key is written as the column value is by "
+            "valueFormat; with avro and json it may be a struct, a text or a number.",
             own=True,
         ),
         SparkOption(
             "keySubject",
             "`<topic>-key`",
-            "With keyFormat=avro keys are written by the latest version of this subject.",
+            "With keyFormat keys are written by a schema of this subject.",
+            own=True,
+        ),
+        SparkOption(
+            "keyVersion",
+            "the latest",
+            "With keyFormat keys are written by this version of the subject. With exactly_once it "
+            "must be given.",
+            own=True,
+        ),
+        SparkOption(
+            "keyMessage",
+            "the file's first",
+            "With keyFormat=protobuf keys are this message of the subject's file.",
             own=True,
         ),
         SOURCE_OPTIONS["eventsdir"],
@@ -199,7 +232,7 @@ class SinkOptions:
     sink_name: str = "sink"
     job_id: str | None = None
     batch_id: int = 0
-    encodings: Mapping[str, AvroEncoding] = field(default_factory=dict)
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
     """How keys and values are written; those that are bytes already aren't among them."""
 
     def first_contact(self, attempt: int) -> float:
@@ -250,20 +283,23 @@ def parse_sink_options(given: Mapping[str, Any], query: str) -> SinkOptions:
     return found
 
 
-def _encodings(plain: Mapping[str, Any]) -> dict[str, AvroEncoding]:
+def _encodings(plain: Mapping[str, Any]) -> dict[str, Encoding]:
     """How keys and values are written with a registry."""
     settings = registry_settings_of(plain)
     if settings is None:
-        for option in ("valueFormat", "avroSchema"):
+        for option in ("valueFormat", "avroSchema", "valueVersion", "keyVersion"):
             if option.lower() in plain:
                 raise OptionError(f"option {option} is given without option schemaRegistryUrl")
         return {}
     registry_settings(settings)  # whether they can be used
-    found = {
-        name: _encoding(name, plain, settings)
-        for name in ("key", "value")
-        if f"{name}format" in plain
-    }
+    found: dict[str, Encoding] = {}
+    for name in ("key", "value"):
+        if f"{name}format" in plain:
+            found[name] = _encoding(name, plain, settings)
+            continue
+        for option in (f"{name}Subject", f"{name}Version", f"{name}Message"):
+            if option.lower() in plain:
+                raise OptionError(f"option {option} is given without option {name}Format")
     if not found:
         raise OptionError(
             "option schemaRegistryUrl is given without option valueFormat or keyFormat"
@@ -271,11 +307,12 @@ def _encodings(plain: Mapping[str, Any]) -> dict[str, AvroEncoding]:
     return found
 
 
-def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) -> AvroEncoding:
+def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) -> Encoding:
     given = str(plain[f"{name}format"]).strip().lower()
-    if given != "avro":
-        raise OptionError(f"option {name}Format must be avro, not {given!r}")
-    require_fastavro()
+    if given not in ENCODINGS:
+        raise OptionError(
+            f"option {name}Format must be {' or '.join(ENCODINGS)}, not {given!r:.80}"
+        )
     topic = _topic(plain)
     subject = str(plain.get(f"{name}subject", "")).strip() or (topic and f"{topic}-{name}")
     if not subject:
@@ -283,15 +320,34 @@ def _encoding(name: str, plain: Mapping[str, Any], settings: Mapping[str, Any]) 
             f"rows go to the topics of column topic, so option {name}Subject must say by which "
             f"schema {name}s are written"
         )
+    version = whole_or_none(plain, f"{name}Version", INT_MAX)
     text = str(plain.get("avroschema", "")).strip() if name == "value" else ""
-    if not text and _delivery(plain) == EXACTLY_ONCE:
+    if text and given != "avro":
+        raise OptionError("option avroSchema is given without valueFormat=avro")
+    if text and version is not None:
+        raise OptionError("options avroSchema and valueVersion can't be given both")
+    message = str(plain.get(f"{name}message", "")).strip()
+    if message and given != "protobuf":
+        raise OptionError(f"option {name}Message is given without {name}Format=protobuf")
+    if not text and version is None and _delivery(plain) == EXACTLY_ONCE:
+        also = " or avroSchema" if given == "avro" and name == "value" else ""
         raise OptionError(
-            f"option {name}Format=avro with delivery=exactly_once needs "
-            + ("option avroSchema" if name == "value" else "keys that are bytes already")
-            + ": a subject's latest version may change, and a batch that comes again has to be the "
-            "same"
+            f"option {name}Format={given} with delivery=exactly_once needs option "
+            f"{name}Version{also}: a subject's latest version may change, and a batch that comes "
+            "again has to be the same"
         )
-    return AvroEncoding(settings, subject, text or None)
+    require_package(given, f"option {name}Format is {given}")
+    if given == "json":
+        from odradek.spark.sink.json_encoding import JsonEncoding
+
+        return JsonEncoding(settings, subject, version)
+    if given == "protobuf":
+        from odradek.spark.sink.protobuf_encoding import ProtobufEncoding
+
+        return ProtobufEncoding(settings, subject, version, message or None)
+    from odradek.spark.sink.avro_encoding import AvroEncoding
+
+    return AvroEncoding(settings, subject, version, text or None)
 
 
 def _tell_of_less_patience(found: SinkOptions) -> None:

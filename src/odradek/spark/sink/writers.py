@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from odradek.runtime.system_clock import SystemClock
-from odradek.spark.sink.avro_encoding import encoded
+from odradek.spark.sink.encoding import encoded
 from odradek.spark.sink.exactly_once import TransactionalTask, check_batch, end_open
 from odradek.spark.sink.sink_clients import make_producer, process_producers
 from odradek.spark.sink.sink_messages import SinkCommit, SinkTask, batch_task, stream_task

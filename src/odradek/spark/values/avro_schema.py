@@ -1,6 +1,6 @@
 """An Avro schema that a user gives: as Spark's type, and as what its bytes are read by.
 
-In: the schema's JSON, from option valueSchema or avroSchema. Out: the `StructType` that Spark's own
+In: the schema's JSON, from an option or a registry. Out: the `StructType` that Spark's own
 Avro reader makes of it, all fields nullable, and two plain forms for decoding. Must not: read
 values.
 
@@ -15,16 +15,19 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.avro_types import MOST_TYPES
+from odradek.serialization.references import referred
 from odradek.spark.problems import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
+
+    from odradek.serialization import Schema, SchemaRegistryClient
 
 MOST_DIGITS = 38
 """What Spark's and Arrow's decimals can hold."""
@@ -63,19 +66,36 @@ class AvroSchema:
     """What holds fastavro's values until they are shaped to Spark's types."""
 
 
-def avro_schema(text: str, where: str, *, record: bool = True) -> AvroSchema:
-    """Read a schema's text; `where` it is from, for errors. `record`: whether it must be one's."""
+def texts_referred(schema: Schema, registry: SchemaRegistryClient) -> tuple[str, ...]:
+    """The texts of all that a schema refers to, as `avro_schema` takes them.
+
+    Raises `SchemaRegistryError`.
+    """
+    return tuple(dict.fromkeys(one.schema.schema_str for _, one in referred(schema, registry)))
+
+
+def avro_schema(
+    text: str, where: str, *, record: bool = True, others: Sequence[str] = ()
+) -> AvroSchema:
+    """Read a schema's text; `where` it is from, for errors. `record`: whether it must be one's.
+
+    `others`: texts of schemas whose types it uses by name, each after those that it needs itself.
+    """
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
     from pyspark.sql import types as t
 
+    walk = _Walk(where)
     try:
+        referred_to = [json.loads(one) for one in others]
         given = json.loads(text)
     except RecursionError:
         raise OptionError(f"{where} is nested too deeply") from None
     except ValueError as error:
         raise OptionError(f"{where} isn't JSON: {error}") from None
     try:
-        found = _Walk(where).type(given, "", "")
+        for one in referred_to:
+            walk.type(one, "", "")
+        found = walk.type(given, "", "")
         is_record = isinstance(found.spark, t.StructType) and not isinstance(found.reading, list)
         if record and not is_record:
             raise OptionError(f"{where} must be the schema of a record")

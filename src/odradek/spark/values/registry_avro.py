@@ -24,7 +24,7 @@ from odradek.serialization.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash
-from odradek.spark.values.avro_schema import AvroSchema, avro_schema
+from odradek.spark.values.avro_schema import AvroSchema, avro_schema, texts_referred
 from odradek.spark.values.avro_values import shaped
 from odradek.spark.values.decoding import ValueDecodeError
 
@@ -43,6 +43,8 @@ class RegistryAvroFormat:
     """Whose latest version is the reader's schema, unless that is given."""
     read_text: str | None = None
     """The reader's schema; None: it isn't looked up yet."""
+    others: tuple[str, ...] = ()
+    """Schemas that it refers to."""
     whence: str = "option avroSchema"
     """Who gave it, for errors."""
     record: bool = True
@@ -58,15 +60,13 @@ class RegistryAvroFormat:
         """
         found = self
         if self.read_text is None:
-            latest = SchemaRegistryClient(self.settings).get_latest_version(self.subject)
+            registry = SchemaRegistryClient(self.settings)
+            latest = registry.get_latest_version(self.subject)
             schema, whence = latest.schema, f"version {latest.version} of subject {self.subject}"
             if schema.schema_type != AVRO:
                 raise OptionError(f"{whence} is of type {schema.schema_type}, not AVRO")
-            if schema.references:
-                raise OptionError(
-                    f"{whence} refers to other schemas, which isn't decoded; give avroSchema"
-                )
-            found = replace(self, read_text=schema.schema_str, whence=whence)
+            others = texts_referred(schema, registry)
+            found = replace(self, read_text=schema.schema_str, others=others, whence=whence)
         found.schema()  # whether it can be used
         return found
 
@@ -74,7 +74,7 @@ class RegistryAvroFormat:
         """Read the reader's schema. Raises `OptionError`."""
         if self.read_text is None:
             raise IllegalStateError("the reader's schema isn't looked up yet")
-        return avro_schema(self.read_text, self.whence, record=self.record)
+        return avro_schema(self.read_text, self.whence, record=self.record, others=self.others)
 
     def schema(self) -> DataType:
         """Give the type of the decoded column."""
@@ -172,9 +172,9 @@ class RegistryAvroDecoder:
             schema = self._registry.get_schema(of.id)
             if schema.schema_type != AVRO:
                 return NoSchema(f"its schema {of.id} is of type {schema.schema_type}, not AVRO")
-            if schema.references:
-                return NoSchema(f"its schema {of.id} refers to others, which isn't decoded")
-            written = avro_schema(schema.schema_str, f"its schema {of.id}", record=False)
+            others = texts_referred(schema, self._registry)
+            whence = f"its schema {of.id}"
+            written = avro_schema(schema.schema_str, whence, record=False, others=others)
         except (
             DeserializationError,
             SchemaNotFoundError,

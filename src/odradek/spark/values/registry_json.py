@@ -136,14 +136,16 @@ def struct_of(text: str, whence: str) -> StructType:
         raise OptionError(f"{whence} isn't JSON: {error}") from None
     found = _type(document, document, 0)
     if not isinstance(found, t.StructType):
-        raise OptionError(f"{whence} describes no object with properties: give valueSchema")
+        raise OptionError(
+            f"{whence} describes no object with properties: give valueSchema, or leave keys bytes"
+        )
     return found
 
 
 def _type(schema: Any, whole: Any, depth: int) -> DataType:
     from pyspark.sql import types as t
 
-    schema = _plain(schema, whole)
+    schema = plain_schema(schema, whole)
     if not isinstance(schema, dict) or depth > DEEPEST:
         return t.StringType()
     kind = schema.get("type")
@@ -161,7 +163,7 @@ def _type(schema: Any, whole: Any, depth: int) -> DataType:
     return made
 
 
-def _plain(schema: Any, whole: Any) -> Any:
+def plain_schema(schema: Any, whole: Any) -> Any:
     """A schema without references within its text, and without a choice between null and it."""
     for _ in range(DEEPEST):
         if not isinstance(schema, dict):

@@ -2,17 +2,13 @@
 
 In: a column of framed Protobuf. Out: a struct column of one message's fields; what other versions
 of the message have besides is left out, and what they lack has its default, as Protobuf says.
-Must not: compile a `.proto` file (the registry gives its descriptor), import a module that a text
-names, or take bytes of another message for this one.
+Must not: take bytes of another message for this one.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
@@ -23,21 +19,15 @@ from odradek.serialization import (
     SchemaRegistryClient,
 )
 from odradek.serialization.protobuf_messages import messages_at
-from odradek.serialization.references import referred
-from odradek.serialization.schemas import PROTOBUF
 from odradek.serialization.wire_format import SchemaId, schema_of
 from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import ValueDecodeError
+from odradek.spark.values.protobuf_files import described, message_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
-BUILT_IN = (
-    "any", "source_context", "descriptor", "duration", "empty", "field_mask", "struct",
-    "timestamp", "wrappers", "type", "api",
-)  # fmt: skip
-"""Files `google/protobuf/….proto`, which come with Protobuf itself; each after those it imports."""
 TIMESTAMP = "google.protobuf.Timestamp"
 MOST_SECONDS = 9_223_372_036_853
 """Seconds whose microseconds have 64 bits."""
@@ -48,7 +38,7 @@ _PLAIN = {
     "FLOAT": "FloatType", "DOUBLE": "DoubleType", "BOOL": "BooleanType",
     "STRING": "StringType", "ENUM": "StringType", "BYTES": "BinaryType",
 }  # fmt: skip
-_UNSIGNED = ("UINT64", "FIXED64")
+UNSIGNED = ("UINT64", "FIXED64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +60,22 @@ class RegistryProtobufFormat:
     def resolved(self) -> RegistryProtobufFormat:
         """The same with the message's file. Raises `SchemaRegistryError` and `OptionError`."""
         registry = SchemaRegistryClient(self.settings)
-        latest = registry.get_latest_version(self.subject)
-        files: dict[str, bytes] = {}
-        try:
-            for one, needed in referred(latest.schema, registry):
-                if one.name not in files:
-                    files[one.name] = _descriptor(registry, needed.schema_id, one.name)
-            own = f"{self.subject}.proto"
-            files[own] = _descriptor(registry, latest.schema_id, own)
-        except ValueError as error:
-            raise OptionError(
-                f"version {latest.version} of subject {self.subject}: {error}"
-            ) from None
-        found = replace(self, files=tuple(files.values()))
+        files = described(registry.get_latest_version(self.subject), registry)
+        found = replace(self, files=files)
         found.schema()  # whether it can be used
         return found
 
     def descriptor(self) -> Any:
         """What Protobuf knows of the message. Raises `OptionError`."""
-        from google.protobuf.descriptor_pb2 import FileDescriptorProto
-        from google.protobuf.descriptor_pool import DescriptorPool
-
         if not self.files:
             raise IllegalStateError("the message's file isn't looked up yet")
-        pool = DescriptorPool()
-        for name in BUILT_IN:
-            made = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
-            pool.AddSerializedFile(made.serialized_pb)
-        try:
-            for one in self.files:
-                pool.AddSerializedFile(one)
-            file = pool.FindFileByName(FileDescriptorProto.FromString(self.files[-1]).name)
-        except (TypeError, KeyError) as error:
-            raise OptionError(
-                f"the file of subject {self.subject} can't be used: {error}"
-            ) from None
-        messages = list(file.message_types_by_name.values())
-        if self.message is None and messages:
-            return messages[0]
-        try:
-            return pool.FindMessageTypeByName(self.message or "")
-        except KeyError:
-            named = ", ".join(one.full_name for one in messages) or "none"
-            raise OptionError(
-                f"subject {self.subject} has no message {self.message}; there are: {named}"
-            ) from None
+        return message_named(self.files, self.message, self.subject)
 
     def schema(self) -> DataType:
         """Give the type of the decoded column."""
         from pyspark.sql import types as t
 
-        found: t.StructType = _struct(self.descriptor(), ()).kind
+        found = message_type(self.descriptor())
         if self.corrupt is None:
             return found
         if self.corrupt in found.fieldNames():
@@ -134,25 +89,10 @@ class RegistryProtobufFormat:
         return RegistryProtobufDecoder(target, self)
 
 
-def _descriptor(registry: SchemaRegistryClient, number: int, name: str) -> bytes:
-    """The descriptor of a schema's file, under its name. Raises `ValueError` where the registry
-    gives none.
-    """
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.message import DecodeError
-
-    schema = registry.get_schema(number, "serialized")
-    if schema.schema_type != PROTOBUF:
-        raise ValueError(f"it is of type {schema.schema_type}, not PROTOBUF")
-    try:
-        file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str, validate=True))
-    except (binascii.Error, ValueError, DecodeError):
-        raise ValueError(
-            "the registry gives the text of a .proto file and no descriptor (format=serialized), "
-            "which columns need"
-        ) from None
-    file.name = name
-    return bytes(file.SerializeToString())
+def message_type(descriptor: Any) -> StructType:
+    """The type of a column of this message. Raises `OptionError` where there is none."""
+    found: StructType = _struct(descriptor, ()).kind
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +151,7 @@ def _single(one: Any, around: tuple[str, ...]) -> _Column:
             return _Column(t.TimestampType(), _micros)
         return _struct(one.message_type, around)
     kind = FieldDescriptorProto.Type.Name(one.type).removeprefix("TYPE_")
-    if kind in _UNSIGNED:
+    if kind in UNSIGNED:
         from decimal import Decimal
 
         return _Column(t.DecimalType(20, 0), Decimal)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from odradek.spark.problems import OptionError
 
@@ -78,6 +78,11 @@ def check_schema(
 def arrow_schema(schema: t.StructType) -> pa.Schema:
     """Build what Spark compares the first batch with: names, order, types and nullability."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def arrow_type(kind: t.DataType) -> pa.DataType:
+    """The type in which Spark gives and takes a column."""
+    return to_arrow_type(kind, timezone="UTC")
 
 
 def fit(

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.registry_server import registry_server
 
+from odradek import Schema, SchemaRegistryClient
 from odradek.cli.pipeline import planning
 from odradek.cli.pipeline.document import SpecError, read
 from odradek.cli.pipeline.planning import PipelinePlan, ask_clusters
@@ -106,9 +108,10 @@ def test_topics_of_patterns_and_lookups_are_seen(world: KafkaSimulation, spec: A
       subscribe: names
       valueFormat: avro
       schemaRegistryUrl: http://127.0.0.1:1
+      schemaRegistry.default.api.timeout.ms: 100
       schemaRegistry.basic.auth.user.info: me:word
       deadLetterTopic: bad""",
-            "p.yml:19: names: cluster main has no topic bad",
+            "p.yml:20: names: cluster main has no topic bad",
         ),
     ],
 )
@@ -117,6 +120,55 @@ def test_missing_topics_have_their_lines(
 ) -> None:
     with pytest.raises(SpecError, match=expected):
         ask_clusters(spec(given, instead))
+
+
+ORDER = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
+REGISTERED = """\
+name: p
+storage: state
+clusters:
+  main: {{bootstrap.servers: "{main}"}}
+registries:
+  here: {{url: "{url}"}}
+  gone: {{url: "http://127.0.0.1:1", default.api.timeout.ms: 100}}
+sources:
+  names:
+    value: {{format: avro, registry: here}}
+    options: {{subscribe: names}}
+sinks:
+  copy:
+    from: names
+    value: {{format: avro, registry: here, version: 1, subject: names-value}}
+    options: {{topic: names}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "expected"),
+    [
+        ("", "", None),
+        ("avro, registry: here}", "avro, registry: here, subject: no}", "10: names: .*HTTP 404"),
+        ("avro, registry: here}", "json, registry: here}", "10: names: .*AVRO, not JSON"),
+        ("avro, registry: here}", "avro, registry: gone}", "7: names: .*127.0.0.1:1"),
+        ("version: 1", "version: 2", "15: copy: "),
+    ],
+)
+def test_a_registry_is_asked_for_schemas_and_what_it_lacks_has_its_line(
+    world: KafkaSimulation, tmp_path: Path, given: str, instead: str, expected: str | None
+) -> None:
+    path = tmp_path / "p.yml"
+    with registry_server() as server:
+        registry = SchemaRegistryClient({"schema.registry.url": server.url})
+        registry.register_schema("names-value", Schema(ORDER))
+        text = REGISTERED.format(main=world.bootstrap_servers, url=server.url)
+        path.write_text(text.replace(given, instead, 1))
+        pipeline = parse(read(path, {}))
+        if expected is None:
+            assert len(ask_clusters(pipeline)) == 1
+            assert server.asked[-1] == "GET /subjects/names-value/versions/1"
+            return
+        with pytest.raises(SpecError, match=f"p.yml:{expected}"):
+            ask_clusters(pipeline)
 
 
 @pytest.mark.parametrize("only", ["source", "sink"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,97 @@ def test_secrets_are_not_shown_by_any_value(tmp_path: Path) -> None:
     password = pipeline.sources["flights"].options["kafka.sasl.password"]
     assert password.reveal() == PASSWORD
     assert PASSWORD not in f"{pipeline!r} {pipeline.clusters} {dict(pipeline.sources)}"
+
+
+REGISTRY = """\
+registries:
+  main:
+    url: http://localhost:8081
+    basic.auth.user.info: me:${PASSWORD}
+  other: {url: "http://localhost:8082"}
+sources:
+  flights:
+    key: {format: avro, registry: main, subject: codes}
+    value:
+      format: avro
+      registry: main
+      schema: >-
+        {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    deadLetterTopic: flights-bad
+    options: {subscribe: flights, startingOffsets: earliest}
+"""
+WITH_REGISTRY = GOOD.replace(GOOD[GOOD.index("sources:") : GOOD.index("lookups:")], REGISTRY)
+JSON_SINK = """\
+  files:
+    from: landed
+    value: {format: json, registry: other, version: 3}
+    options: {topic: t}
+"""
+
+
+def test_formats_of_keys_and_values(tmp_path: Path) -> None:
+    """They are options in the end: one way to check them, and to read and write."""
+    text = WITH_REGISTRY[: WITH_REGISTRY.index("  files:\n")] + JSON_SINK
+    pipeline = parsed(tmp_path, text)
+    options = dict(pipeline.sources["flights"].options)
+    assert options.pop("schemaRegistry.basic.auth.user.info").reveal() == f"me:{PASSWORD}"
+    assert options["schemaRegistryUrl"] == "http://localhost:8081"
+    assert options["deadLetterTopic"] == "flights-bad"
+    assert (options["keyFormat"], options["keySubject"]) == ("avro", "codes")
+    assert (options["valueFormat"], options["avroSchema"][:9]) == ("avro", '{"type": ')
+    found = {k: v for k, v in pipeline.sinks["files"].options.items() if "kafka." not in k}
+    assert found == {
+        "topic": "t",
+        "valueFormat": "json",
+        "valueVersion": "3",
+        "schemaRegistryUrl": "http://localhost:8082",
+    }
+    assert PASSWORD not in f"{pipeline!r}"
+    plain = GOOD.replace(
+        "    options: {subscribe",
+        "    value: {format: json, schema: id int}\n    options: {subscribe",
+    )
+    options = dict(parsed(tmp_path, plain).sources["flights"].options)
+    assert (options["valueFormat"], options["valueSchema"]) == ("json", "id int")
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "expected"),
+    [
+        ("format: avro, reg", "format: xml, reg", "16: source flights: option keyFormat must be"),
+        ("avro, registry: main, sub", "avro, registry: none, sub", "16: there is no registry none"),
+        (
+            "avro, registry: main, sub",
+            "avro, registry: other, sub",
+            "19: source flights: keys and ",
+        ),
+        ("      registry: main\n", "", "17: source flights: registry is missing: keys and"),
+        ("subject: codes", "subjekt: codes", "16: key of source flights: subjekt isn't known"),
+        ("format: avro, reg", "reg", "16: key of source flights: format is missing"),
+        ("    url: http://localhost:8081\n", "", "10: registry main: schema.registry.url is miss"),
+        ("basic.auth.user.info", "basic.auth.user.inf", "12: registry main: basic.auth.user.inf:"),
+        ("deadLetterTopic: flights-bad", "deadLetterTopic: flights", "22: source flights: option"),
+        (
+            "{subscribe: flights,",
+            "{valueFormat: json, subscribe: flights,",
+            "valueFormat stands on",
+        ),
+        ("    format: parquet\n", "    format: parquet\n    value: avro\n", "value is for format"),
+        (
+            "    format: csv\n",
+            "    format: csv\n    deadLetterTopic: x\n",
+            "deadLetterTopic isn't kn",
+        ),
+    ],
+)
+def test_problems_of_formats_have_their_lines(
+    tmp_path: Path, given: str, instead: str, expected: str
+) -> None:
+    assert given in WITH_REGISTRY
+    text = WITH_REGISTRY.replace(given, instead, 1)
+    found = problems(tmp_path, text)
+    assert any(re.search(expected, line) for line in found), found
+    assert PASSWORD not in str(found)
 
 
 @pytest.mark.parametrize(

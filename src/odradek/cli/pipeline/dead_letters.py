@@ -1,0 +1,111 @@
+"""How many records came to the dead-letter topics of a pipeline's sources.
+
+In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark takes no numbers from a
+Python source's tasks, so the topics' ends are asked for: what another program writes there counts,
+too, and so does a record that a task which was tried again wrote twice. Must not: read the topics,
+or wait long for a cluster that is away: then the last number stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odradek.cli.pipeline.planning import reader_config
+from odradek.cli.pipeline.spec import OURS, Pipeline, Source
+from odradek.common.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.api.consumer import Consumer
+    from odradek.common.types import TopicPartition
+
+PATIENCE = 1.0
+"""Seconds that a look waits for a cluster, while the queries go on."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A dead-letter topic of one cluster."""
+
+    consumer: Consumer
+    name: str
+    began: Mapping[TopicPartition, int] | None = None
+    """Where its partitions ended at the first look."""
+    came: int = 0
+
+    def look(self) -> None:
+        """Ask where it ends now."""
+        partitions = self.consumer.partitions_for(self.name, timeout=PATIENCE)
+        ends = self.consumer.end_offsets(partitions, timeout=PATIENCE)
+        if self.began is None:
+            self.began = ends
+        self.came = sum(end - self.began.get(tp, 0) for tp, end in ends.items())
+
+
+@dataclass(slots=True)
+class DeadLetterTopics:
+    """Those of one run. `of` gives numbers by topic for each of the pipeline's sinks."""
+
+    _of: dict[str, list[_Topic]] = field(default_factory=dict)
+    _topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
+    _consumers: dict[str, Consumer] = field(default_factory=dict)
+
+    @classmethod
+    def met(cls, pipeline: Pipeline) -> DeadLetterTopics:
+        """Find the topics, and see where they end."""
+        found = cls()
+        for sink in pipeline.sinks.values():
+            sources = [pipeline.sources.get(name) for name in sorted(pipeline.behind(sink))]
+            found._of[sink.name] = [
+                found._topic(one) for one in sources if one is not None and _named(one)
+            ]
+        found.look(list(found._of))
+        return found
+
+    def _topic(self, source: Source) -> _Topic:
+        assert source.cluster is not None  # noqa: S101 (for the type checker)
+        cluster, name = source.cluster.name, str(_named(source))
+        if cluster not in self._consumers:
+            from odradek.api.consumer import Consumer
+
+            config: dict[str, Any] = {"isolation.level": "read_uncommitted"}
+            self._consumers[cluster] = Consumer({**reader_config(source), **config})
+        topic = _Topic(self._consumers[cluster], name)
+        return self._topics.setdefault((cluster, name), topic)
+
+    def look(self, flows: list[str]) -> None:
+        """Ask for the topics of these flows; what isn't told stays as it was."""
+        for topic in {id(one): one for flow in flows for one in self._of.get(flow, ())}.values():
+            with suppress(KafkaError):
+                topic.look()
+
+    def of(self, flow: str) -> dict[str, int]:
+        """Records by topic, of a flow's sources; without those that no look has met yet."""
+        found: dict[str, int] = {}
+        for one in self._of.get(flow, ()):
+            if one.began is not None:
+                found[one.name] = found.get(one.name, 0) + one.came
+        return found
+
+    def close(self) -> None:
+        """End the clients."""
+        for consumer in self._consumers.values():
+            consumer.close()
+
+
+def _named(source: Source) -> Any:
+    if source.format != OURS or source.cluster is None:
+        return None
+    return source.option("deadLetterTopic")
+
+
+def number(letters: int) -> str:
+    """So many dead letters, in words."""
+    return f"{letters:,} dead letter{'' if letters == 1 else 's'}"
+
+
+def in_words(letters: Mapping[str, int]) -> str:
+    """What follows in a line that tells of a flow; empty where there is none."""
+    return "".join(f", {number(came)} in {topic}" for topic, came in letters.items() if came)

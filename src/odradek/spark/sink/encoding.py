@@ -1,0 +1,104 @@
+"""Keys and values written in a format, framed with the id of a schema that a registry has.
+
+In: Arrow batches whose key or value isn't bytes yet. Out: the same with framed bytes. The schema is
+looked up in a task, once in a process for as long as the registry's client keeps it; nothing is
+registered. Must not: write what a schema has no room for, or hold a row's contents in an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odradek.serialization import RegisteredSchema, SchemaRegistryClient, SchemaRegistryError
+from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Write = Callable[[Any], bytes]
+"""Makes framed bytes of a value as `to_pylist` gives it, maps as dicts; raises where it can't."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a column is written; plain data, so it travels to tasks. Each format has its own."""
+
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of the registry's client; not in repr, since they may hold a secret."""
+    subject: str
+    version: int | None = None
+    """Of the subject; None: the latest."""
+
+    def registered(self, registry: SchemaRegistryClient) -> RegisteredSchema:
+        """The schema that is written. Raises `SchemaRegistryError`."""
+        if self.version is None:
+            return registry.get_latest_version(self.subject)
+        return registry.get_version(self.subject, self.version)
+
+    def writer(self, name: str, given: pa.DataType) -> Write:
+        """Make what writes a column of this name and type; asks the registry.
+
+        Raises `SinkSchemaError` for a column that isn't of the schema, and `SchemaRegistryError`.
+        """
+        raise NotImplementedError
+
+
+def encoded(
+    batches: Iterator[pa.RecordBatch], encodings: Mapping[str, Encoding]
+) -> Iterator[pa.RecordBatch]:
+    """Give batches whose columns are framed. Raises `SinkRowError` with the row's number in its
+    task, `SinkSchemaError` for columns that aren't of the schema, and `SchemaRegistryError`.
+    """
+    made: dict[str, Write] = {}
+    first = 0
+    for batch in batches:
+        for name, encoding in encodings.items():
+            at = batch.schema.get_field_index(name)
+            if at < 0:
+                continue
+            if name not in made:
+                made[name] = encoding.writer(name, batch.schema.field(name).type)
+            values = batch.column(name)
+            batch = batch.set_column(
+                at, name, _column(values, made[name], first, f"{name} doesn't fit the schema of "
+                f"subject {encoding.subject}")
+            )  # fmt: skip
+        first += batch.num_rows
+        yield batch
+
+
+def _column(values: pa.Array, write: Write, first: int, what: str) -> pa.Array:
+    """The framed bytes of values, null for null; `first` is the number of the first row."""
+    import pyarrow as pa
+
+    written: list[bytes | None] = []
+    for row, value in enumerate(_objects(values, first, what), first):
+        try:
+            written.append(None if value is None else write(value))
+        except (SchemaRegistryError, SinkSchemaError):
+            raise
+        # A value that isn't of the schema makes a codec raise whatever Python has.
+        except Exception as error:
+            raise _misfit(row, what, error) from error
+    return pa.array(written, pa.binary())
+
+
+def _objects(values: pa.Array, first: int, what: str) -> list[Any]:
+    """The values as Python's objects; one that Python has none for, like a time in year 300000, is
+    its row's error.
+    """
+    try:
+        return values.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+    except (ValueError, OverflowError, KeyError):
+        for at in range(len(values)):
+            try:
+                values.slice(at, 1).to_pylist(maps_as_pydicts="strict")
+            except (ValueError, OverflowError, KeyError) as error:
+                raise _misfit(first + at, what, error) from error
+        raise
+
+
+def _misfit(row: int, what: str, error: Exception) -> SinkRowError:
+    return SinkRowError(f"row {row} of this task: the {what}: {type(error).__name__}", row)
