@@ -30,13 +30,13 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
 
     CPython looks for signals at the end of calls, at jumps back and at the beginning of functions;
     a tracer could raise here, nothing else can. So it could where a lock has been taken, and is
-    handed to its `with` (from 3.14 on, see `ClientLock`).
+    handed to its `with` (from 3.14 on, see `ClientLock`), and at 3.14's mark for its own tracers.
     """
     found: set[int] = set()
     instructions = list(dis.get_instructions(code))
     takes = code.co_qualname == "ClientLock.__enter__"
     for at, instruction in enumerate(instructions):
-        if takes and instruction.opname == "RETURN_VALUE":
+        if instruction.opname == "NOT_TAKEN" or (takes and instruction.opname == "RETURN_VALUE"):
             found.add(instruction.offset)
         if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
             found.add(instruction.offset)
