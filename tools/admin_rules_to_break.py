@@ -120,7 +120,33 @@ ADMIN_BREAKAGES: tuple[Breakage, ...] = (
         "hurried=False",
         f"{OF_COORDINATORS}::test_a_group_that_is_not_told_of_for_now_holds_up_no_other",
     ),
+    broken(
+        "a share group's partition that is refused for now takes the others with it",
+        "R-RT-4",
+        ASKING,
+        "            found.results[item] = value\n            del found.errors[item]",
+        "            pass",
+        "tests/simulation/test_admin_groups.py"
+        "::test_a_partition_that_is_refused_for_now_takes_no_other_of_its_share_group",
+    ),
+    broken(
+        "all configurations of a broker that lists client metrics alone are none",
+        "KIP-1142",
+        "clients/admin/configs.py",
+        "or set(RESOURCE_TYPES)",
+        "or {METRICS}",
+        f"{TOPICS}::test_what_has_options_is_listed",
+    ),
     # The command line
+    broken(
+        "a silent broker hides what the others told",
+        "command line",
+        "cli/frame/told_by_brokers.py",
+        "if not error.results:",
+        "if True:",
+        "tests/property/test_refused_verbs.py"
+        "::test_a_silent_broker_is_named_beside_what_the_others_told",
+    ),
     broken(
         "what destroys doesn't ask",
         "command line",
