@@ -79,6 +79,10 @@ def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
     if not callable(given) or isinstance(given, type):
         raise refusal("work", "a function of a record", given)
     call = type(given).__call__
+    if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
+        raise refusal(
+            "work", "a function of a record", given, "nobody would go through what it yields"
+        )
     if (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)) is not awaited:
         wanted, cure = ("an async def", "Workers") if awaited else ("a function", "AsyncWorkers")
         kind = "function" if awaited else "coroutine function"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from typing import Any
 
@@ -216,11 +216,14 @@ class WorkQueue:
             return
         item.attempts += 1
         unreadable = getattr(error, "next_offset", None) is not None  # its bytes stay what they are
-        again = isinstance(error, options.retry_on) and not unreadable
+        blameless = getattr(error, "blames_record", True) is False
+        again = blameless or (isinstance(error, options.retry_on) and not unreadable)
         if again and item.attempts < options.max_attempts:
             due = now + options.backoff.delay(item.attempts - 1, self._rng)
             heapq.heappush(self._later, (due, next(self._order), item))
             self.retried += 1
+        elif blameless:
+            self._stop(item, f"{said(error)}. That is no fault of the record's", error)
         elif options.dead_letter_topic is None:
             self._stop(item, f"{said(error)}. No dead_letter_topic is given", error)
         else:
@@ -231,6 +234,15 @@ class WorkQueue:
         if self.failure is None:
             self.failure = WorkFailedError(item.tp, item.record.offset, item.attempts, why)
             self.failure.__cause__ = error
+
+    def through(self, positions: Callable[[TopicPartition], int | None]) -> None:
+        """Where all is finished, markers and what compaction left out are finished, too."""
+        for tp, work in self._partitions.items():
+            if not work.unfinished:
+                position = positions(tp)
+                if position is not None and position > work.end:
+                    work.end = position
+                    self.moved[tp] = None
 
     # Partitions that go
 

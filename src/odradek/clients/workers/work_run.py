@@ -12,6 +12,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from odradek.clients.calls.caller_flow import whatever_happens
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
+from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions
@@ -100,8 +102,10 @@ class WorkProgress:
     """Attempts after a record's first."""
     dead: int
     """Dead letters that were written; they count as finished, too."""
-    lag: int
-    """Offsets from what the group has committed to the ends of the partitions, as far as known."""
+    lag: int | None
+    """Offsets from what the group has committed to the ends of the assigned partitions; None where
+    that isn't known of all, or none is assigned.
+    """
     longest: float
     """Seconds that the record has been in work that is it the longest."""
 
@@ -143,10 +147,12 @@ class WorkRun:
         """What is done; reads without a lock."""
         queue = self._queue
         running = [item for item in list(queue.running) if not item.dropped]
-        lags = self._calls.engine.subscription.committed_lags()
+        subscription = self._calls.engine.subscription
+        lags = subscription.committed_lags()
+        known = 0 < len(subscription.partitions) <= len(lags)
         longest = max((now - item.began for item in running), default=0.0)
         counts = (len(running), queue.waiting, queue.finished, queue.retried, queue.dead)
-        return WorkProgress(*counts, sum(lags.values()), max(0.0, longest))
+        return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
 
     def _rouse(self) -> None:
         """An outcome is there, perhaps told by another thread."""
@@ -161,6 +167,7 @@ class WorkRun:
     ) -> WorkFlow[None]:
         """Subscribe, work until `stop` or until nothing came for `timeout` seconds, leave."""
         idle = None if timeout is None else checked_timeout(timeout)
+        topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
         self._refuse_own_letters(topics, pattern)
         if self._running:
             raise IllegalStateError("run() is under way already")
@@ -175,15 +182,20 @@ class WorkRun:
         finally:
             self._calls.engine.delivery.convert_with(self._convert)
             self._running = self._stopping = False
-        if self._ended_by is not None:
-            raise self._ended_by
+        self._raise()
 
-    def _refuse_own_letters(self, topics: Any, pattern: str | re.Pattern[str] | None) -> None:
+    def _raise(self) -> None:
+        """What has ended the run, if it was an error."""
+        error, self._ended_by = self._ended_by, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or the error holds this frame, which holds the error
+
+    def _refuse_own_letters(self, topics: list[str], pattern: str | re.Pattern[str] | None) -> None:
         letters = self._options.dead_letter_topic
-        if letters is not None and (
-            letters in names("topics", topics)
-            or (pattern is not None and re.fullmatch(pattern, letters))
-        ):
+        if letters is not None and (letters in topics or _matches(pattern, letters)):
             raise ConfigurationError(
                 f"dead_letter_topic is {letters!r}, which is read here: its records would come "
                 "back for ever"
@@ -201,12 +213,9 @@ class WorkRun:
         """Go on until there is a reason to end."""
         queue, consumer = self._queue, self._consumer
         most = self._calls.config["max.poll.records"]
-        now, came = yield self._hands.taken
+        now = yield from self._settled(self._hands.taken)
         worked, polled, woken = now, -math.inf, False
-        while not self._stopping:
-            self._settle(came, now)
-            if self._ended_by is not None:
-                return
+        while not self._stopping and self._ended_by is None:
             self._share()
             self._begin(now)
             self._pause()
@@ -214,12 +223,13 @@ class WorkRun:
             self._speak_of_slow(now)
             if queue.waiting or queue.running:
                 worked = now
-            elif idle is not None and now - worked >= idle:
+            elif idle is not None and now >= worked + idle:
                 return
             wait = 0.0 if woken else self._patience(now, worked, idle)
             if now < polled + BUSY_POLL and self._saturated:
                 until = polled + BUSY_POLL - now
-                now, came = yield partial(self._hands.done, max(min(wait, until), MOMENT))
+                until = max(min(wait, until), MOMENT)
+                now = yield from self._settled(partial(self._hands.done, until))
                 continue
             self._asleep, woken = wait > 0, False
             if self._hands.arrived or self._stopping:
@@ -233,7 +243,7 @@ class WorkRun:
             finally:
                 self._asleep = False
             polled = now
-            now, came = yield self._hands.taken
+            now = yield from self._settled(self._hands.taken)
 
     @property
     def _saturated(self) -> bool:
@@ -250,8 +260,9 @@ class WorkRun:
 
     def _patience(self, now: float, worked: float, idle: float | None) -> float:
         """How long a call for records may wait."""
-        until = min(self._commit_at, now + LONGEST_POLL) if self._to_commit else now + LONGEST_POLL
-        until = self._until_retry(until)
+        until = self._until_retry(now + LONGEST_POLL)
+        if self._queue.moved and not self._committing:
+            until = min(until, self._commit_at)
         if idle is not None:
             until = min(until, worked + idle)
         return max(until - now, MOMENT) if until > now else 0.0
@@ -266,9 +277,10 @@ class WorkRun:
         while (item := self._queue.begin(now)) is not None:
             self._hands.start(item)
 
-    def _settle(self, came: list[Outcome], now: float) -> None:
-        """Have the queue decide what becomes of what has ended."""
+    def _settled(self, take: Callable[[], Any]) -> WorkFlow[float]:
+        """Have the queue decide what becomes of what has ended; gives the time."""
         queue = self._queue
+        now, came = yield take
         for item, error in came:
             queue.ended(item, error, now)
             if error is None or item.dropped:
@@ -281,6 +293,7 @@ class WorkRun:
                 self._speak_at, self._failures = now + SPOKEN_EVERY, 0
         if self._ended_by is None:
             self._ended_by = queue.failure
+        return now
 
     def _pause(self) -> None:
         """Hold back partitions whose part of the buffer is full, and no longer."""
@@ -317,19 +330,23 @@ class WorkRun:
 
     # Commits
 
-    @property
-    def _to_commit(self) -> bool:
-        return bool(self._queue.moved) and not self._committing
-
     def _commit(self, now: float) -> WorkFlow[None]:
         """Commit what is finished, where it is time, without waiting for it."""
-        if now < self._commit_at or not self._to_commit:
+        if now < self._commit_at or self._committing:
             return
+        self._queue.through(self._position)
         self._commit_at = now + self._options.commit_interval
         offsets = self._queue.committable()
         if offsets:
             self._committing = True
             yield partial(self._consumer.commit_async, offsets, self._committed)
+
+    def _position(self, tp: TopicPartition) -> int | None:
+        """What the next call for records brings; all before it is in the queue by now."""
+        subscription = self._calls.engine.subscription
+        with suppress(IllegalStateError):  # it was lost
+            return subscription.position(tp)
+        return None
 
     def _committed(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
@@ -366,14 +383,12 @@ class WorkRun:
     def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
         """Begin no more of these (None: of all), and wait for what runs, for a limited time."""
         self._queue.hold(partitions)
-        now, came = yield self._hands.taken
-        self._settle(came, now)
+        now = yield from self._settled(self._hands.taken)
         until = now + self._options.drain_timeout
         while (left := self._in_work(partitions)) and now < until:
             self._begin(now)  # of other partitions
             wait = self._until_retry(until) - now
-            now, came = yield partial(self._hands.done, max(wait, MOMENT))
-            self._settle(came, now)
+            now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
         if left:
             where = (len(left), self._options.drain_timeout, left[0].tp, left[0].record.offset)
             text = (
@@ -410,3 +425,14 @@ class WorkRun:
 
     def _closed(self) -> WorkFlow[None]:
         yield self._hands.close
+
+
+def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:
+    try:
+        return pattern is not None and re.fullmatch(pattern, name) is not None
+    except (
+        re.error,
+        OverflowError,
+        RecursionError,
+    ):  # of the brokers' own kind (RE2), or wrong: it is told of elsewhere
+        return False

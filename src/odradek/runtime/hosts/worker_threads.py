@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from inspect import isawaitable
 from queue import Empty, SimpleQueue
-from types import CoroutineType
 from typing import Any, TypeVar
 
 from odradek.clients.consumer.fetching.delivery import Convert
@@ -71,9 +71,11 @@ class WorkerThreads:
                 return None
             record = item.record if self._convert is None else self._convert([item.record])[0]
             made = self._work(record)
-            if type(made) is CoroutineType:
-                made.close()
-                raise TypeError("work gave a coroutine, which nobody awaits here: use AsyncWorkers")
+            if isawaitable(made):
+                getattr(made, "close", bool)()
+                raise TypeError(
+                    "work gave what is to be awaited, and nobody does: use AsyncWorkers"
+                )
         except BaseException as error:
             return error
         return None
