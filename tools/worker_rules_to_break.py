@@ -29,8 +29,8 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         "what still runs of a partition that was lost holds up nothing",
         "R-WK-1",
         QUEUE,
-        "if item.lane is not None and item not in self.running:",
-        "if item.lane is not None:",
+        "                elif item.lane is not None:",
+        "                if item.lane is not None:",
         f"{DECIDED}::test_a_lane_waits_for_what_still_runs_of_a_partition_that_has_come_back",
     ),
     broken(
@@ -71,7 +71,7 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         "runtime/hosts/worker_tasks.py",
         "await self._producer.send_and_wait(**item.letter)",
         "await self._producer.send(**item.letter)",
-        f"{RUNS}::test_a_dead_letter_counts_once_it_is_there",
+        "tests/unit/runtime/test_worker_tasks.py::test_a_dead_letter_is_waited_for",
     ),
     broken(
         "a thread's dead letter counts as finished once it is sent",
@@ -82,7 +82,7 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         "tests/unit/runtime/test_worker_threads.py::test_a_dead_letter_is_waited_for",
     ),
     broken(
-        "a record that is nowhere to be put is passed",
+        "work goes on after a record that can be put nowhere",
         "R-WK-3",
         QUEUE,
         "        if self.failure is not None or len",

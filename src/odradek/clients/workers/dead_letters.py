@@ -45,7 +45,7 @@ def said(error: BaseException, *, named: bool = True) -> str:
     """What an error of a program says, whose text may itself raise."""
     name = type(error).__name__
     try:
-        return f"{name}: {error}" if named else str(error)
+        return printable((f"{name}: {error}" if named else str(error))[:SAID])
     except Exception:
         return name
 

@@ -96,7 +96,7 @@ class WorkQueue:
         self._share = (options.buffer_records, options.buffer_bytes)
         self.moved: dict[TopicPartition, None] = {}
         """Partitions that may have something to commit."""
-        self._unfinished = 0
+        self._unfinished = self._abandoned = 0
         self.running: dict[WorkItem, None] = {}
         """In work, the longest first."""
         self.failure: WorkFailedError | None = None
@@ -177,6 +177,7 @@ class WorkQueue:
         self.running.pop(item, None)
         work = self._partitions.get(item.tp)
         if item.dropped or work is None:
+            self._abandoned -= 1
             self._release(item)
         elif error is None:
             self.finished += 1
@@ -265,7 +266,9 @@ class WorkQueue:
             self._unfinished -= len(unfinished)
             for item in unfinished.values():
                 item.dropped = True
-                if item.lane is not None and item not in self.running:
+                if item in self.running:
+                    self._abandoned += 1
+                elif item.lane is not None:
                     self._leave_lane(item)
             self._turned.pop(tp, None)
             self.moved.pop(tp, None)
@@ -281,7 +284,12 @@ class WorkQueue:
     @property
     def waiting(self) -> int:
         """Records that are there and not in work; those that are tried again later among them."""
-        return self._unfinished - sum(not item.dropped for item in list(self.running))
+        return self._unfinished - self.in_work
+
+    @property
+    def in_work(self) -> int:
+        """Records in work whose partitions are here."""
+        return len(self.running) - self._abandoned
 
     @property
     def next_retry(self) -> float | None:

@@ -48,6 +48,8 @@ LONGEST_POLL = 1.0
 """Seconds after which the loop looks at everything, where nothing wakes it before."""
 BUSY_POLL = 0.1
 """Seconds without a call for records, while nothing more could be begun."""
+LOOK = 0.1
+"""Seconds after which a wait for what runs looks whether it still does."""
 MOMENT = 0.001
 """The shortest wait in seconds: what is due sooner comes late by less than that."""
 END_TIMEOUT = 10.0
@@ -146,12 +148,11 @@ class WorkRun:
     def progress(self, now: float) -> WorkProgress:
         """What is done; reads without a lock."""
         queue = self._queue
-        running = [item for item in list(queue.running) if not item.dropped]
         subscription = self._calls.engine.subscription
         lags = subscription.committed_lags()
         known = 0 < len(subscription.partitions) <= len(lags)
-        longest = max((now - item.began for item in running), default=0.0)
-        counts = (len(running), queue.waiting, queue.finished, queue.retried, queue.dead)
+        longest = max((now - item.began for item in list(queue.running)), default=0.0)
+        counts = (queue.in_work, queue.waiting, queue.finished, queue.retried, queue.dead)
         return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
 
     def _rouse(self) -> None:
@@ -377,7 +378,7 @@ class WorkRun:
     # Partitions that go, and the end
 
     def _in_work(self, partitions: Collection[TopicPartition] | None) -> list[WorkItem]:
-        chosen = [item for item in self._hands.busy if not item.dropped]
+        chosen = [item for item in list(self._hands.busy) if not item.dropped]
         return [item for item in chosen if partitions is None or item.tp in partitions]
 
     def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
@@ -387,8 +388,9 @@ class WorkRun:
         until = now + self._options.drain_timeout
         while (left := self._in_work(partitions)) and now < until:
             self._begin(now)  # of other partitions
-            wait = self._until_retry(until) - now
+            wait = min(self._until_retry(until) - now, LOOK)
             now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
+        yield from self._settled(self._hands.taken)
         if left:
             where = (len(left), self._options.drain_timeout, left[0].tp, left[0].record.offset)
             text = (

@@ -40,7 +40,8 @@ class WorkerThreads:
         self.busy: dict[WorkItem, None] = {}
         self._jobs: SimpleQueue[tuple[Context, WorkItem] | None] = SimpleQueue()
         self._came: SimpleQueue[Outcome] = SimpleQueue()
-        self._threads = 0
+        self._threads = self._out = 0
+        """Threads there are; items started whose outcomes weren't taken yet."""
         self._owner = threading.get_ident()
 
     @property
@@ -51,8 +52,9 @@ class WorkerThreads:
     def start(self, item: WorkItem) -> None:
         """Give it to a thread, with the context variables of whoever runs the loop."""
         self.busy[item] = None
+        self._out += 1
         self._jobs.put((copy_context(), item))
-        if self._threads < len(self.busy):
+        if self._threads < self._out:
             self._threads += 1
             name = f"odradek-worker-{self._threads}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
@@ -61,6 +63,9 @@ class WorkerThreads:
         while (job := self._jobs.get()) is not None:
             context, item = job
             self._came.put((item, context.run(self._attempted, item)))
+            # Here, so that an outcome which a Ctrl-C took from the loop isn't waited for; and after
+            # the outcome, so that who sees nobody busy finds them all.
+            self.busy.pop(item, None)
             del job, context, item  # nothing is held while it waits
             self._outcome()
 
@@ -85,7 +90,7 @@ class WorkerThreads:
         came: list[Outcome] = []
         while not self._came.empty():
             came.append(self._came.get_nowait())
-            self.busy.pop(came[-1][0], None)
+        self._out -= len(came)
         return came
 
     def done(self, seconds: float) -> list[Outcome]:
@@ -94,7 +99,7 @@ class WorkerThreads:
             first = self._came.get(timeout=seconds)
         except Empty:
             return []
-        self.busy.pop(first[0], None)
+        self._out -= 1
         return [first, *self.taken()]
 
     def abandon(self, items: object) -> None:

@@ -221,6 +221,8 @@ def test_without_a_dead_letter_topic_the_record_is_named_and_nothing_more_begins
     assert work.failure is not None
     assert work.failure.__cause__ is error
     assert "t-0: the record at offset 7 was tried once: ValueError: no" in str(work.failure)
+    work.add([record(10, b"d")])
+    assert begun(work) == []
     assert committable(work) == 7
 
 
