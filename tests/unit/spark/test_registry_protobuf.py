@@ -10,7 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    type_pb2,
+    wrappers_pb2,
+)
 from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.spark.test_registry_values import FIRST, asked, decoder
@@ -132,6 +138,18 @@ def test_every_type(server: RegistryServer, registry: SchemaRegistryClient) -> N
     }
     empty |= {"numbers": [], "named": [], "maybe": None, "f_bool": False}
     assert {name: third[name] for name in empty} == empty
+
+
+def test_a_file_of_protobuf_s_own(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    """It is registered like any other, and one that imports others of them, too."""
+    row = written(registry, wrappers_pb2.StringValue(value="x"))
+    made = decoder(asked(server, **PROTOBUF, valueMessage="google.protobuf.StringValue"))
+    assert made.decode(pa.array([row], pa.binary())).to_pylist() == [{"value": "x"}]
+    server.subjects.clear()
+    row = written(registry, type_pb2.EnumValue(name="x", options=[{"name": "o"}]))
+    made = decoder(asked(server, **PROTOBUF, valueMessage="google.protobuf.EnumValue"))
+    (found,) = made.decode(pa.array([row], pa.binary())).to_pylist()
+    assert (found["name"], found["options"][0]["name"]) == ("x", "o")
 
 
 def test_later_versions_and_other_messages(

@@ -26,6 +26,9 @@ NOT_CONNECTED = "connect back"
 """Spark's words, "failed to" or "Timed out while waiting for the Python worker to" before them."""
 _IN_STATEMENT = re.compile(r"\bline (\d+),? pos (\d+)")
 ONCE_MORE = "a Python process that Spark had started failed to connect back; trying once more"
+_WAY = "Traceback (most recent call last):"
+_RAISED = re.compile(r"(?m)^(?=\w)")
+"""Where the error stands behind the way to it, whose lines are indented."""
 _NOISE = re.compile(r"(?s)(\n?== SQL.*|;\n'.*|\bSQLSTATE: \w+.*)")
 
 
@@ -229,9 +232,15 @@ def _plain_text(value: Any) -> str:
 
 
 def text_of(error: BaseException, *, whole: bool = False) -> str:
-    """Spark's error in a line or a few, without its copy of the SQL and its plan."""
+    """Spark's error in a line or a few, without its copy of the SQL and its plan.
+
+    Of what a Python process of Spark's raised it is that error, without the way to it.
+    """
     text = str(error)
     if whole:
         return text
+    _, way, rest = text.rpartition(_WAY)
+    if way and (found := _RAISED.search(rest)):
+        text = rest[found.start() :]
     lines = [line for line in _NOISE.sub("", text).splitlines() if line.strip()]
     return " ".join(line.strip() for line in lines[:4]) or type(error).__name__

@@ -64,6 +64,20 @@ def _descriptor(registry: SchemaRegistryClient, number: int, name: str) -> bytes
     return bytes(file.SerializeToString())
 
 
+def _built_in(imported: set[str]) -> list[bytes]:
+    """Descriptors of those files of Protobuf's own that are imported, and of what they import.
+
+    No others: a registered file may be one of these itself, under its subject's name.
+    """
+    found: list[bytes] = []
+    for name in reversed(BUILT_IN):
+        if f"google/protobuf/{name}.proto" in imported:
+            made = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
+            imported |= {one.name for one in made.dependencies}
+            found.insert(0, made.serialized_pb)
+    return found
+
+
 def message_named(files: Sequence[bytes], message: str | None, subject: str) -> Any:
     """What Protobuf knows of a message of the last file; None: its first one.
 
@@ -73,13 +87,13 @@ def message_named(files: Sequence[bytes], message: str | None, subject: str) -> 
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
-    for name in BUILT_IN:
-        made = import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
-        pool.AddSerializedFile(made.serialized_pb)
+    read = [FileDescriptorProto.FromString(one) for one in files]
+    for one in _built_in({name for file in read for name in file.dependency}):
+        pool.AddSerializedFile(one)
     try:
         for one in files:
             pool.AddSerializedFile(one)
-        file = pool.FindFileByName(FileDescriptorProto.FromString(files[-1]).name)
+        file = pool.FindFileByName(read[-1].name)
     except (TypeError, KeyError) as error:
         raise OptionError(f"the file of subject {subject} can't be used: {error}") from None
     messages = list(file.message_types_by_name.values())

@@ -22,11 +22,33 @@ SYNTAX = (
     "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'. SQLSTATE: 42601 (line 2, pos 4)\n\n"
     "== SQL ==\nSELECT 1\nFRM x\n----^^^\n"
 )
+IN_A_WORKER = """\
+[STREAM_FAILED] Query copy terminated with exception: [PYTHON_EXCEPTION] An exception was thrown \
+from the Python worker: Traceback (most recent call last):
+  File "somewhere.py", line 3, in read
+    ask()
+    ^^^^^
+ValueError: what it began with
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "somewhere.py", line 7, in read
+    raise
+odradek.spark.problems.OutageError: no broker answered
+  in 3 s
+ SQLSTATE: 38000
+\tat org.apache.spark.Somewhere
+"""
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
+        (
+            IN_A_WORKER,
+            "odradek.spark.problems.OutageError: no broker answered in 3 s",
+        ),
         (ANALYSIS, "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved."),
         (SYNTAX, "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FRM'."),
         ("", "ValueError"),
