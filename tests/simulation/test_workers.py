@@ -22,6 +22,7 @@ from odradek import (
     AsyncWorkers,
     ConfigurationError,
     ConsumerRecord,
+    KafkaTimeoutError,
     RegistryUnreachableError,
     TopicPartition,
     WorkFailedError,
@@ -165,7 +166,7 @@ def troubles(simulation: KafkaSimulation, chance: random.Random) -> list[Callabl
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("seed", range(part(40)))
+@pytest.mark.parametrize("seed", range(part(24)))
 def test_random_members_finish_all_in_order_by_key(seed: int, protocol: str, books: Books) -> None:
     chance = random.Random(seed)
     with KafkaSimulation(seed=seed) as simulation:
@@ -479,6 +480,31 @@ def test_who_begins_at_the_end_of_a_topic_loses_nothing_in_a_crash(
     with pytest.raises(asyncio.CancelledError):
         one_run(simulation, work, None, consumer=latest, beside=die, drain_timeout=1.0)
     assert (books.committed, books.wrong) == ({0: 5}, [])
+
+
+@pytest.mark.parametrize("how", ["idle", "stop"])
+def test_with_every_broker_dead_it_ends_in_time(
+    simulation: KafkaSimulation, books: Books, how: str
+) -> None:
+    sends(simulation, 5)
+
+    async def work(record: ConsumerRecord) -> None:
+        for broker in simulation.brokers:
+            simulation.crash(broker)
+        books.ends(record)
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        while not workers.progress().finished:
+            await asyncio.sleep(0.1)
+        before = simulation.now
+        if how == "stop":
+            workers.stop()
+        await asyncio.wait([task])
+        assert simulation.now - before < 20.5 + (3.0 if how == "idle" else 0.0)
+
+    with pytest.raises(KafkaTimeoutError):  # nobody has heard of what is finished
+        one_run(simulation, work, beside=end)
+    assert books.wrong == []
 
 
 def test_markers_are_through_with_where_all_is_finished(

@@ -14,7 +14,7 @@ from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.workers import WorkersState
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.clients.workers.work_options import work_function, work_options
+from odradek.clients.workers.work_options import Ordering, work_function, work_options
 from odradek.runtime.hosts.worker_tasks import WorkerTasks, carried_out
 
 
@@ -36,7 +36,7 @@ class AsyncWorkers(WorkersState):
         work: Callable[[ConsumerRecord], Awaitable[object]],
         *,
         concurrency: int = 16,
-        ordering: str = "key",
+        ordering: Ordering = "key",
         max_attempts: int = 10,
         retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
         retry_backoff: float = 0.1,

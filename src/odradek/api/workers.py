@@ -14,7 +14,12 @@ from typing import Any
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.clients.workers.work_options import WorkOptions, work_function, work_options
+from odradek.clients.workers.work_options import (
+    Ordering,
+    WorkOptions,
+    work_function,
+    work_options,
+)
 from odradek.clients.workers.work_run import Hands, WorkProgress, WorkRun
 from odradek.runtime.hosts.worker_threads import WorkerThreads, carried_out
 
@@ -70,7 +75,7 @@ class Workers(WorkersState):
         work: Callable[[ConsumerRecord], object],
         *,
         concurrency: int = 16,
-        ordering: str = "key",
+        ordering: Ordering = "key",
         max_attempts: int = 10,
         retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
         retry_backoff: float = 0.1,

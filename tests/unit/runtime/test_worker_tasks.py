@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import signature
 from typing import Any
 
-from odradek import ConsumerRecord
+import pytest
+
+from odradek import AsyncWorkers, ConsumerRecord, Workers
 from odradek.clients.workers.work_queue import WorkItem
 from odradek.runtime.hosts.worker_tasks import WorkerTasks
 
@@ -28,6 +31,14 @@ class Sending:
 def item() -> WorkItem:
     record = ConsumerRecord("t", 0, 5, 0, 0, None, b"v", (), 0)
     return WorkItem(record, record.topic_partition, None, 0)
+
+
+@pytest.mark.parametrize("method", ["__init__", "run"])
+def test_both_kinds_of_workers_take_the_same(method: str) -> None:
+    ours, theirs = (signature(getattr(kind, method)) for kind in (Workers, AsyncWorkers))
+    assert list(ours.parameters) == list(theirs.parameters)
+    defaults = [{n: p.default for n, p in one.parameters.items()} for one in (ours, theirs)]
+    assert defaults[0] == defaults[1]
 
 
 def test_a_dead_letter_is_waited_for() -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from odradek.common.arguments import checked_timeout, choice, refusal, topic_name, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.errors import ConfigurationError
 
-KEY, PARTITION, UNORDERED = "key", "partition", "unordered"
-ORDERINGS = (KEY, PARTITION, UNORDERED)
+Ordering = Literal["key", "partition", "unordered"]
+KEY, PARTITION = "key", "partition"
 MOST_IN_WORK = 10_000
 
 
@@ -62,7 +62,7 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
         )
     return WorkOptions(
         whole_number("concurrency", given["concurrency"], 1, MOST_IN_WORK),
-        choice("ordering", given["ordering"], ORDERINGS),
+        choice("ordering", given["ordering"], get_args(Ordering)),
         whole_number("max_attempts", given["max_attempts"], 1),
         _errors("retry_on", given["retry_on"]),
         ExponentialBackoff(base, top),
