@@ -46,8 +46,8 @@ class WorkersState:
 
         Does no I/O, takes no lock and never waits; any thread may ask.
 
-        >>> workers.progress().finished
-        1000
+        >>> workers.progress().waiting
+        0
         """
         return self._run.progress(self._now())
 
@@ -61,12 +61,15 @@ class Workers(WorkersState):
     ones of its key wait; other keys go on. After `max_attempts` it goes to `dead_letter_topic`, or
     ends the run. For coroutine functions: `AsyncWorkers`.
 
-    >>> consumer = Consumer(config, group_id="board", enable_auto_commit=False)
+    >>> group = {"group.id": "board", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    >>> consumer = Consumer({**config, **group})
     >>> with consumer, Producer(config) as producer:
     ...     workers = Workers(
     ...         consumer, work, producer=producer, dead_letter_topic="arrivals-failed"
     ...     )
-    ...     workers.run("arrivals")
+    ...     workers.run("arrivals", timeout=5.0)
+    >>> workers.progress().finished
+    2
     """
 
     def __init__(
