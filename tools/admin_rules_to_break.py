@@ -7,6 +7,8 @@ from rules_to_break import Breakage, broken
 ASKING = "clients/asking.py"
 TESTS = "tests/simulation/test_admin_asking.py"
 TOPICS = "tests/simulation/test_admin_topics.py"
+COORDINATORS = "clients/admin/coordinators.py"
+OF_COORDINATORS = "tests/simulation/test_admin_coordinators.py"
 
 COMMANDS = "tests/unit/cli/frame"
 GROUPS = "tests/integration/test_group_commands.py"
@@ -82,11 +84,69 @@ ADMIN_BREAKAGES: tuple[Breakage, ...] = (
         "nobody looks whether a silent leader still leads",
         "R-RT-5",
         ASKING,
-        "yield from self._look(leaders)",
+        "yield from self._look()",
         "pass",
         f"{TESTS}::test_a_leader_that_moves_while_it_is_silent_is_followed",
     ),
+    broken(
+        "a coordinator is looked for by each call",
+        "KIP-699",
+        COORDINATORS,
+        "        self._ids[kind, key] = broker\n",
+        "",
+        f"{OF_COORDINATORS}::test_each_coordinator_is_asked_once_about_all_of_its_groups",
+    ),
+    broken(
+        "a coordinator that has moved is taken from memory",
+        "R-RT-5",
+        ASKING,
+        "if isinstance(error, LOST):",
+        "if False:",
+        f"{OF_COORDINATORS}::test_a_coordinator_that_moves_is_followed",
+    ),
+    broken(
+        "another cluster's coordinators are taken for this one's",
+        "R-RB-5",
+        COORDINATORS,
+        "self._ids.clear()",
+        "pass",
+        f"{OF_COORDINATORS}::test_what_is_known_is_of_one_cluster_and_bounded",
+    ),
+    broken(
+        "a group that isn't told of for now keeps others from their second question",
+        "R-RT-4",
+        "clients/admin/groups.py",
+        "hurried=True",
+        "hurried=False",
+        f"{OF_COORDINATORS}::test_a_group_that_is_not_told_of_for_now_holds_up_no_other",
+    ),
+    broken(
+        "a share group's partition that is refused for now takes the others with it",
+        "R-RT-4",
+        ASKING,
+        "            found.results[item] = value\n            del found.errors[item]",
+        "            pass",
+        "tests/simulation/test_admin_groups.py"
+        "::test_a_partition_that_is_refused_for_now_takes_no_other_of_its_share_group",
+    ),
+    broken(
+        "all configurations of a broker that lists client metrics alone are none",
+        "KIP-1142",
+        "clients/admin/configs.py",
+        "or set(RESOURCE_TYPES)",
+        "or {METRICS}",
+        f"{TOPICS}::test_what_has_options_is_listed",
+    ),
     # The command line
+    broken(
+        "a silent broker hides what the others told",
+        "command line",
+        "cli/frame/told_by_brokers.py",
+        "if not error.results:",
+        "if True:",
+        "tests/property/test_refused_verbs.py"
+        "::test_a_silent_broker_is_named_beside_what_the_others_told",
+    ),
     broken(
         "what destroys doesn't ask",
         "command line",
@@ -221,9 +281,9 @@ ADMIN_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "what an answer says twice is told twice",
         "command line",
-        "clients/admin/transactions.py",
-        "            {t.transactional_id: t for those in found.values() for t in those}.values(),",
-        "            [t for those in found.values() for t in those],",
+        "clients/admin/groups.py",
+        "return [found[name] for name in sorted(found)]",
+        "return [one for those in outcome.settled().values() for one in those]",
         "tests/simulation/test_admin_transactions.py::test_an_id_that_two_brokers_list_is_one",
     ),
     broken(

@@ -33,6 +33,7 @@ from security_rules_to_break import SECURITY_BREAKAGES
 from slow_rules_to_break import SLOW_BREAKAGES
 from spark_rules_to_break import SPARK_BREAKAGES
 from trace_rules_to_break import TRACE_BREAKAGES
+from worker_rules_to_break import WORKER_BREAKAGES
 
 BREAKAGES = (
     *OTHERS,
@@ -45,6 +46,7 @@ BREAKAGES = (
     *SLOW_BREAKAGES,
     *SPARK_BREAKAGES,
     *TRACE_BREAKAGES,
+    *WORKER_BREAKAGES,
 )
 
 ROOT = Path(__file__).resolve().parent.parent

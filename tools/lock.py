@@ -19,7 +19,7 @@ OLDER_SPARK = PEERS / "spark_jvm"
 INTEROP = Path("tests/interop")
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
-# Written by `make lock` from {source}; good for Python 3.11 to 3.13.
+# Written by `make lock` from {source}; good for Python 3.11 to 3.14.
 """
 
 

@@ -31,6 +31,7 @@ FAMILIES = {
     "EV": "Events",
     "PR": "Producer",
     "GR": "Groups",
+    "WK": "Workers",
     "HO": "Threads, signals and exits",
     "IN": "What comes from people, peers and files",
 }

@@ -3,10 +3,12 @@ from odradek.api.admin import Admin
 from odradek.api.asyncio_admin import AsyncAdmin
 from odradek.api.asyncio_consumer import AsyncConsumer
 from odradek.api.asyncio_producer import AsyncProducer
+from odradek.api.asyncio_workers import AsyncWorkers
 from odradek.api.client_options import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
 from odradek.api.consumer import Consumer
 from odradek.api.group_consumer import RebalanceListener
 from odradek.api.producer import Producer
+from odradek.api.workers import Workers
 from odradek.clients.admin.acls import AclBinding, AclBindingFilter
 from odradek.clients.admin.admin_arguments import NewPartitions, NewTopic
 from odradek.clients.admin.api_versions import ApiVersionRange, BrokerApiVersions
@@ -51,6 +53,8 @@ from odradek.clients.explain.health import BrokerHealth, GroupHealth, Health
 from odradek.clients.metrics.metric import Metric, MetricName, Metrics
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.delivery import OffsetRange
+from odradek.clients.workers.dead_letters import WorkFailedError
+from odradek.clients.workers.work_run import WorkProgress
 from odradek.common.errors import (
     AbortableTransactionError, AnswerTooLargeError, ArgumentError, AuthenticationError,
     AuthorizationError, BrokerError, BufferExhaustedError, CertificateExpiredError,
@@ -161,7 +165,7 @@ __all__ = [
     "ActiveProducer", "Address", "AddressExplanation", "AddressReach", "Admin", "AdminOptions",
     "AlterConfigOp", "AnswerTooLargeError", "ApiVersionRange", "ArgumentError",
     "ArrowDeliveryFuture", "ArrowFuture", "ArrowSchemaError", "Assignor", "AssignorError",
-    "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AsyncSchemaRegistryClient",
+    "AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AsyncSchemaRegistryClient", "AsyncWorkers",
     "AttemptExplanation", "AuthenticationError", "AuthorizationError", "AvroDeserializer",
     "AvroSerializer", "BrokerApiVersions", "BrokerDescription", "BrokerError", "BrokerHealth",
     "BrokerIdNotRegisteredError", "BrokerNotAvailableError", "BufferExhaustedError",
@@ -252,7 +256,8 @@ __all__ = [
     "UnsupportedCompressionTypeError", "UnsupportedEndpointTypeError", "UnsupportedFeatureError",
     "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
     "UserScramCredentialDeletion", "UserScramCredentialUpsertion", "ValueDecodeError",
-    "VoterNotFoundError", "WakeupError", "__version__", "arrow_to_avro", "avro_to_arrow",
-    "prometheus_text", "read_properties", "record_subject_name_strategy",
-    "topic_record_subject_name_strategy", "topic_subject_name_strategy",
+    "VoterNotFoundError", "WakeupError", "WorkFailedError", "WorkProgress", "Workers",
+    "__version__", "arrow_to_avro", "avro_to_arrow", "prometheus_text", "read_properties",
+    "record_subject_name_strategy", "topic_record_subject_name_strategy",
+    "topic_subject_name_strategy",
 ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.verb_tree import verbs
 from typer.testing import CliRunner
 
+from odradek import Admin, Producer, TopicPartition
 from odradek.cli import build
 
 
@@ -27,8 +30,9 @@ def as_json(*words: str, status: int = 0) -> dict[str, Any]:
 
 
 def every_verb(topic: str, broker: int, directory: str) -> Sequence[tuple[str, int]]:
-    """Lines that call each verb of topics, partitions, configs, logdirs and cluster, with the
-    status that each ends with on a cluster that has this broker with this directory.
+    """Lines that call each verb of the commands for a cluster, with the status that each ends with
+    on one that has this broker with this directory, and a group and a transactional id of the
+    topic's name (`something_of_each` makes them).
     """
     lines = f"""
         topics create {topic} --partitions 2 --config retention.ms=5000000
@@ -46,6 +50,32 @@ def every_verb(topic: str, broker: int, directory: str) -> Sequence[tuple[str, i
         configs alter topic {topic} --delete retention.ms
         logdirs describe --broker {broker} --topic {topic}
         logdirs alter {topic}:0:{broker}={directory} --dry-run
+        offsets list {topic} --time earliest
+        groups list
+        groups describe {topic}
+        groups members {topic}
+        groups lag {topic}
+        groups reset-offsets {topic} --topic {topic} --to-latest --yes
+        groups delete-offsets {topic} --topic {topic}:0 --yes
+        groups remove-members {topic} --yes
+        groups delete {topic} --yes
+        acls create --allow-principal User:{topic} --operation read --topic {topic}
+        acls list --topic {topic}
+        acls delete --topic {topic} --yes
+        users create {topic} --password-visible a-secret
+        users alter {topic} --password-visible another
+        users list
+        users describe {topic}
+        users delete {topic} --yes
+        quotas alter --user {topic} --set producer_byte_rate=5000000
+        quotas list
+        quotas describe --user {topic}
+        quotas alter --user {topic} --unset producer_byte_rate
+        transactions list
+        transactions describe {topic}
+        transactions producers {topic}:0
+        transactions hanging --topic {topic}
+        transactions abort {topic} --yes
         cluster describe
         cluster brokers
         cluster features
@@ -57,4 +87,31 @@ def every_verb(topic: str, broker: int, directory: str) -> Sequence[tuple[str, i
         cluster unregister 77 --yes
     """
     good = [(line.strip(), 0) for line in lines.strip().splitlines()]
-    return good + [(line.strip(), 1) for line in failing.strip().splitlines()]
+    every = good + [(line.strip(), 1) for line in failing.strip().splitlines()]
+    assert {" ".join(line.split()[:2]) for line, _ in every} == set(verbs())
+    return every
+
+
+def something_of_each(admin: Admin, settings: dict[str, Any], topic: str) -> None:
+    """A topic, an empty group that has committed something of it, and a transactional id."""
+    admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
+    with Producer(settings, transactional_id=topic) as producer:
+        producer.init_transactions(timeout=30)
+
+
+def walk(topic: str, broker: int, directory: str, *flags: str, prepare: Callable[[], None]) -> None:
+    """Call every verb; `prepare` is called once the topic is there. What only looks may look again:
+    a broker reads a moment later what the controller has written.
+    """
+    changing = verbs()
+    for turn, (line, status) in enumerate(every_verb(topic, broker, directory)):
+        end = time.monotonic() + 10.0
+        code, out, err = run(*line.split(), *flags)
+        while code != status and not changing[" ".join(line.split()[:2])]:
+            assert time.monotonic() < end, f"{line}: {err}"
+            time.sleep(0.1)
+            code, out, err = run(*line.split(), *flags)
+        assert code == status, f"{line}: {err}"
+        assert (out if status == 0 else err).strip(), line
+        if turn == 0:
+            prepare()

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.integration.admin_commands import as_json, every_verb, run
+from tests.integration.admin_commands import as_json, run, something_of_each, walk
 from typer.testing import CliRunner
 
-from odradek import Producer
+from odradek import Admin, Producer
 from odradek.cli import build
 from odradek.testing import FakeCluster
 
@@ -41,10 +42,11 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_every_verb_works(fake: FakeCluster, here: Here) -> None:
-    for line, status in every_verb("every-verb", 1, "/simulated/d2"):
-        code, out, err = run(*line.split(), *here)
-        assert code == status, f"{line}: {err}"
-        assert (out if status == 0 else err).strip(), line
+    settings = {"bootstrap.servers": fake.bootstrap_servers}
+    with Admin(settings) as admin:
+        name = "every-verb"
+        prepare = partial(something_of_each, admin, settings, name)
+        walk(name, 1, "/simulated/d2", *here, prepare=prepare)
 
 
 def test_topics_are_described_changed_and_emptied(fake: FakeCluster, here: Here) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.integration.admin_commands import as_json, every_verb, run
+from tests.integration.admin_commands import as_json, run, something_of_each, walk
 from tests.integration.test_rights import OPTIONS
 
 import odradek as o
@@ -149,12 +150,17 @@ def test_tokens(guarded: LocalCluster, admin: o.Admin) -> None:
 
 
 def test_every_verb_on_a_secured_cluster(
-    guarded: LocalCluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guarded: LocalCluster,
+    admin: o.Admin,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a profile with TLS, as somebody who may do everything; and bob, who may not."""
+    """By a file and a profile, as somebody who may do everything; and bob, who may not."""
+    inner = guarded.inner_config()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("ODRADEK_PROFILE", "guarded")
-    profiles = {"guarded": guarded.inner_config(), "bob": guarded.client_config("bob")}
+    profiles = {"guarded": inner, "bob": guarded.client_config("bob")}
     place = tmp_path / "odradek" / "config.toml"
     place.parent.mkdir()
     place.touch(0o600)
@@ -166,10 +172,12 @@ def test_every_verb_on_a_secured_cluster(
         )
     )
     (directory, *_) = as_json("logdirs", "describe")["log_dirs"]
-    for line, status in every_verb(topic, directory["broker"], directory["path"]):
-        code, out, err = run(*line.split())
-        assert code == status, f"{line}: {err}"
-        assert (out if status == 0 else err).strip(), line
+    command_config = tmp_path / "client.properties"
+    command_config.touch(0o600)
+    command_config.write_text("".join(f"{k}={revealed(v)}\n" for k, v in inner.items()))
+    prepare = partial(something_of_each, admin, inner, topic)
+    flags = ("--command-config", str(command_config))
+    walk(topic, directory["broker"], directory["path"], *flags, prepare=prepare)
     for line, right in (
         (f"topics create {topic}", f"CREATE on topic '{topic}'"),
         ("cluster quorum", "DESCRIBE on the cluster"),

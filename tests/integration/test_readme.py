@@ -14,7 +14,7 @@ import pytest
 from odradek.testing import LocalCluster
 
 README = Path(__file__).parents[2] / "README.md"
-PAGES = (README, README.parent / "docs" / "guide.md")
+PAGES = (README, *(README.parent / "docs" / name for name in ("guide.md", "workers.md")))
 PRINTED = "localhost:9092"
 
 
@@ -37,27 +37,29 @@ def printed_port() -> int:
     return 9092
 
 
-def output(text: str) -> str:
-    """What a Python of its own prints that runs this; it may say nothing else."""
+def output(text: str, said: str = "") -> str:
+    """What a Python of its own prints that runs this; it may say nothing else than `said`."""
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(said, done.stderr), done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Callable[[str], str]]:
+def run() -> Iterator[Callable[..., str]]:
     """Run a snippet in a Python of its own; gives what it printed."""
     with LocalCluster(brokers=1, port=printed_port()) as cluster:
         cluster.create_topic("flights", partitions=3)
         cluster.create_topic("counts", partitions=1)
+        cluster.create_topic("flights-failed", partitions=1)
 
-        def run_snippet(name: str) -> str:
+        def run_snippet(name: str, said: str = "") -> str:
             text = snippets()[name]
             port = cluster.bootstrap_servers.rpartition(":")[2]
             if port != "9092":
                 text = text.replace(PRINTED, f"localhost:{port}")
-            return output(text)
+            return output(text, said)
 
         yield run_snippet
 
@@ -66,11 +68,12 @@ def test_every_python_block_is_run_by_a_test() -> None:
     of_readme = {"produce", "consume", "spark"}
     of_guide = {"assign", "group", "transactions", "frames", "admin", "items", "secured", "stream"}
     of_guide |= {"asyncio"}
-    assert set(snippets()) == of_readme | of_guide
+    of_workers = {"workers", "async_workers"}
+    assert set(snippets()) == of_readme | of_guide | of_workers
     assert sum(page.read_text().count("```python") for page in PAGES) == len(snippets())
 
 
-def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
+def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
     printed = run("produce")
     assert re.fullmatch(
         r"RecordMetadata\(topic='flights', partition=\d, offset=0, timestamp_ms=\d{13}\)\n", printed
@@ -90,9 +93,15 @@ def test_produce_then_consume_then_frames(run: Callable[[str], str]) -> None:
     lines = run("asyncio").splitlines()
     assert len(lines) == 2 * 1001  # its own, and those of "produce"
     assert all(re.fullmatch(r"\d \d+ b'(JFK|flight \d+|\d+)'", line) for line in lines)
+    warned = r"flights-\d: work on the record at offset \d+ failed \(attempt 1\): ValueError: .*\n"
+    progress, letter = run("workers", warned).splitlines()
+    worked = "in_work=0, waiting=0, finished=2002, retried=2, dead=1, lag=None, longest=0.0"
+    assert progress == f"WorkProgress({worked})"
+    assert letter == "b'flight 7' b'there is no such flight'"
+    assert run("async_workers") == "2002\n"
 
 
-def test_topics(run: Callable[[str], str]) -> None:
+def test_topics(run: Callable[..., str]) -> None:
     printed = run("admin")
     assert "TopicDescription(name='readme'" in printed
     assert printed.count("PartitionDescription(") == 6

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.integration.calls_of_releases import CALLS, refusals, something_written
 from tests.interop.our_client import read
+from tests.unit.test_admin_page import OF_ALL, public_methods
 
 import odradek
 from odradek.testing import LocalCluster
@@ -107,3 +109,24 @@ def test_topics_are_described_and_deleted(older: LocalCluster, name: str) -> Non
             time.sleep(0.1)
         with pytest.raises(odradek.UnknownTopicOrPartitionError):
             admin.describe_topics(name, timeout=PATIENCE)
+
+
+def test_each_admin_call_answers_or_says_why_not(older: LocalCluster, name: str) -> None:
+    """What a release doesn't have is an `UnsupportedVersionError`, at once; the rest is refused as
+    any broker would that has no authorizer, no tokens and a quorum that isn't dynamic.
+    """
+    assert {*CALLS, "close"} == public_methods(odradek.Admin) - OF_ALL
+    refused = refusals(older.version)
+    settings = {**older.client_config(), "default.api.timeout.ms": 30_000}
+    with odradek.Admin(settings) as admin:
+        (broker,) = (b.id for b in admin.describe_cluster().brokers)
+        something_written(settings, name)
+        for call, ask in CALLS.items():
+            if call not in refused:
+                ask(admin, name, broker)
+                continue
+            began = time.monotonic()
+            with pytest.raises(refused[call]) as error:
+                ask(admin, name, broker)
+            assert str(error.value), call
+            assert time.monotonic() - began < 5.0, call

@@ -29,11 +29,15 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
     """Offsets between the end of a `with` block and the call of its `__exit__`.
 
     CPython looks for signals at the end of calls, at jumps back and at the beginning of functions;
-    a tracer could raise here, nothing else can.
+    a tracer could raise here, nothing else can. So it could where a lock has been taken, and is
+    handed to its `with` (from 3.14 on, see `ClientLock`), and at 3.14's mark for its own tracers.
     """
     found: set[int] = set()
     instructions = list(dis.get_instructions(code))
+    takes = code.co_qualname == "ClientLock.__enter__"
     for at, instruction in enumerate(instructions):
+        if instruction.opname == "NOT_TAKEN" or (takes and instruction.opname == "RETURN_VALUE"):
+            found.add(instruction.offset)
         if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
             found.add(instruction.offset)
         three = instructions[at : at + 3]

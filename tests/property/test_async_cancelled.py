@@ -24,6 +24,7 @@ from odradek import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    AsyncWorkers,
     IllegalStateError,
     KafkaError,
     NewTopic,
@@ -527,7 +528,14 @@ ENDED = (
     "commit_transaction",
     "create_topics",
 )
-TWICE = ("async with", "unsubscribe", "consumer.close", "producer.close", "transaction, with care")
+TWICE = (
+    "async with",
+    "unsubscribe",
+    "consumer.close",
+    "producer.close",
+    "transaction, with care",
+    "workers",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -546,7 +554,7 @@ def sweep(
     **how: bool,
 ) -> int:
     """Go from point to point until the call comes to its end first; gives the last point."""
-    case = CASES[name]
+    case = Case(work, None, work_on) if name == "workers" else CASES[name]
     if case.after in (transact_on, block_on) or "transactional" in name:
         case.options["transactional_id"] = "tx"
     for at in points:
@@ -559,6 +567,26 @@ def sweep(
     pytest.fail(f"{name} has more points")
 
 
+async def work(scene: Scene) -> None:
+    async def one(record: Any) -> None:
+        await asyncio.sleep(0.01)
+        scene.keep([record])
+
+    await AsyncWorkers(scene.consumer, one, drain_timeout=1.0).run("in", timeout=5.0)
+
+
+async def work_on(scene: Scene) -> None:
+    """Everything is worked on at least once; what was finished is committed, and nothing else."""
+    committed = await scene.consumer.committed(PARTITIONS)
+    for tp, at in committed.items():
+        finished = {offset for partition, offset in scene.read if partition == tp.partition}
+        assert at is None or set(range(at.offset)) <= finished
+    await work(scene)
+    assert set(scene.read) == {(tp.partition, n) for tp in PARTITIONS for n in range(RECORDS // 2)}
+    committed = await scene.consumer.committed(PARTITIONS)
+    assert {at and at.offset for at in committed.values()} == {RECORDS // 2}
+
+
 OTHER_QUESTIONS = {name for name, *_ in CALLS} - set(CASES)
 """Admin's calls go one of four ways: to any broker, to leaders, to coordinators, to each broker.
 Each way has a case."""
@@ -568,7 +596,7 @@ def test_every_coroutine_of_the_facades_has_a_case() -> None:
     text = Path(__file__).read_text()
     names = {
         name
-        for facade in (AsyncProducer, AsyncConsumer, AsyncAdmin)
+        for facade in (AsyncProducer, AsyncConsumer, AsyncAdmin, AsyncWorkers)
         for name in dir(facade)
         if not name.startswith("_") and iscoroutinefunction(unwrap(getattr(facade, name)))
     }
@@ -579,6 +607,10 @@ def test_every_coroutine_of_the_facades_has_a_case() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_cancelled_at_each_point(name: str) -> None:
     assert sweep(name, ((at,) for at in range(1, MOST_POINTS, EACH))) > 2
+
+
+def test_workers_cancelled_at_some_points() -> None:
+    assert sweep("workers", ((at,) for at in range(1, MOST_POINTS, EACH * 5))) > 50
 
 
 @pytest.mark.parametrize("name", ENDED)

@@ -32,6 +32,7 @@ from tests.simulation.test_admin_async import CALLS
 import odradek
 from odradek import (
     Admin,
+    AsyncWorkers,
     AvroSerializer,
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -41,6 +42,7 @@ from odradek import (
     SchemaRegistryClient,
     SerializationContext,
     TopicPartition,
+    Workers,
 )
 from odradek.api.base import on_host
 from odradek.api.consumer import Consumer
@@ -457,3 +459,38 @@ def test_no_configuration_breaks_the_making_of_a_client(facade: Any) -> None:
                 Config(kind, {"bootstrap.servers": "b:1", name: make()})
             except Exception as error:
                 judge(error, f"{kind}: {name}={label}", ".")
+
+
+def work(record: ConsumerRecord) -> None: ...
+
+
+async def awaited(record: ConsumerRecord) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [Workers, AsyncWorkers])
+def test_no_argument_breaks_workers(kind: Any) -> None:
+    prefix = "Async" if kind is AsyncWorkers else ""
+    group = {"bootstrap.servers": "b:1", "group.id": "g", "enable.auto.commit": False}
+    clients = {
+        "consumer": getattr(odradek, f"{prefix}Consumer")(group),
+        "producer": getattr(odradek, f"{prefix}Producer")({"bootstrap.servers": "b:1"}),
+    }
+    given = {**clients, "work": awaited if prefix else work, "dead_letter_topic": "dead"}
+    for parameter in parameters(kind.__init__):
+        for label, make in HOSTILE.items():
+            try:
+                kind(**{**given, parameter: make()})
+            except Exception as error:
+                judge(error, f"{kind.__name__}({parameter}={label})", parameter)
+    for parameter in parameters(kind.run):
+        for label, make in HOSTILE.items():
+            flow = kind(**given)._run.run(*run_arguments(parameter, make()))
+            try:
+                next(flow)
+            except Exception as error:
+                judge(error, f"{kind.__name__}.run({parameter}={label})", parameter)
+
+
+def run_arguments(parameter: str, value: Any) -> tuple[Any, Any, Any]:
+    given = {"topics": ["t"], "pattern": None, "timeout": None, parameter: value}
+    return given["topics"], given["pattern"], given["timeout"]

@@ -211,10 +211,16 @@ class Scene:
         assert leader is not None
         return leader.id
 
-    def run(self, line: str) -> Any:
+    def spelt(self, line: str) -> list[str]:
+        """The line's words; LEADER is a broker's id."""
+        if "LEADER" not in line:
+            return line.split()
         leader = self.cluster.leader("flights", 0)
         assert leader is not None
-        words = [*line.replace("LEADER", str(leader.id)).split(), "--json", "--timeout", "5"]
+        return line.replace("LEADER", str(leader.id)).split()
+
+    def run(self, line: str, timeout: float = 5.0) -> Any:
+        words = [*self.spelt(line), "--json", "--timeout", str(timeout)]
         words += ["--bootstrap-server", self.cluster.bootstrap_servers]
         return CliRunner().invoke(build(words[0]), words)
 
@@ -298,6 +304,30 @@ def test_a_silent_broker_hides_no_group(monkeypatch: pytest.MonkeyPatch) -> None
             seen += done.exit_code == 0
         scene.close()
     assert seen
+
+
+@pytest.mark.parametrize(
+    ("line", "thing", "name"),
+    [
+        ("groups list", "groups", "group_id"),
+        ("transactions list", "transactions", "transactional_id"),
+    ],
+)
+def test_a_silent_broker_is_named_beside_what_the_others_told(
+    line: str, thing: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = {one[name] for one in json.loads(run(line, monkeypatch)[0].stdout)[thing]}
+    told = set()
+    for broker in (1, 2, 3):
+        scene = Scene(monkeypatch)
+        scene.cluster.go_silent(broker)
+        done = scene.run(line)
+        scene.close()
+        document = json.loads(done.stdout)
+        assert (done.exit_code, list(document["failed"])) == (1, [str(broker)]), done.output
+        assert f"broker {broker}" in done.stderr
+        told |= {one[name] for one in document[thing]}
+    assert told == every != set()
 
 
 @pytest.mark.parametrize("line", VERBS)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.group_scene import PARTITIONS, PROTOCOLS, Scene
+from tests.simulation.spoilt_answers import spoil_answers
 
 from odradek import (
     Admin,
@@ -187,6 +188,30 @@ def test_a_bad_partition_does_not_hide_the_others_of_its_share_group(
     assert codes == []
     assert (found[P0].start_offset, found[P0].error) == (3, None)
     assert isinstance(found[P1].error, GroupAuthorizationError)
+
+
+def test_a_partition_that_is_refused_for_now_takes_no_other_of_its_share_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked for again as long as there is time, and then it has its error."""
+    scene = Scene()
+    admin = admin_of(scene)
+    admin.alter_share_group_offsets("s", {P0: 3, P1: 4})
+
+    def refuse(answer: Any) -> None:
+        for part in (p for g in answer.groups for t in g.topics for p in t.partitions):
+            if part.partition_index == P1.partition and scene.world.now < until:
+                part.start_offset, part.error_code = -1, CoordinatorLoadInProgressError.code
+
+    spoil_answers(monkeypatch, sl.DescribeShareGroupOffsetsRequest.API_KEY, refuse)
+    until = scene.world.now + 60.0
+    found = admin.list_share_group_offsets("s", timeout=2.0)["s"]
+    assert (found[P0].start_offset, found[P0].error) == (3, None)
+    assert isinstance(found[P1].error, CoordinatorLoadInProgressError)
+    until = scene.world.now + 1.0
+    found = admin.list_share_group_offsets("s", timeout=10.0)["s"]
+    assert {p: o.start_offset for p, o in found.items()} == {P0: 3, P1: 4}
+    assert scene.world.now < until + 2.0
 
 
 def test_a_share_group_is_no_group_of_consumers() -> None:

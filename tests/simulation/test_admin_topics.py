@@ -22,7 +22,9 @@ from odradek import (
     TopicPartition,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
+from odradek.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from odradek.simulation.brokers.injected_errors import Injection
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
@@ -215,6 +217,13 @@ def test_what_has_options_is_listed(stage: Stage, admin: Admin) -> None:
     assert set(admin.list_config_resources()) >= {metrics, TOPIC, ConfigResource("BROKER", "2")}
     with pytest.raises(ConfigurationError, match="types must be one of"):
         admin.list_config_resources(["TABLE"])
+    stage.cluster.versions[ListConfigResourcesRequest.API_KEY] = (0, 0)  # brokers before 4.1
+    stage.disconnect()
+    assert admin.list_config_resources(["CLIENT_METRICS"]) == [metrics]
+    for types in (None, ["TOPIC"], ["TOPIC", "CLIENT_METRICS"]):
+        with pytest.raises(UnsupportedVersionError) as refused:
+            admin.list_config_resources(types)
+        assert "list client metrics only" in refused.value.__notes__[0]
 
 
 # Offsets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from odradek import Consumer, KafkaTimeoutError, Producer
 from odradek.cli import events
 from odradek.cli.simulate import app
-from odradek.spark.analytics.event_tables import from_folder, from_topic, tables
+from odradek.spark.analytics.event_tables import course_table, from_folder, from_topic, tables
 from odradek.testing import LocalCluster
 
 BROKER = {"address": "b:1"}
@@ -43,6 +44,26 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     assert all(4.9 < one["seconds"] < 7 and one["dials"] > 8 for one in fleet)
     assert sum(one["dials"] for one in found["load"]) > 12 * 8
     storm = max(found["storms"], key=lambda one: one["dials"])
+    course = course_table(read.where("host = 'simulated'")).collect()
+    assert max(one.held_up for one in course) == 12
+    assert len(course) == course[-1].second - course[0].second + 1
+    assert max(one.busiest for one in course) == storm["most_dials_per_s"]
+    mine = read.where("client = 'c'")
+    columns = ("second", "dials", "failed", "metadata_requests", "busiest", "held_up", "cut_off")
+    assert [tuple(one[c] for c in columns) for one in course_table(mine).collect()] == [
+        (9, 0, 0, 0, 0, 0, 0),
+        (10, 1, 0, 0, 1, 0, 0),
+        (11, 1, 1, 0, 1, 1, 1),
+        (12, 1, 1, 1, 1, 1, 1),
+        (13, 0, 0, 0, 0, 1, 1),
+        *((second, 0, 0, 0, 0, 0, 0) for second in range(14, 20)),
+        (20, 0, 0, 0, 0, 1, 1),
+    ]
+    assert [tuple(one[c] for c in columns) for one in course_table(mine, 3).collect()] == [
+        (9, 1, 1, 1, 1, 1, 1),
+        (13, 0, 0, 0, 0, 1, 1),
+        (17, 0, 0, 0, 0, 1, 1),
+    ]
     assert storm["most_clients"] == 12
     assert storm["most_dials_per_s"] >= 10
     alone = {"host": "h", "pid": 7, "client": "c"}
@@ -88,7 +109,12 @@ def test_what_real_clients_publish_becomes_tables(
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
     words = ["tables", "--topic", told, "--command-config", str(file), "--out", str(tmp_path)]
-    done = CliRunner().invoke(events.app, [*words, "--json"], catch_exceptions=False)
+    drawn = tmp_path / "fleet.svg"
+    words += ["--picture", str(drawn), "--json"]
+    done = CliRunner().invoke(events.app, words, catch_exceptions=False)
+    written = ElementTree.parse(drawn)  # noqa: S314 - our own
+    labels = {text.text for text in written.iter() if text.text}
+    assert {"busiest one", "held up", "cut off (pairs)", "metadata"} <= labels
     counts = json.loads(done.stdout)
     assert counts["events"] == heard.total()
     found = {

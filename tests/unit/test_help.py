@@ -157,6 +157,11 @@ def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
         consumer.assign([odradek.TopicPartition("arrivals", 0)])
         if options:
             names["records"] = consumer.poll(5.0)
+        if "Workers" in example.name:
+            names["config"] = {"bootstrap.servers": "localhost:9092"}
+            names["work"] = lambda record: None
+            mine = odradek.Consumer(names["config"], group_id="w", enable_auto_commit=False)
+            names["workers"] = odradek.Workers(mine, names["work"])
         example.globs = {**names, "polars": polars, "signal": signal}
         said: list[str] = []
         try:

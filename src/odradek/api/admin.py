@@ -197,7 +197,8 @@ class Admin(GroupAdmin):
     ) -> list[ConfigResource]:
         """What has a configuration of its own, of these types, or of all; sorted (KIP-1142).
 
-        Brokers before 4.1 know of client metrics (KIP-714) only: ask them for no other type.
+        Brokers before 4.1 know of client metrics (KIP-714) only: any other type, and all, are an
+        `UnsupportedVersionError`.
         """
         return self._ask(configs.resources(types), timeout)
 

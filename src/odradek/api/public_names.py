@@ -12,6 +12,7 @@ MODULES: dict[str, str] = {
     "odradek.api.asyncio_admin": "AsyncAdmin",
     "odradek.api.asyncio_consumer": "AsyncConsumer",
     "odradek.api.asyncio_producer": "AsyncProducer",
+    "odradek.api.asyncio_workers": "AsyncWorkers",
     "odradek.api.client_options": "AdminOptions ClientOptions ConsumerOptions ProducerOptions",
     "odradek.api.consumer": "Consumer",
     "odradek.clients.explain.explanation": """
@@ -24,6 +25,9 @@ MODULES: dict[str, str] = {
     "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
+    "odradek.api.workers": "Workers",
+    "odradek.clients.workers.dead_letters": "WorkFailedError",
+    "odradek.clients.workers.work_run": "WorkProgress",
     "odradek.runtime.properties": "read_properties",
     "odradek.runtime.hosts.delivery_future": "ArrowDeliveryFuture DeliveryFuture",
     "odradek.runtime.hosts.record_future": "ArrowFuture RecordFuture",

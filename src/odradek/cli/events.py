@@ -1,13 +1,15 @@
 """`odradek events tables`: what a fleet of clients went through, from the events that they wrote.
 
 In: a folder of JSON lines (`events.dir`, `ODRADEK_EVENTS_DIR`, `simulate fleet --events`) or a
-topic (`events.topic`). Out: the tables `load`, `storms`, `outages` and `recoveries` as Parquet, and
-a summary. Exit statuses: 0 done, 1 no events there, 2 wrong use. Must not: compute; Spark does.
+topic (`events.topic`). Out: the tables `load`, `storms`, `outages` and `recoveries` as Parquet, a
+picture, and a summary. Exit statuses: 0 done, 1 no events there, 2 wrong use. Must not: compute;
+Spark does.
 """
 
 from __future__ import annotations
 
 import json as jsonlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,15 @@ from odradek.common.secret import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFiles:
+    """Where tables and their picture go, if anywhere."""
+
+    out: Path | None
+    picture: Path | None
+
 
 app = overview("Clients' own events as tables.")
 
@@ -55,6 +66,12 @@ def tables(
     out: Annotated[
         Path | None, typer.Option(help="Folder that gets each table as Parquet.")
     ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw what the fleet went through: FILE.svg, or FILE.png with matplotlib."
+        ),
+    ] = None,
     storm: Annotated[
         int, typer.Option(min=1, help="Dials a second at one broker from which on it is a storm.")
     ] = 10,
@@ -70,16 +87,18 @@ def tables(
     """
     if (folder is None) == (topic is None):
         raise typer.BadParameter("give either a folder or --topic")
+    if picture is not None and picture.suffix not in (".svg", ".png"):
+        raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
     options = {}
     if topic is not None:
         options = _options(option or [], bootstrap_server, command_config, profile)
     if folder is not None and not folder.is_dir():
         raise typer.BadParameter(f"there is no folder {folder}")
-    found = _made(folder, topic, options, out, storm, master)
+    found = _made(folder, topic, options, OutputFiles(out, picture), storm, master)
     if json:
         typer.echo(jsonlib.dumps(found))
     else:
-        _show(found, out)
+        _show(found, OutputFiles(out, picture))
     if not found["events"]:
         raise typer.Exit(1)
 
@@ -118,7 +137,7 @@ def _made(
     folder: Path | None,
     topic: str | None,
     options: dict[str, str],
-    out: Path | None,
+    written: OutputFiles,
     storm: int,
     master: str,
 ) -> dict[str, Any]:
@@ -133,10 +152,15 @@ def _made(
         events = events.cache()
         found: dict[str, Any] = {"events": events.count()}
         for name, table in event_tables.tables(events, storm).items():
-            if out is not None:
-                table.write.mode("overwrite").parquet(str(out / name))
+            if written.out is not None:
+                table.write.mode("overwrite").parquet(str(written.out / name))
             found[name] = table.count()
         found.update(_summary(event_tables.recovery_table(events)))
+        if written.picture is not None and found["events"]:
+            from odradek.cli.events_picture import draw
+
+            draw(event_tables.course_table(events), written.picture, storm)
+            found["picture"] = str(written.picture)
         return found
 
 
@@ -152,10 +176,10 @@ def _summary(recoveries: DataFrame) -> dict[str, Any]:
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in row.asDict().items()}
 
 
-def _show(found: dict[str, Any], out: Path | None) -> None:
+def _show(found: dict[str, Any], written: OutputFiles) -> None:
     typer.echo(f"{found['events']:,} events")
     for name in ("load", "storms", "outages", "recoveries"):
-        where = f"  {out / name}" if out is not None else ""
+        where = f"  {written.out / name}" if written.out is not None else ""
         typer.echo(f"  {name:<12}{found[name]:>9,} rows{where}")
     if found["recoveries"]:
         typer.echo(
@@ -163,3 +187,5 @@ def _show(found: dict[str, Any], out: Path | None) -> None:
             f"{found['held_up_p50_s']} s, the longest for {found['held_up_max_s']} s, with "
             f"{found['dials_mean']} dials; {found['not_back']} aren't back"
         )
+    if "picture" in found:
+        typer.echo(f"drawn: {found['picture']}")

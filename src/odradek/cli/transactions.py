@@ -14,6 +14,7 @@ from odradek.cli.console.properties import refuse
 from odradek.cli.frame.commands import AdminRun, destroys, reads
 from odradek.cli.frame.completion import topic_names
 from odradek.cli.frame.results import Result, ResultTable, counted
+from odradek.cli.frame.told_by_brokers import told_by_brokers
 from odradek.cli.groups.showing import partitions_by_topic
 from odradek.cli.moments import shown_moment
 from odradek.cli.overviews import overview
@@ -57,18 +58,21 @@ def list_(
 
     Example: odradek transactions list --state Ongoing --running-longer-than 60
     """
-    found = run.admin.list_transactions(
-        run.left(),
-        states=[one_word("--state", word, STATES) for word in state or ()],
-        producer_ids=producer_id or (),
-        running_longer_than=running_longer_than,
-        pattern=pattern,
+    states = [one_word("--state", word, STATES) for word in state or ()]
+    found, silent = told_by_brokers(
+        lambda: run.admin.list_transactions(
+            run.left(),
+            states=states,
+            producer_ids=producer_id or (),
+            running_longer_than=running_longer_than,
+            pattern=pattern,
+        ),
+        lambda t: t.transactional_id,
     )
     rows = [(t.transactional_id, t.producer_id, t.state) for t in found]
     heads = ("TRANSACTIONAL-ID", "PRODUCER-ID", "STATE")
-    return Result(
-        {"transactions": found}, [ResultTable(heads, rows, "There are no transactional ids.")]
-    )
+    table = ResultTable(heads, rows, "There are no transactional ids.")
+    return Result({"transactions": found}, [table], silent)
 
 
 @reads(app)

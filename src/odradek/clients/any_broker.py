@@ -44,6 +44,9 @@ class Sent(NamedTuple):
 class AnyBrokerCall:
     """One call: its backoff, its attempts, and whether an answer may have been lost."""
 
+    newest: int | None = None
+    """The highest version of the API to speak, where that depends on more than the two sides."""
+
     def __init__(
         self,
         engine: ClientEngine,
@@ -177,9 +180,16 @@ class AnyBrokerCall:
         left, limit = self.deadline - now, network.request_timeout
         # A broker may rightly think about a change for as long as it was given.
         patience = 0.0 if idempotent else min(limit, left)
-        return network.send(
-            connection, body(left), now, patience=patience, timeout=limit - patience
-        )
+        request = body(left)
+        version = self.version_for(connection, type(request))
+        return network.send_version(
+            connection, request, version, now, patience=patience, timeout=limit - patience
+        ).reply
+
+    def version_for(self, connection: Connection, request: type[AnyRequest]) -> int:
+        """The version that a request of this call has there."""
+        version = self._engine.network.version_for(connection, request)
+        return version if self.newest is None else min(version, self.newest)
 
     def _unanswered(self, now: float) -> KafkaError:
         for sent in self._out:

@@ -18,10 +18,15 @@ from typing import Any, Generic, TypeVar
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.coordinator import Coordinator, CoordinatorKind
+from odradek.clients.coordinator import Coordinator
 from odradek.common import kafka_errors as errors
 from odradek.common.arguments import INT32_MAX
-from odradek.common.errors import BrokerError, ClientClosedError, KafkaError
+from odradek.common.errors import (
+    BrokerError,
+    ClientClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.network.connection import Connection
@@ -61,10 +66,12 @@ MOVED = (
     errors.KafkaStorageError,
 )
 """After these a partition's leader is looked for again."""
+LOST = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
+"""After these a coordinator is looked for again."""
 LOOK_FOR_LEADERS = 2.0
 """Seconds without an answer after which it is asked whether the leaders are still the same."""
 AT_ONCE = 64
-"""Coordinators that are asked at the same time."""
+"""Flows that run beside each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,12 @@ class Inquiry(Generic[K, M, V]):
     hurried: bool = False
     """Also what is refused for now, or left out, isn't waited for: who asks has others to go on
     with, and asks again."""
+    newest: int | None = None
+    """The highest version of the API to speak, where that depends on more than the two sides."""
     whole: bool = True
     """The error of an answer as a whole is read here; else `read` does it, for its one item."""
+    unsettled: Callable[[V], KafkaError | None] | None = None
+    """Why a result is to be asked for again, though it is there: it counts when time is up."""
     check: Callable[[M, Connection], KafkaError | None] | None = None
     """What to think of an answer as a whole, before it is read. An API without a look at the
     cluster's id here is asked of no broker of which it isn't known to be one of ours (R-RB-5).
@@ -106,8 +117,10 @@ class Outcome(Generic[K, V]):
     errors: dict[K, KafkaError] = field(default_factory=dict)
     moved: dict[K, KafkaError] = field(default_factory=dict)
     """Items that are another broker's affair, and why."""
-    broker: int | None = None
-    """The coordinator that was asked."""
+    unsettled: dict[K, V] = field(default_factory=dict)
+    """Results of `moved` items, in case that nothing better comes."""
+    led: dict[K, int] = field(default_factory=dict)
+    """Who gave each result, where its leader or coordinator was asked: a broker's id."""
 
     def settled(self) -> dict[K, V]:
         """All results; or raises the first error, which knows of all others. That of the one thing
@@ -124,6 +137,8 @@ class Outcome(Generic[K, V]):
         self.results.update(other.results)
         self.errors.update(other.errors)
         self.moved.update(other.moved)
+        self.unsettled.update(other.unsettled)
+        self.led.update(other.led)
 
 
 class LeftOutError(KafkaError):
@@ -183,7 +198,13 @@ class _Taken(Generic[K, M, V]):
             if item not in self.left:
                 continue  # nobody asked for it: it says nothing about those that are left
             if not code:
-                self._done(item, value)
+                why = question.unsettled(value) if question.unsettled is not None else None
+                if why is None:
+                    self._done(item, value)
+                else:
+                    self.outcome.unsettled[item] = value
+                    self.outcome.moved[item] = why
+                    del self.left[item]
                 continue
             error = self._error(item, code, reason)
             ours = question.changes and (lost or item in self._doubtful)
@@ -226,6 +247,7 @@ class _Taken(Generic[K, M, V]):
             {i: done.results[i] for i in self._order if i in done.results},
             {i: done.errors[i] for i in self._order if i in done.errors},
             done.moved,
+            done.unsettled,
         )
 
     def _done(self, item: K, value: V) -> None:
@@ -273,6 +295,7 @@ def ask(
         return again
 
     call = AnyBrokerCall(engine, question.what + of, deadline, those)
+    call.newest = question.newest
     if taken.left:
         try:
             yield from call.ask(
@@ -319,37 +342,14 @@ def ask_brokers(
     return dict(zip(items, found, strict=True))
 
 
-def ask_coordinators(
-    engine: ClientEngine,
-    kind: CoordinatorKind,
-    question: Callable[[str], Inquiry[K, M, V]],
-    items: Mapping[str, Collection[K]],
-    deadline: float,
-    *,
-    newest: int | None = None,
-) -> Flow[dict[str, Outcome[K, V]]]:
-    """Ask the coordinator of each group or transactional id for items of its own."""
-    yield START
-    found: list[Outcome[K, V]] = yield from gather(
-        engine,
-        [
-            _ask_coordinator(
-                engine, Coordinator(engine, kind, key), question(key), those, deadline, newest
-            )
-            for key, those in items.items()
-        ],
-    )
-    return dict(zip(items, found, strict=True))
-
-
-def _ask_coordinator(
+def ask_coordinator(
     engine: ClientEngine,
     coordinator: Coordinator,
     question: Inquiry[K, M, V],
     items: Collection[K],
     deadline: float,
-    newest: int | None,
 ) -> Flow[Outcome[K, V]]:
+    """Ask the coordinator of one group or transactional id for items of its own."""
     yield START
     taken = _Taken(engine, question, items)
     try:
@@ -359,13 +359,11 @@ def _ask_coordinator(
             question.response,
             lambda answer: taken.take(answer, coordinator.answer_lost),
             deadline,
-            newest=newest,
+            newest=question.newest,
         )
     except KafkaError as error:
         taken.fail(error)
-    found = taken.ended()
-    found.broker = coordinator.broker
-    return found
+    return taken.ended()
 
 
 def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
@@ -397,12 +395,11 @@ def _leave(engine: ClientEngine, begun: Iterable[Completion[Any]]) -> None:
             engine.cancel(one, ClientClosedError("nobody waits for it any more"))
 
 
-Leaders = Callable[
-    [ClientEngine, Collection[TopicPartition], float],
-    Flow["Outcome[TopicPartition, int]"],
-]
-"""Finds each partition's leader: a broker's id, -1 while there is none; `moved` has those of which
+Leaders = Callable[[ClientEngine, Collection[K], float], Flow[Outcome[K, int]]]
+"""Finds who leads each item: a broker's id, -1 while there is none; `moved` has those of which
 nothing is said for now."""
+AskedOf = Callable[[int, list[K]], Flow[Outcome[K, V]]]
+"""Asks a broker about items that it leads."""
 
 
 def ask_leaders(
@@ -410,50 +407,90 @@ def ask_leaders(
     question: Inquiry[TopicPartition, M, V],
     partitions: Iterable[TopicPartition],
     deadline: float,
-    leaders: Leaders,
+    leaders: Leaders[TopicPartition],
 ) -> Flow[Outcome[TopicPartition, V]]:
     """Ask each partition's leader, one request to each of them, and follow those that move."""
-    order = list(dict.fromkeys(partitions))
-    asking = _LeadersAsked(engine, question, order, deadline)
-    try:
-        yield from asking.run(leaders)
-    finally:
-        _leave(engine, [asked for asked, _ in asking.running.values()])
-    found = asking.outcome
-    return Outcome(
-        {p: found.results[p] for p in order if p in found.results},
-        {p: found.errors[p] for p in order if p in found.errors},
+
+    def asked(leader: int, those: list[TopicPartition]) -> Flow[Outcome[TopicPartition, V]]:
+        return ask_leader(engine, question, those, deadline, leader)
+
+    yield START
+    return (yield from follow_leaders(engine, question.what, asked, partitions, deadline, leaders))
+
+
+def ask_leader(
+    engine: ClientEngine,
+    question: Inquiry[K, M, V],
+    items: Iterable[K],
+    deadline: float,
+    leader: int,
+) -> Flow[Outcome[K, V]]:
+    """Ask one broker about items that it leads."""
+    return ask(
+        engine, question, items, deadline, among=at_broker(leader), of=f" of broker {leader}"
     )
 
 
-class _LeadersAsked(Generic[M, V]):
-    """One call to leaders: partitions that are left, and requests that are under way."""
+def follow_leaders(
+    engine: ClientEngine,
+    what: str,
+    asked: AskedOf[K, V],
+    items: Iterable[K],
+    deadline: float,
+    leaders: Leaders[K],
+    doubt: Callable[[K], None] = lambda _: None,
+) -> Flow[Outcome[K, V]]:
+    """Ask whoever leads each item, and follow those that move. `doubt` is told of items whose
+    leader isn't to be taken from memory any more.
+    """
+    order = list(dict.fromkeys(items))
+    asking = _LeadersAsked(engine, what, asked, order, deadline, leaders, doubt)
+    try:
+        yield from asking.run()
+    finally:
+        _leave(engine, [under_way for under_way, _ in asking.running.values()])
+    found = asking.outcome
+    for item, value in found.unsettled.items():
+        if isinstance(found.errors.get(item), KafkaTimeoutError):
+            found.results[item] = value
+            del found.errors[item]
+    return Outcome(
+        {p: found.results[p] for p in order if p in found.results},
+        {p: found.errors[p] for p in order if p in found.errors},
+        led=found.led,
+    )
+
+
+class _LeadersAsked(Generic[K, V]):
+    """One call to leaders: items that are left, and requests that are under way."""
 
     def __init__(
         self,
         engine: ClientEngine,
-        question: Inquiry[TopicPartition, M, V],
-        partitions: Iterable[TopicPartition],
+        what: str,
+        asked: AskedOf[K, V],
+        items: Iterable[K],
         deadline: float,
+        leaders: Leaders[K],
+        doubt: Callable[[K], None],
     ) -> None:
-        self.outcome: Outcome[TopicPartition, V] = Outcome()
-        self.running: dict[
-            int, tuple[Completion[Outcome[TopicPartition, V]], list[TopicPartition]]
-        ] = {}
+        self.outcome: Outcome[K, V] = Outcome()
+        self.running: dict[int, tuple[Completion[Outcome[K, V]], list[K]]] = {}
         """What leaders are asked now, by their ids."""
         self._engine = engine
-        self._question = question
+        self._asked = asked
+        self._leaders, self._doubt = leaders, doubt
         self._deadline = deadline
-        self._left = dict.fromkeys(partitions)
-        self._pauses = AnyBrokerCall(engine, question.what, deadline)
+        self._left = dict.fromkeys(items)
+        self._pauses = AnyBrokerCall(engine, what, deadline)
 
-    def run(self, leaders: Leaders) -> Flow[None]:
+    def run(self) -> Flow[None]:
         """Find leaders, ask them, and start over for what has moved."""
         now = yield START
         while self._left or self.running:
             why: KafkaError | None = None
             if self._left:
-                why = yield from self._begin(leaders)
+                why = yield from self._begin()
                 now = self._engine.now
             if self.running:
                 asked = tuple(asked for asked, _ in self.running.values())
@@ -463,67 +500,65 @@ class _LeadersAsked(Generic[M, V]):
                 if any(a.done for a in asked):
                     why = self._collect() or why
                 elif now < self._deadline:
-                    yield from self._look(leaders)
+                    yield from self._look()
             if self._left and why is not None:
                 try:
                     now = yield from self._pauses.retry(None, why, self._engine.now)
                 except KafkaError as error:
                     self._fail(error)
 
-    def _begin(self, leaders: Leaders) -> Flow[KafkaError | None]:
+    def _begin(self) -> Flow[KafkaError | None]:
         """Ask the leaders of what is left; gives why some can't be asked yet."""
-        found = yield from leaders(self._engine, [*self._left], self._deadline)
-        for partition, error in found.errors.items():
-            self.outcome.errors[partition] = error
-            del self._left[partition]
-        led: dict[int, list[TopicPartition]] = {}
+        found = yield from self._leaders(self._engine, [*self._left], self._deadline)
+        for item, error in found.errors.items():
+            self.outcome.errors[item] = error
+            del self._left[item]
+        led: dict[int, list[K]] = {}
         why = next(iter(found.moved.values()), None)
-        for partition, leader in found.results.items():
+        for item, leader in found.results.items():
             if leader < 0 or leader in self.running:
                 at = "has no leader now" if leader < 0 else f"waits for what broker {leader} does"
-                why = errors.LeaderNotAvailableError(f"{partition} {at}")
+                why = errors.LeaderNotAvailableError(f"{item} {at}")
             else:
-                led.setdefault(leader, []).append(partition)
-                del self._left[partition]
+                led.setdefault(leader, []).append(item)
+                del self._left[item]
         for leader, those in led.items():
-            flow = ask(
-                self._engine,
-                self._question,
-                those,
-                self._deadline,
-                among=at_broker(leader),
-                of=f" of broker {leader}",
-            )
-            self.running[leader] = self._engine.start(flow), those
+            self.running[leader] = self._engine.start(self._asked(leader, those)), those
         return why
 
     def _collect(self) -> KafkaError | None:
-        """Take in what is answered; gives why some partitions have to be asked elsewhere."""
+        """Take in what is answered; gives why some items have to be asked elsewhere, or again."""
         why: KafkaError | None = None
         for leader, (asked, _) in list(self.running.items()):
             if asked.done:
                 del self.running[leader]
                 answer = asked.result()
                 self.outcome.add(answer)
-                self._left.update(dict.fromkeys(answer.moved))
+                self.outcome.led.update(dict.fromkeys(answer.results, leader))
+                for item, error in answer.moved.items():
+                    self._left[item] = None
+                    if isinstance(error, LOST):
+                        self._doubt(item)
                 why = next(iter(answer.moved.values()), why)
         return why
 
-    def _look(self, leaders: Leaders) -> Flow[None]:
+    def _look(self) -> Flow[None]:
         """Nobody answers: see whether what they are asked is still theirs."""
-        those = {p: leader for leader, (_, asked) in self.running.items() for p in asked}
-        found = yield from leaders(self._engine, [*those], self._deadline)
-        for partition, leader in found.results.items():
-            before = those[partition]
+        those = {i: leader for leader, (_, asked) in self.running.items() for i in asked}
+        for item in those:
+            self._doubt(item)
+        found = yield from self._leaders(self._engine, [*those], self._deadline)
+        for item, leader in found.results.items():
+            before = those[item]
             if before in self.running and leader not in (before, -1):
-                asked, parts = self.running[before]
+                asked, items = self.running[before]
                 if asked.done:
                     continue
                 del self.running[before]
-                self._engine.cancel(asked, ClientClosedError("its partitions have moved"))
-                self._left.update(dict.fromkeys(parts))
+                self._engine.cancel(asked, ClientClosedError("its items have moved"))
+                self._left.update(dict.fromkeys(items))
 
     def _fail(self, error: KafkaError) -> None:
-        for partition in self._left:
-            self.outcome.errors[partition] = copy(error)
+        for item in self._left:
+            self.outcome.errors[item] = copy(error)
         self._left.clear()

@@ -28,7 +28,12 @@ from odradek.common.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from odradek.common.kafka_errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
+from odradek.common.kafka_errors import (
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    RebootstrapRequiredError,
+    error_for,
+)
 from odradek.common.types import Address
 from odradek.network.connection import BESIDE, COORDINATOR, Connection
 from odradek.network.effects import AnyRequest
@@ -74,6 +79,11 @@ _NEEDED = {
 }
 
 
+def coordinator_name(kind: CoordinatorKind, key: str) -> str:
+    """How texts call it."""
+    return f"coordinator of {_NEEDED[kind][1]} {key!r}"
+
+
 class Coordinator:
     """The coordinator of one key. Any number of flows may ask at once; one of them finds it."""
 
@@ -83,7 +93,7 @@ class Coordinator:
         self.key = key
         self.right, self.thing = _NEEDED[kind]
         """What nearly all requests to it need, and what that is a right to."""
-        self.name = f"coordinator of {self.thing} {key!r}"
+        self.name = coordinator_name(kind, key)
         self.broker: int | None = None
         """Its broker's id; None while it has to be found."""
         self.changed = Signal()
@@ -171,9 +181,9 @@ class Coordinator:
                 continue
             self._finding = True
             try:
-                finder = _FindCall(self, self._engine, call.deadline)
+                finder = FindCall(self._engine, self.kind, call.deadline)
                 finder.attempts = call.attempts
-                broker = yield from finder.locate()
+                broker = yield from finder.locate(self.key)
             finally:
                 self._finding = False
                 self.changed.notify()
@@ -199,7 +209,7 @@ class Coordinator:
         now, before = (yield START), self.broker
         limit = self._engine.network.request_timeout
         try:
-            broker = yield from _FindCall(self, self._engine, now + limit).locate()
+            broker = yield from FindCall(self._engine, self.kind, now + limit).locate(self.key)
         except KafkaError:
             return  # no answer changes nothing
         if self.broker == before != broker:
@@ -242,7 +252,6 @@ class _Call(AnyBrokerCall):
 
     timeout: float | None = None
     patience = 0.0
-    newest: int | None = None
 
     def keep_backoff_constant(self) -> None:
         """Every retry waits `retry.backoff.ms`."""
@@ -264,20 +273,18 @@ class _Call(AnyBrokerCall):
         limit = max((self.timeout or network.request_timeout) - self.patience, 1.0)
         self.using(connection)
         request = body(self.deadline - now)
-        version = network.version_for(connection, type(request))
-        if self.newest is not None:
-            version = min(version, self.newest)
+        version = self.version_for(connection, type(request))
         return network.send_version(
             connection, request, version, now, patience=self.patience, timeout=limit
         ).reply
 
 
-class _FindCall(_Call):
-    """FindCoordinator, answered by any broker."""
+class FindCall(_Call):
+    """FindCoordinator, answered by any broker: of one key, or of many in one request (KIP-699)."""
 
-    def __init__(self, coordinator: Coordinator, engine: ClientEngine, deadline: float) -> None:
-        super().__init__(engine, coordinator.name, deadline)
-        self._kind, self._key = coordinator.kind, coordinator.key
+    def __init__(self, engine: ClientEngine, kind: CoordinatorKind, deadline: float) -> None:
+        super().__init__(engine, f"coordinators of {_NEEDED[kind][1]}s", deadline)
+        self._kind, self._keys = kind, [""]
         self._by_keys = True
         self._until = engine.now + engine.network.request_timeout
         """Till then an answer that is no refusal only says something about who gave it."""
@@ -287,35 +294,69 @@ class _FindCall(_Call):
         version = self._engine.network.version_for(connection, FindCoordinatorRequest)
         self._by_keys = version >= BY_KEYS
 
-    def locate(self) -> Flow[int]:
-        """The id of the coordinator's broker."""
+    def locate(self, key: str) -> Flow[int]:
+        """The id of the coordinator's broker; waits until there is one."""
+        self._keys, self.what = [key], coordinator_name(self._kind, key)
         answer = yield from self.ask(self._body, FindCoordinatorResponse, self._check)
-        return self._read(answer)[0]
+        return self._read(answer)[key][0]
+
+    def locate_each(self, keys: Iterable[str]) -> Flow[dict[str, int | KafkaError]]:
+        """The ids of their brokers, or why one isn't told just now: that of one key holds up no
+        other. Raises where there is no answer.
+        """
+        found: dict[str, int | KafkaError] = {}
+
+        def note(answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
+            self.using(connection)  # another broker may have been asked since, in another form
+            for key, (broker, error) in self._read(answer).items():
+                if isinstance(error, RebootstrapRequiredError):
+                    return error
+                found[key] = broker if error is None else self._weighed(error, connection)
+                if error is not None:  # another broker is asked first, the next time
+                    self._failed[connection.address] = None
+            return None
+
+        left = list(keys)
+        while left:
+            self._keys = left
+            self._out.clear()  # what others may still say is about other keys
+            yield from self.ask(self._body, FindCoordinatorResponse, note)
+            left = [key for key in left if key not in found]
+        return found
 
     def _check(self, answer: FindCoordinatorResponse, connection: Connection) -> KafkaError | None:
-        self.using(connection)  # another broker may have been asked since, in another form
-        error = self._read(answer)[1]
-        if error is None or error.retriable or is_refusal(error) or self._engine.now >= self._until:
+        self.using(connection)
+        error = self._read(answer)[self._keys[0]][1]
+        return None if error is None else self._weighed(error, connection)
+
+    def _weighed(self, error: KafkaError, connection: Connection) -> KafkaError:
+        if error.retriable or is_refusal(error) or self._engine.now >= self._until:
             return error
         logger.warning("%s: %s said %s; asking on", self.what, connection.address, error)
         return CoordinatorNotAvailableError(str(error))
 
     def _body(self, _: float) -> FindCoordinatorRequest:
         if self._by_keys:
-            return FindCoordinatorRequest(key_type=self._kind, coordinator_keys=[self._key])
-        return FindCoordinatorRequest(self._key, self._kind)
+            return FindCoordinatorRequest(key_type=self._kind, coordinator_keys=self._keys)
+        return FindCoordinatorRequest(self._keys[0], self._kind)
 
-    def _read(self, answer: FindCoordinatorResponse) -> tuple[int, KafkaError | None]:
+    def _read(self, answer: FindCoordinatorResponse) -> dict[str, tuple[int, KafkaError | None]]:
+        """What is said of each key that was asked for."""
         if not self._by_keys:
-            broker, code, text = answer.node_id, answer.error_code, answer.error_message
+            said = {self._keys[0]: (answer.node_id, answer.error_code, answer.error_message)}
         else:
-            found = next((c for c in answer.coordinators if c.key == self._key), None)
-            if found is None:
-                return -1, CoordinatorNotAvailableError(f"the answer doesn't name the {self.what}")
-            broker, code, text = found.node_id, found.error_code, found.error_message
-        if code:
-            return -1, error_for(code, text or self.what).needing("DESCRIBE", self._key)
-        return broker, None
+            each = reversed(answer.coordinators)
+            said = {c.key: (c.node_id, c.error_code, c.error_message) for c in each}
+        found: dict[str, tuple[int, KafkaError | None]] = {}
+        for key in self._keys if self._by_keys else self._keys[:1]:
+            name, error = coordinator_name(self._kind, key), None
+            broker, code, text = said.get(key, (-1, 0, None))
+            if code:
+                error = error_for(code, text or name).needing("DESCRIBE", key)
+            elif key not in said:
+                error = CoordinatorNotAvailableError(f"the answer doesn't name the {name}")
+            found[key] = (broker, error)
+        return found
 
 
 class _CoordinatorCall(_Call):

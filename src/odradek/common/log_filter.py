@@ -16,7 +16,7 @@ from odradek.common.printable import printable
 
 LOGGERS = (
     "odradek",
-    *(f"odradek.{room}" for room in ("compat", "consumer", "metadata", "record", "spark")),
+    *(f"odradek.{it}" for it in ("compat", "consumer", "metadata", "record", "spark", "workers")),
 )
 """All loggers of the library."""
 

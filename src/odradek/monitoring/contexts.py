@@ -132,6 +132,19 @@ def linked(records: Iterable[ReadRecord], known: Mapping[str, Any]) -> list[Link
     return list(found.values())
 
 
+def all_of(data: Any, name: str) -> list[Any]:
+    """The distinct values of this column of a record batch or table; None alone where it is none of
+    names or numbers, or there are several of that name.
+    """
+    if data.schema.names.count(name) != 1:
+        return [None]
+    try:
+        found: list[Any] = data.column(name).unique().to_pylist()
+    except NotImplementedError:  # Arrow's own error for lists and structs
+        return [None]
+    return found if all(isinstance(one, str | int) for one in found) else [None]
+
+
 def arrow_records(
     data: Any, headers: str | None, places: Sequence[str] = ()
 ) -> Iterator[ReadRecord]:
@@ -140,9 +153,9 @@ def arrow_records(
     headers are something else.
     """
     names = data.schema.names
-    if headers not in names:
+    if names.count(headers) != 1:
         return
-    wanted = [name for name in places if name in names]
+    wanted = [name for name in places if names.count(name) == 1]
     rows = data.slice(0, MOST_LINKS).select([headers, *wanted])
     try:
         rows.validate(full=True)

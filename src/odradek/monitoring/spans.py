@@ -40,7 +40,13 @@ from odradek.clients.producer.delivery import ArrowDelivery
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.clients.traces import Runs
 from odradek.common.arguments import function, record_headers, refusal
-from odradek.common.errors import BrokerError, ClientClosedError, KafkaError, WakeupError
+from odradek.common.errors import (
+    BrokerError,
+    ClientClosedError,
+    KafkaError,
+    RecordTooLargeError,
+    WakeupError,
+)
 from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.common.types import TopicPartition
 from odradek.monitoring.contexts import (
@@ -52,6 +58,7 @@ from odradek.monitoring.contexts import (
     PARTITION,
     TOPIC,
     ReadRecord,
+    all_of,
     arrow_records,
     extracted,
     injected,
@@ -215,18 +222,25 @@ class ClientSpans:
             partition: int | None = None,
             timestamp_ms: int | None = None,
             on_delivery: Any = None,
+            **more: Any,
         ) -> Any:
             if on_delivery is not None:
                 function("on_delivery", on_delivery)
             if type(topic) is not str or (context := get_current()).get(SUPPRESSED):
                 told = () if on_delivery is None else (on_delivery,)
-                return send(topic, value, key, headers, partition, timestamp_ms, *told)
+                return send(topic, value, key, headers, partition, timestamp_ms, *told, **more)
             span = SentRecordSpan(self)
             try:
                 attributes = self._of_record(topic, value, partition)
                 given = headers if headers is NO_HEADERS else record_headers(headers)
                 carrying = span.begin(self._tracer, attributes, given, context)
-                found = send(topic, value, key, carrying, partition, timestamp_ms)
+                try:
+                    found = send(topic, value, key, carrying, partition, timestamp_ms, **more)
+                except RecordTooLargeError:
+                    if carrying is given:
+                        raise
+                    # It may be so by the context alone.
+                    found = send(topic, value, key, given, partition, timestamp_ms, **more)
                 if type(found) is CoroutineType:
                     return self._once_sent(found, span, report)
                 span.sent(found, report)
@@ -411,11 +425,7 @@ def of_batch(records: Any) -> tuple[dict[str, Any], Iterable[ReadRecord]]:
         places = of_places({(record.topic, record.partition) for record in records})
         return {**places, COUNT: len(records)}, map(_sent, records)
     if hasattr(records, "schema") and hasattr(records, "num_rows"):
-        names = records.schema.names
-        topics, partitions = (
-            records.column(name).unique().to_pylist() if name in names else [None]
-            for name in ("topic", "partition")
-        )
+        topics, partitions = (all_of(records, name) for name in ("topic", "partition"))
         places = of_places(set(product(topics, partitions)))
         rows = arrow_records(records, "headers", ("topic", "partition", "offset"))
         return {**places, COUNT: records.num_rows}, rows

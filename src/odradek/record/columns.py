@@ -159,6 +159,11 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
 
+    @property
+    def size(self) -> int:
+        """Bytes that they take."""
+        return len(self._raw)
+
     def read(self) -> Headers:
         """All of them."""
         return read_headers(self._raw, len(self._raw)) or ()

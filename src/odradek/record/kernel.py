@@ -59,6 +59,7 @@ from cython.cimports.odradek.record.native import (
     odradek_crc_by_table,
     odradek_crc_prepare,
     odradek_digest,
+    odradek_hash_unknown,
 )
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
@@ -1775,6 +1776,7 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
         put_item(row, 6, None if values is None else values[index])
         put_item(row, 7, its_headers)
         put_item(row, 8, leader_epochs if epochs is None else epochs[index])
+        odradek_hash_unknown(cython.cast(cython.p_void, row))
         PyObject_GC_UnTrack(row)
         found.append(row)
     return found

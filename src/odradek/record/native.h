@@ -57,6 +57,14 @@ static int odradek_has_crc(void) { return (getauxval(AT_HWCAP) & (1UL << 7)) != 
 static int odradek_has_crc(void) { return 0; }
 #endif
 
+/* From 3.14 on a tuple keeps its hash, where -1 says that it isn't known yet; what
+   PyType_GenericAlloc gives is zero. */
+#if PY_VERSION_HEX >= 0x030E0000
+#define odradek_hash_unknown(row) (((PyTupleObject *)(row))->ob_hash = -1)
+#else
+#define odradek_hash_unknown(row) ((void)(row))
+#endif
+
 /* One lane of this many bytes in each of three independent streams hides the instruction's
    latency of three cycles; their results are joined by tables that append so many zero bytes. */
 #define ODRADEK_LANE 1344

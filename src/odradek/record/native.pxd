@@ -16,6 +16,7 @@ cdef extern from "native.h" nogil:
     void* odradek_block_take(size_t size)
     void* odradek_block_grow(void* block, size_t old, size_t size)
     void odradek_block_give(void* block, size_t size)
+    void odradek_hash_unknown(void* row)
 
 
 cdef extern from "Python.h":

@@ -12,6 +12,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+from odradek.runtime.locks import new_lock
+
 Answer = list[str] | BaseException
 SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
@@ -50,7 +52,7 @@ class Resolver:
 
     def __init__(self, query: Callable[[str, int], list[str]] = look_up) -> None:
         self._query = query
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._waiting: dict[tuple[str, int], list[Callable[[Answer], None]]] = {}
 
     def resolve(self, host: str, port: int, deliver: Callable[[Answer], None]) -> None:

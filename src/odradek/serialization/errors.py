@@ -32,6 +32,8 @@ class SchemaRegistryError(ExplainedError):
     """Of HTTP; None where there was no answer."""
     error_code: int | None = None
     """The registry's own, for example 40403."""
+    blames_record = True
+    """Whether another record might be read: not where the registry answers nobody."""
 
     def coded(self, status: int, error_code: int | None) -> Self:
         """The same with the codes of the answer."""
@@ -43,10 +45,13 @@ class RegistryUnreachableError(SchemaRegistryError):
     """None of the registry's URLs gave an answer in time."""
 
     retriable = True
+    blames_record = False
 
 
 class RegistryAuthenticationError(SchemaRegistryError):
     """The registry doesn't know who asks, or that one has no right to do this (401, 403)."""
+
+    blames_record = False
 
 
 class SchemaNotFoundError(SchemaRegistryError):

@@ -85,11 +85,13 @@ def _send(
     partition: int | None = None,
     timestamp_ms: int | None = None,
     on_delivery: DeliveryCallback | None = None,
+    **more: Any,
 ) -> Any:
     producer = alive(of)
     key, value, headers = writing(topic, key, value, headers)
-    return RecordSending.send(
-        producer, topic, value, key, headers, partition, timestamp_ms, on_delivery
+    # A class of the program's may have a `send` of its own, with arguments of its own.
+    return type(producer).send(
+        producer, topic, value, key, headers, partition, timestamp_ms, on_delivery, **more
     )
 
 

@@ -20,6 +20,7 @@ from odradek.cli.events import app
         (["tables", "--topic", "t"], "--bootstrap-server host:port"),
         (["tables", "--topic", "t", "--option", "secret-without-equals"], "NAME=VALUE"),
         (["tables", "not-there"], "no folder"),
+        (["tables", "--topic", "t", "--picture", "fleet.gif"], ".svg or .png"),
         (["tables", "--topic", "t", "--command-config", "not-there"], "can't be read"),
     ],
 )

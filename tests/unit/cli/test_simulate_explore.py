@@ -147,7 +147,7 @@ def test_the_verbs_are_listed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["groups", "read-process-write"])
+@pytest.mark.parametrize("family", ["groups", "read-process-write", "operators"])
 def test_groups_are_explored_shrunk_and_replayed(
     family: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -162,7 +162,7 @@ def test_groups_are_explored_shrunk_and_replayed(
     monkeypatch.setattr(StoredGroupOffsets, "commit", further)
     if family == "read-process-write":  # what transactions commit goes another way
         monkeypatch.setattr(StoredGroupOffsets, "pend", nothing_pends)
-    last = 12 if family == "groups" else 3
+    last = 3 if family == "read-process-write" else 12
     words = ("explore", "--seeds", f"3..{last}", "--family", family, "--directory", str(tmp_path))
     found = call(*words)
     assert found.exit_code == 1

@@ -129,13 +129,21 @@ def labels(panel: Panel, apart: float) -> list[tuple[float, Line]]:
 
 def draw(picture: PanelPicture, stem: Path) -> list[Path]:
     """Write the picture, and say which files it is in."""
-    from odradek.cli.demo import svg
-
     drawn = [stem.with_suffix(".svg")]
-    drawn[0].write_text(svg.render(picture), encoding="utf-8")
     if find_spec("matplotlib") is not None:
+        drawn.append(stem.with_suffix(".png"))
+    for file in drawn:
+        write(picture, file)
+    return drawn
+
+
+def write(picture: PanelPicture, file: Path) -> None:
+    """Write the picture into this one file, as PNG (by matplotlib) or as SVG by its ending."""
+    if file.suffix == ".png":
         from odradek.cli.demo import png
 
-        drawn.append(stem.with_suffix(".png"))
-        png.render(picture, drawn[1])
-    return drawn
+        png.render(picture, file)
+    else:
+        from odradek.cli.demo import svg
+
+        file.write_text(svg.render(picture), encoding="utf-8")

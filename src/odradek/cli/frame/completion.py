@@ -14,6 +14,7 @@ import typer
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
 from odradek.cli.frame.settings import Flags, settings
+from odradek.cli.frame.told_by_brokers import told_by_brokers
 from odradek.common.errors import KafkaError
 
 PATIENCE = 1.5
@@ -31,9 +32,13 @@ def topic_names(context: typer.Context, incomplete: str) -> list[str]:
 
 def group_ids(context: typer.Context, incomplete: str) -> list[str]:
     """Groups whose ids begin so."""
-    return _names(
-        context, incomplete, lambda admin: [g.group_id for g in admin.list_groups(PATIENCE)]
-    )
+    return _names(context, incomplete, lambda admin: ids_of_groups(admin, PATIENCE))
+
+
+def ids_of_groups(admin: Admin, timeout: float) -> list[str]:
+    """The ids of those groups that brokers tell of in time."""
+    found, _ = told_by_brokers(lambda: admin.list_groups(timeout), lambda g: g.group_id)
+    return [g.group_id for g in found]
 
 
 def _names(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from odradek.api.admin import Admin
+from odradek.cli.frame.completion import ids_of_groups
 from odradek.clients.missing_topics import alike, like_it
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
@@ -18,7 +19,7 @@ PATIENCE = 2.0
 """Seconds for a list of names."""
 LISTS: Mapping[type[KafkaError], Callable[[Admin, float], Iterable[str]]] = {
     UnknownTopicOrPartitionError: lambda admin, left: admin.list_topics(left),
-    GroupIdNotFoundError: lambda admin, left: [g.group_id for g in admin.list_groups(left)],
+    GroupIdNotFoundError: ids_of_groups,
 }
 """What gives the names that there are, by the error of one that isn't there."""
 

@@ -153,6 +153,9 @@ def lag(
             refuse("give --watch or --prometheus, not both")
         where, every = where_to_listen(prometheus), interval or exporting.UNTIL_NEXT
         return exporting.export(run, exporting.LagExporter(which, every), where, every, count)
+    for flag, given in (("--interval", interval), ("--count", count)):
+        if given is not None and not watch:
+            refuse(f"{flag} is for looks again and again: give --watch or --prometheus with it")
     if watch:
         return watching.watch(run, which, interval or watching.UNTIL_NEXT, count)
     looks, failed = which.look(run)

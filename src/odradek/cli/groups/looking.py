@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from odradek.cli.frame.commands import AdminRun
+from odradek.cli.frame.told_by_brokers import told_by_brokers
 from odradek.cli.groups.lag import LagRow, lag_rows, wanted_partitions
 from odradek.clients.admin.group_offsets import ShareGroupOffset
 from odradek.clients.admin.groups import (
@@ -55,13 +56,7 @@ def list_groups(
 
     Raises the error where none has.
     """
-    try:
-        return run.admin.list_groups(timeout, **filters), {}
-    except KafkaError as error:
-        if not error.results:
-            raise
-        found = {g.group_id: g for groups in error.results.values() for g in groups}
-        return [found[group] for group in sorted(found)], dict(error.errors)
+    return told_by_brokers(lambda: run.admin.list_groups(timeout, **filters), lambda g: g.group_id)
 
 
 def all_consumer_groups(run: AdminRun) -> tuple[list[str], dict[int, KafkaError]]:
@@ -188,4 +183,5 @@ def _shared(
 ) -> tuple[dict[str, dict[TopicPartition, ShareGroupOffset]], Failed]:
     if not groups:
         return {}, {}
-    return run.each(lambda: run.admin.list_share_group_offsets(groups, run.left()))
+    # A partition that is refused for now takes all the time: half is left for ends of logs.
+    return run.each(lambda: run.admin.list_share_group_offsets(groups, run.left() / 2))

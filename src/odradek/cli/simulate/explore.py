@@ -39,8 +39,8 @@ Kind = Annotated[
     typer.Option(
         "--family",
         show_default="as each seed has it",
-        help="plain, hostile, slow, transactions; or misled, groups, read-process-write, which no "
-        "seed has by itself.",
+        help="plain, hostile, slow, transactions; or misled, groups, read-process-write, "
+        "operators, which no seed has by itself.",
     ),
 ]
 Short = Annotated[

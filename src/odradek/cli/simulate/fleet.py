@@ -34,7 +34,7 @@ SLICES, LARGEST_SLICE = 100, 500
 
 
 @dataclass(frozen=True, slots=True)
-class Workers:
+class FleetWorkers:
     """Who simulates."""
 
     jobs: int
@@ -113,7 +113,7 @@ def fleet(
         raise typer.BadParameter("--picture takes a file that ends with .svg or .png")
     size = slice_size or max(1, min(LARGEST_SLICE, clients // SLICES))
     plan = FleetPlan(_cases(policy, settings or [], brokers, outage, seed), clients, size)
-    workers = Workers(jobs, spark or master is not None, master, shards)
+    workers = FleetWorkers(jobs, spark or master is not None, master, shards)
     _take(plan, workers, Outputs(json, picture, tables, events, sample))
 
 
@@ -145,7 +145,7 @@ def _cases(
     return tuple(cases)
 
 
-def _take(plan: FleetPlan, workers: Workers, outputs: Outputs) -> None:
+def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
     """Simulate what isn't done yet, and show all of it."""
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
@@ -183,7 +183,7 @@ def _interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _simulate(plan: FleetPlan, workers: Workers, book: Book) -> None:
+def _simulate(plan: FleetPlan, workers: FleetWorkers, book: Book) -> None:
     todo = book.todo()
     total = len(plan.cases) * plan.clients
     left = sum(part.clients for part in todo)
@@ -201,7 +201,7 @@ def _simulate(plan: FleetPlan, workers: Workers, book: Book) -> None:
             print(f"{text}, {more:,.0f} s to go", file=sys.stderr, flush=True)
 
 
-def _done(plan: FleetPlan, workers: Workers, todo: list[Slice]) -> Done:
+def _done(plan: FleetPlan, workers: FleetWorkers, todo: list[Slice]) -> Done:
     """Slices with their loads, as they come."""
     if not todo:
         return iter(())

@@ -103,16 +103,11 @@ def compare(found: Sequence[dict[str, Any]]) -> None:
 
 def draw(loads: Sequence[Load], file: Path) -> list[Path]:
     """What the busiest broker sees in one picture, how clients come back in another."""
+    from odradek.cli.demo.picture import write
+
     recovery = file.with_name(f"{file.stem}-recovery{file.suffix}")
     for made, path in ((_arrivals(loads), file), (_recoveries(loads), recovery)):
-        if path.suffix == ".png":
-            from odradek.cli.demo import png
-
-            png.render(made, path)
-        else:
-            from odradek.cli.demo import svg
-
-            path.write_text(svg.render(made), encoding="utf-8")
+        write(made, path)
     return [file, recovery]
 
 

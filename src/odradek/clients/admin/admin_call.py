@@ -10,14 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from odradek.clients.asking import (
-    Inquiry,
-    Outcome,
-    ask,
-    ask_brokers,
-    ask_coordinators,
-    ask_leaders,
-)
+from odradek.clients.admin.coordinators import by_broker, by_key
+from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import leaders
 from odradek.common.types import TopicPartition
@@ -89,30 +83,29 @@ def by_brokers(
 
 
 def by_coordinators(
+    kind: CoordinatorKind, question: Inquiry[str, M, V], keys: Iterable[str]
+) -> AdminCall[dict[str, V]]:
+    """Ask each coordinator about all of its keys at once, and follow those that move."""
+    wanted = list(keys)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, V]]:
+        return (yield from by_broker(engine, kind, question, wanted, deadline)).settled()
+
+    return AdminCall(question.what, flow)
+
+
+def by_coordinator_of_each(
     kind: CoordinatorKind,
     question: Callable[[str], Inquiry[K, M, V]],
     items: Mapping[str, Collection[K]],
     what: str,
-    *,
-    newest: int | None = None,
-) -> AdminCall[dict[str, Outcome[K, V]]]:
-    """Ask the coordinator of each key, and follow it."""
-    return AdminCall(
-        what,
-        lambda engine, deadline: ask_coordinators(
-            engine, kind, question, items, deadline, newest=newest
-        ),
-    )
+) -> AdminCall[dict[K, V]]:
+    """Ask the coordinator of each key for items of its own, in a request for each key."""
 
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[K, V]]:
+        return merged((yield from by_key(engine, kind, question, items, deadline)).values())
 
-def by_coordinator_of_each(
-    kind: CoordinatorKind, question: Inquiry[str, M, V], keys: Iterable[str]
-) -> AdminCall[dict[str, V]]:
-    """The same where the keys themselves are the items."""
-    items = {key: (key,) for key in keys}
-    return by_coordinators(kind, lambda _: question, items, question.what).then(
-        lambda found: merged(found.values())
-    )
+    return AdminCall(what, flow)
 
 
 def merged(outcomes: Iterable[Outcome[K, V]]) -> dict[K, V]:

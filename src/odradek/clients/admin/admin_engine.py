@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from odradek.clients.admin.coordinators import KnownCoordinators
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.config import Config
 from odradek.common.types import Rng
@@ -24,6 +25,7 @@ class AdminEngine(ClientEngine):
         super().__init__(config, rng)
         self._fresh: dict[str, float] = {}
         """Topics that were made here, and until when a broker may not have heard of them."""
+        self.coordinators = KnownCoordinators(self)
 
     def made(self, topics: Iterable[str]) -> None:
         """These topics were made now."""

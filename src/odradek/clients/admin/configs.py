@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys, setting, some_of
 from odradek.clients.admin.admin_call import AdminCall, merged, one
@@ -15,10 +15,14 @@ from odradek.clients.asking import Inquiry, Outcome, Said, ask, ask_brokers
 from odradek.clients.client_engine import ClientEngine
 from odradek.common.arguments import INT32_MAX, choice, flag, mapping, refusal, shown, text
 from odradek.common.errors import ConfigurationError
+from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.network.flow import Flow
 from odradek.protocol.messages import describe_configs as d
 from odradek.protocol.messages import incremental_alter_configs as a
 from odradek.protocol.messages import list_config_resources as r
+
+if TYPE_CHECKING:
+    from odradek.clients.admin.admin_engine import AdminEngine
 
 RESOURCE_TYPES = {
     "TOPIC": 2,
@@ -28,6 +32,7 @@ RESOURCE_TYPES = {
     "GROUP": 32,
 }
 """Kafka's names and numbers of what has a configuration."""
+METRICS = "CLIENT_METRICS"
 _TYPE_NAMES = {number: name for name, number in RESOURCE_TYPES.items()}
 OPERATIONS = ("SET", "DELETE", "APPEND", "SUBTRACT")
 SOURCES = (
@@ -163,14 +168,17 @@ def alter(
 
 def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
     """What has a configuration of its own (KIP-1142); brokers before 4.1 list client metrics only
-    (KIP-714).
+    (KIP-714), and refuse all else.
     """
-    wanted = [] if types is None else keys("types", types, "types of resources")
-    numbers = [RESOURCE_TYPES[choice("types", t, RESOURCE_TYPES)] for t in wanted]
+    given = [] if types is None else keys("types", types, "types of resources")
+    wanted = {choice("types", t, RESOURCE_TYPES) for t in given} or set(RESOURCE_TYPES)
+    # Version 0 has no types: it stands for client metrics, and can't carry another. Without any
+    # type newer brokers give all; the old ones would give what looks like all, and isn't.
+    metrics_alone = wanted == {METRICS}
+    numbers = [] if metrics_alone else sorted(RESOURCE_TYPES[t] for t in wanted)
     question: Inquiry[None, r.ListConfigResourcesResponse, list[ConfigResource]] = Inquiry(
         "list of configurations",
         "",
-        # Version 0 has no types: it stands for client metrics, and can't carry another.
         lambda *_: r.ListConfigResourcesRequest(numbers),
         r.ListConfigResourcesResponse,
         lambda answer: [
@@ -182,8 +190,19 @@ def resources(types: Sequence[str] | None) -> AdminCall[list[ConfigResource]]:
             )
         ],
         right="DESCRIBE_CONFIGS",
+        newest=0 if metrics_alone else None,
     )
-    return one(question).then(lambda found: sorted({*found}))
+    asked = one(question)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[list[ConfigResource]]:
+        try:
+            found = yield from asked.flow(engine, deadline)
+        except UnsupportedVersionError as error:
+            error.add_note(f"Brokers before 4.1 list client metrics only: types=[{METRICS!r}].")
+            raise
+        return sorted({*found})
+
+    return AdminCall(asked.what, flow)
 
 
 _CURE = 'give ConfigResource("TOPIC", name)'

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys, offsets_by_partition
-from odradek.clients.admin.admin_call import AdminCall, by_coordinators, merged
-from odradek.clients.asking import FINAL, Inquiry, Outcome, Said
+from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, by_coordinators
+from odradek.clients.asking import FINAL, Inquiry, Said
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
 from odradek.clients.consumer.partition_arguments import some_partitions
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.common.arguments import flag, mapping, text
-from odradek.common.errors import BrokerError
+from odradek.common.errors import BrokerError, KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import TopicPartition
 from odradek.protocol.messages import alter_share_group_offsets as sa
@@ -44,7 +44,8 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 class ShareGroupOffset:
     """Where a share group's reading of a partition begins. `lag`: records from there to the end
     that are left, None where the broker doesn't say (before 4.2). `error`: why the offset,
-    which is -1 then, can't be had; the group's others have theirs.
+    which is -1 then, can't be had; the group's others have theirs. One that may pass is asked for
+    again until the call's time is up.
     """
 
     start_offset: int
@@ -88,6 +89,8 @@ def listing(groups: Wanted, require_stable: bool) -> AdminCall[dict[str, Committ
         f.OffsetFetchResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
+        newest=NAMES_TOPICS,
     )
     return _each(question, wanted)
 
@@ -119,6 +122,7 @@ def alter(
         lambda left, _: c.OffsetCommitRequest(group, topics=_by_topic(left, topic) or []),
         c.OffsetCommitResponse,
         read,
+        newest=NAMES_TOPICS,
     )
     return _of_one(group, question, wanted)
 
@@ -162,19 +166,21 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
         answer: sl.DescribeShareGroupOffsetsResponse,
     ) -> Iterator[Said[str, dict[TopicPartition, ShareGroupOffset]]]:
         for g in answer.groups:
-            code, reason, found = g.error_code, g.error_message, {}
+            found = {}
             for topic in g.topics:
                 for part in topic.partitions:
                     at = TopicPartition(topic.topic_name, part.partition_index)
                     if part.error_code:
                         bad = error_for(part.error_code, part.error_message or str(at))
                         found[at] = ShareGroupOffset(NOTHING, error=bad)
-                        if bad.retriable and not isinstance(bad, FINAL):  # ask for the group again
-                            code, reason = code or part.error_code, reason or part.error_message
                     elif part.start_offset != NOTHING:
                         lag = None if part.lag < 0 else part.lag
                         found[at] = ShareGroupOffset(part.start_offset, part.leader_epoch, lag)
-            yield g.group_id, code, reason, found
+            yield g.group_id, g.error_code, g.error_message, found
+
+    def passing(offsets: dict[TopicPartition, ShareGroupOffset]) -> KafkaError | None:
+        errors = (o.error for o in offsets.values() if o.error is not None)
+        return next((e for e in errors if e.retriable and not isinstance(e, FINAL)), None)
 
     question: Inquiry[
         str, sl.DescribeShareGroupOffsetsResponse, dict[TopicPartition, ShareGroupOffset]
@@ -192,6 +198,8 @@ def list_share(groups: Wanted) -> AdminCall[dict[str, dict[TopicPartition, Share
         sl.DescribeShareGroupOffsetsResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
+        unsettled=passing,
     )
     return _each(question, wanted)
 
@@ -271,24 +279,13 @@ def _by_topic(partitions: Iterable[TopicPartition] | None, make: Any) -> list[An
 
 
 def _each(question: Inquiry[str, Any, V], groups: Iterable[str]) -> AdminCall[dict[str, V]]:
-    items = {g: (g,) for g in groups}
-    return by_coordinators(
-        CoordinatorKind.GROUP, lambda _: question, items, question.what, newest=NAMES_TOPICS
-    ).then(lambda found: merged(found.values()))
+    return by_coordinators(CoordinatorKind.GROUP, question, groups)
 
 
 def _of_one(
     group: str, question: Inquiry[Any, Any, None], items: Iterable[Any]
 ) -> AdminCall[dict[Any, None]]:
     """Ask one group's coordinator, about partitions or topics of the group."""
-
-    def finish(found: dict[str, Outcome[Any, None]]) -> dict[Any, None]:
-        return merged(found.values())
-
-    return by_coordinators(
-        CoordinatorKind.GROUP,
-        lambda _: question,
-        {group: list(items)},
-        question.what,
-        newest=NAMES_TOPICS,
-    ).then(finish)
+    return by_coordinator_of_each(
+        CoordinatorKind.GROUP, lambda _: question, {group: list(items)}, question.what
+    )

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.clients.admin.admin_arguments import keys
-from odradek.clients.admin.admin_call import (
-    AdminCall,
-    by_coordinator_of_each,
-    by_coordinators,
-    merged,
-)
+from odradek.clients.admin.admin_call import AdminCall, by_coordinator_of_each, merged
 from odradek.clients.admin.api_versions import list_brokers
-from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers, ask_coordinators, gather
+from odradek.clients.admin.coordinators import by_broker, by_key
+from odradek.clients.asking import Inquiry, Outcome, Said, ask_brokers
 from odradek.clients.consumer.group.embedded_protocol import (
     decode_assignment,
     decode_subscription,
@@ -44,6 +40,8 @@ from odradek.protocol.messages import streams_group_describe as st
 
 if TYPE_CHECKING:
     from odradek.clients.admin.admin_engine import AdminEngine
+
+T = TypeVar("T")
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
 TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
@@ -153,12 +151,25 @@ def listing(
         read,
         right="DESCRIBE",
     )
-    return of_all_brokers(question).then(
-        lambda found: sorted(
-            {g.group_id: g for groups in found.values() for g in groups}.values(),
-            key=lambda g: g.group_id,
-        )
-    )
+    return of_coordinators(CoordinatorKind.GROUP, question, lambda g: g.group_id)
+
+
+def of_coordinators(
+    kind: CoordinatorKind, question: Inquiry[None, Any, list[T]], key: Callable[[T], str]
+) -> AdminCall[list[T]]:
+    """What every broker coordinates, by its key and each once, as both may list what moves just
+    now. Who lists it is whom the next call asks about it.
+    """
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[list[T]]:
+        outcome = yield from outcome_of_brokers(question).flow(engine, deadline)
+        for broker, those in outcome.results.items():
+            for one in those:
+                engine.coordinators.found(kind, key(one), broker)
+        found = {key(one): one for those in outcome.settled().values() for one in those}
+        return [found[name] for name in sorted(found)]
+
+    return AdminCall(question.what, flow)
 
 
 def of_all_brokers(
@@ -209,28 +220,17 @@ def describe_consumer(
     """
     ids, operations = _ids(groups), flag("authorized_operations", authorized_operations)
 
-    def of_one(
-        engine: AdminEngine, group: str, deadline: float
-    ) -> Flow[Outcome[str, GroupDescription]]:
-        found: Outcome[str, GroupDescription] = Outcome()
-        for question in (_consumer(operations), _classic(operations)):
-            asked = yield from ask_coordinators(
-                engine,
-                CoordinatorKind.GROUP,
-                lambda _, question=question: question,  # type: ignore[misc]  # bound now
-                {group: (group,)},
-                deadline,
-            )
-            found = asked[group]
-            if not isinstance(
-                found.errors.get(group), GroupIdNotFoundError | UnsupportedVersionError
-            ):
-                break
-        return _led(found)
-
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
-        # Each by itself: a silent coordinator keeps no other group from its second question.
-        return merged((yield from gather(engine, [of_one(engine, g, deadline) for g in ids])))
+        found = yield from by_broker(
+            engine,
+            CoordinatorKind.GROUP,
+            _consumer(operations),
+            ids,
+            deadline,
+            otherwise=_classic(operations),
+            absent=(GroupIdNotFoundError, UnsupportedVersionError),
+        )
+        return _led(found).settled()
 
     return AdminCall("description of groups", flow)
 
@@ -264,6 +264,7 @@ def describe_share(
         sh.ShareGroupDescribeResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
     return _described(question, groups)
 
@@ -292,6 +293,7 @@ def describe_streams(
         st.StreamsGroupDescribeResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
     return _described(question, groups)
 
@@ -299,15 +301,18 @@ def describe_streams(
 def _described(
     question: Inquiry[str, Any, GroupDescription], groups: Sequence[str] | str
 ) -> AdminCall[dict[str, GroupDescription]]:
-    items = {group: (group,) for group in _ids(groups)}
-    return by_coordinators(CoordinatorKind.GROUP, lambda _: question, items, question.what).then(
-        lambda found: merged(_led(outcome) for outcome in found.values())
-    )
+    ids = _ids(groups)
+
+    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, GroupDescription]]:
+        found = yield from by_broker(engine, CoordinatorKind.GROUP, question, ids, deadline)
+        return _led(found).settled()
+
+    return AdminCall(question.what, flow)
 
 
 def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
-    """The same with the coordinator that described them."""
-    led = {g: replace(d, coordinator=outcome.broker) for g, d in outcome.results.items()}
+    """The same with the coordinators that described them."""
+    led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
     return replace(outcome, results=led)
 
 
@@ -330,6 +335,7 @@ def _classic(operations: bool) -> Inquiry[str, d.DescribeGroupsResponse, GroupDe
         d.DescribeGroupsResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
 
 
@@ -402,6 +408,7 @@ def _consumer(
         c.ConsumerGroupDescribeResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
 
 
@@ -460,7 +467,8 @@ def delete(groups: Sequence[str] | str) -> AdminCall[dict[str, None]]:
         already=(GroupIdNotFoundError,),
         changes=True,
     )
-    return by_coordinator_of_each(CoordinatorKind.GROUP, question, _ids(groups))
+    items = {group: (group,) for group in _ids(groups)}
+    return by_coordinator_of_each(CoordinatorKind.GROUP, lambda _: question, items, question.what)
 
 
 def remove_members(
@@ -486,12 +494,9 @@ def remove_members(
             }
         if not members:
             return {}
-        asked = yield from ask_coordinators(
-            engine,
-            CoordinatorKind.GROUP,
-            lambda key: _leaving(key, members),
-            {group: [*members]},
-            deadline,
+        leaving, everyone = _leaving(group, members), {group: [*members]}
+        asked = yield from by_key(
+            engine, CoordinatorKind.GROUP, lambda _: leaving, everyone, deadline
         )
         return merged(asked.values())
 

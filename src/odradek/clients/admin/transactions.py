@@ -7,7 +7,7 @@ it, an id's coordinator its transaction. Must not: know a producer of this proce
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys
@@ -15,12 +15,13 @@ from odradek.clients.admin.admin_call import (
     AdminCall,
     by_brokers,
     by_coordinator_of_each,
+    by_coordinators,
     by_leaders,
-    merged,
 )
-from odradek.clients.admin.groups import of_all_brokers
+from odradek.clients.admin.coordinators import by_broker
+from odradek.clients.admin.groups import of_coordinators
 from odradek.clients.admin.reassignments import by_topic
-from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_coordinators, ask_leaders
+from odradek.clients.asking import MOVED, Inquiry, Said, ask_leaders
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import describe_each, leaders, list_topics
@@ -184,7 +185,7 @@ def _producer(p: dp.ProducerState) -> ActiveProducer:
 
 def describe(ids: Sequence[str] | str) -> AdminCall[dict[str, TransactionDescription]]:
     """What the coordinators of transactional ids know."""
-    return by_coordinator_of_each(
+    return by_coordinators(
         CoordinatorKind.TRANSACTION, _describing(), keys("ids", ids, "transactional ids")
     )
 
@@ -211,6 +212,7 @@ def _describing() -> Inquiry[str, dt.DescribeTransactionsResponse, TransactionDe
         dt.DescribeTransactionsResponse,
         read,
         right="DESCRIBE",
+        hurried=True,
     )
 
 
@@ -230,12 +232,8 @@ def listing(
     if running_longer_than is not None:
         longer = int(checked_timeout(running_longer_than, "running_longer_than") * 1000)
     matching = None if pattern is None else text("pattern", pattern)
-    return of_all_brokers(_listing(in_states, ids, longer, matching)).then(
-        lambda found: sorted(  # while a coordinator moves, both may list it
-            {t.transactional_id: t for those in found.values() for t in those}.values(),
-            key=lambda t: t.transactional_id,
-        )
-    )
+    question = _listing(in_states, ids, longer, matching)
+    return of_coordinators(CoordinatorKind.TRANSACTION, question, lambda t: t.transactional_id)
 
 
 def _listing(
@@ -327,13 +325,9 @@ def fence(ids: Sequence[str] | str) -> AdminCall[dict[str, ProducerIdAndEpoch]]:
             right="WRITE",
         )
 
-    def flow(engine: AdminEngine, deadline: float) -> Flow[dict[str, ProducerIdAndEpoch]]:
-        items = {key: (key,) for key in wanted}
-        kind = CoordinatorKind.TRANSACTION
-        asked = yield from ask_coordinators(engine, kind, question, items, deadline)
-        return merged(asked.values())
-
-    return AdminCall("end of producers", flow)
+    return by_coordinator_of_each(
+        CoordinatorKind.TRANSACTION, question, {key: (key,) for key in wanted}, "end of producers"
+    )
 
 
 # Those that hang
@@ -380,16 +374,12 @@ def _known(
     if not producer_ids:
         return set()
     listed = yield from listing((), sorted(producer_ids), None, None).flow(engine, deadline)
-    items = {t.transactional_id: (t.transactional_id,) for t in listed}
-    asked = yield from ask_coordinators(
-        engine, CoordinatorKind.TRANSACTION, lambda _: _describing(), items, deadline
-    )
-    whole: Outcome[str, TransactionDescription] = Outcome()
-    for outcome in asked.values():
-        whole.add(outcome)
-    whole.errors = {
+    ids = [t.transactional_id for t in listed]
+    asked = yield from by_broker(engine, CoordinatorKind.TRANSACTION, _describing(), ids, deadline)
+    errors = {
         key: error
-        for key, error in whole.errors.items()
+        for key, error in asked.errors.items()
         if not isinstance(error, TransactionalIdNotFoundError)  # it has expired meanwhile
     }
+    whole = replace(asked, errors=errors)
     return {(t.producer_id, at) for t in whole.settled().values() for at in t.partitions}

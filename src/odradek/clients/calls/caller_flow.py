@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeVar
 from odradek.network.flow import Wait
 
 T = TypeVar("T")
+Y = TypeVar("Y")
+S = TypeVar("S")
 
 DUE = Wait((), 0.0)
 """Let the client do what is due now, without waiting."""
@@ -34,7 +36,9 @@ CallerFlow = Generator[Wait | Do, float, T]
 """Yields what its caller has to do, gets `now` back, returns the call's result."""
 
 
-def whatever_happens(first: CallerFlow[T], last: CallerFlow[object]) -> CallerFlow[T]:
+def whatever_happens(
+    first: Generator[Y, S, T], last: Generator[Y, S, object]
+) -> Generator[Y, S, T]:
     """A flow, and then another one, also where the first fails; then its error comes out.
 
     Nothing is called between the two, so no signal comes there.

@@ -165,8 +165,8 @@ def alive(of: ref[Any]) -> Any:
     return producer
 
 
-def _of(of: ref[Any], send: Callable[..., Any], *record: Any) -> Any:
-    return send(alive(of), *record)
+def _of(of: ref[Any], send: Callable[..., Any], *record: Any, **more: Any) -> Any:
+    return send(alive(of), *record, **more)
 
 
 def _report_in_context(

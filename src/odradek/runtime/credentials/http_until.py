@@ -84,7 +84,8 @@ class _Socket:
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         self._given_away = True
-        return io.BufferedReader(_Incoming(self._sock, self._until))
+        # Python's own size is 128 KiB from 3.14 on: too much for an answer of a few hundred bytes.
+        return io.BufferedReader(_Incoming(self._sock, self._until), 8192)
 
     def close(self) -> None:
         if not self._given_away:

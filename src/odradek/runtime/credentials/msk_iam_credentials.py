@@ -10,7 +10,6 @@ function here that may wait runs in a worker thread.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -23,6 +22,7 @@ from odradek.common.types import Address
 from odradek.network.sasl.msk_iam import AwsCredentials, MskIam, bearer_token, payload, region_of
 from odradek.network.sasl.oauthbearer import Token
 from odradek.runtime.credentials.one_at_a_time import OneAtATime
+from odradek.runtime.locks import new_lock
 
 OPTIONS = "sasl.aws.msk.iam"
 SESSION_NAME = "odradek"
@@ -63,7 +63,7 @@ class CredentialSource:
     def __init__(self, config: Config, environment: Mapping[str, str] | None = None) -> None:
         self._config = config
         self._environment = os.environ if environment is None else environment
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._shared = OneAtATime(self._credentials)
         self._session: Any = None
         self._found: Any = None

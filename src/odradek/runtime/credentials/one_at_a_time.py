@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from odradek.runtime.locks import new_lock
+
 T = TypeVar("T")
 
 MOST_HANGING = 4
@@ -40,7 +42,7 @@ class OneAtATime(Generic[T]):
         self._function = function
         self._patience = patience
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._run: _Run[T] | None = None
         self._hanging: set[int] = set()
 

@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 
 from odradek.common.log_filter import LOGGERS
 from odradek.runtime.fork import watch
+from odradek.runtime.locks import new_lock
 
 logger = logging.getLogger("odradek")
 
@@ -42,11 +43,11 @@ class IoLog(logging.Filter):
     def _begin(self) -> None:
         self._io_threads: set[int] = set()
         self._waiting: SimpleQueue[logging.LogRecord | threading.Lock] = SimpleQueue()
-        self._turn = threading.Lock()
+        self._turn = new_lock()
         """Held by the thread that hands on: a second one waits, so that lines keep their order."""
         self._thread = -1
         self._running = False
-        self._count = threading.RLock()
+        self._count = new_lock()
         self._dropped = 0
 
     def abandon(self) -> None:

@@ -30,7 +30,7 @@ from odradek.runtime.hosts.engine_host import EngineHost
 from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
-from odradek.runtime.locks import new_lock
+from odradek.runtime.locks import new_lock, new_mark
 
 if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
@@ -65,7 +65,7 @@ class SelectorHost(EngineHost):
         self._selector: selectors.BaseSelector | None = None
         self._at_work = new_lock()
         """Held by the thread that works: says whether a call comes from inside of itself."""
-        self._busy = threading.Lock()
+        self._busy = new_mark()
         """Held with it: says to others whether anybody works."""
         self._amid = False
         """A pass is where nothing may come between; stays so where an exception tore it."""

@@ -18,9 +18,16 @@ from odradek.simulation.brokers.partition_log import check_batch
 from odradek.simulation.checkers.call_checkers import Complaints, listening
 from odradek.simulation.checkers.invariants import Checkers, Violation
 from odradek.simulation.faults.verbs import Stage, heal, plan
+from odradek.simulation.runs.operator_workload import OperatorDriver
 from odradek.simulation.runs.record_workload import ConsumerDriver, ProducerDriver
 from odradek.simulation.runs.sasl_runs import listener
-from odradek.simulation.runs.schedule import METADATA, TRANSACTIONAL, Schedule, ScheduledClient
+from odradek.simulation.runs.schedule import (
+    METADATA,
+    OPERATOR,
+    TRANSACTIONAL,
+    Schedule,
+    ScheduledClient,
+)
 from odradek.simulation.runs.transaction_workload import TransactionalDriver
 from odradek.simulation.runs.workload import PROBE_AGAIN, TOPIC, AdminDriver, Driver, MetadataDriver
 from odradek.simulation.world.client_host import HostMaker
@@ -32,6 +39,7 @@ DRIVERS: dict[str, type[Driver]] = {
     CONSUMER: ConsumerDriver,
     ADMIN: AdminDriver,
     METADATA: MetadataDriver,
+    OPERATOR: OperatorDriver,
     TRANSACTIONAL: TransactionalDriver,
 }
 """The driver of each kind of client."""

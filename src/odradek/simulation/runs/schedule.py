@@ -47,6 +47,8 @@ from odradek.simulation.world.virtual_time import derived_rng
 FORMAT = 1
 METADATA = "metadata"
 TRANSACTIONAL = "transactional"
+OPERATOR = "operator"
+"""An admin client that does everything, with books of what can be true."""
 MEMBER = "member"
 PROCESSOR = "processor"
 GROUPED = (MEMBER, PROCESSOR)
@@ -58,6 +60,7 @@ KINDS = {
     CONSUMER: CONSUMER,
     ADMIN: ADMIN,
     METADATA: ADMIN,
+    OPERATOR: ADMIN,
     TRANSACTIONAL: PRODUCER,
     MEMBER: CONSUMER,
     PROCESSOR: CONSUMER,
@@ -166,7 +169,14 @@ _TRANSACTIONAL_CONFIGS: tuple[dict[str, Any], ...] = (
     {"linger.ms": 20, "batch.size": 100, "transaction.timeout.ms": 60000},
 )  # fmt: skip
 Family = Literal[
-    "plain", "hostile", "slow", "transactions", "misled", "groups", "read-process-write"
+    "plain",
+    "hostile",
+    "slow",
+    "transactions",
+    "misled",
+    "groups",
+    "read-process-write",
+    "operators",
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SHARES: dict[Family, float] = {"plain": 0.4, "hostile": 0.75, "slow": 0.85, "transactions": 1.0}
@@ -437,6 +447,10 @@ def random_schedule(seed: int, *, short: bool = True, family: Family | None = No
         from odradek.simulation.runs import random_groups
 
         return random_groups.random_group(seed, short=short, writes=family != "groups")
+    if family == "operators":
+        from odradek.simulation.runs import random_operators
+
+        return random_operators.random_operators(seed, short=short)
     if family in ("hostile", "transactions"):
         return _hostile(seed, short=short, transactions=family == "transactions")
     if family == "slow":

@@ -114,6 +114,54 @@ def recovery_table(events: DataFrame) -> DataFrame:
     return _disturbances(events, CLIENT, BACK)
 
 
+def course_table(events: DataFrame, stretches: int = 600) -> DataFrame:
+    """What the whole fleet went through: at most so many stretches of time, of equal length.
+
+    Columns: `second` (a stretch begins), `dials`, `failed` and `metadata_requests` (the most in one
+    of its seconds, at all brokers), `busiest` (dials; the most in one of its seconds, at one
+    broker), `held_up` (clients, at some time of it) and `cut_off` (pairs of a client and a broker
+    that it couldn't use). A stretch in which nothing happened has zeros.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    span = events.agg(f.floor(f.min("time")), f.floor(f.max("time"))).head()
+    if span is None or span[0] is None:
+        first, last = 0, -1
+    else:
+        first, last = int(span[0]), int(span[1])
+    step = max(1, -(-(last - first + 1) // stretches))
+
+    def stretch(second: Column) -> Column:
+        return f.lit(first) + f.floor((second - first) / step) * step
+
+    each = (
+        load_table(events)
+        .groupBy("second")
+        .agg(
+            f.sum("dials").alias("dials"),
+            f.sum("failed").alias("failed"),
+            f.sum("metadata_requests").alias("metadata_requests"),
+            f.max("dials").alias("busiest"),
+        )
+    )
+    counted = ("dials", "failed", "metadata_requests", "busiest")
+    load = each.groupBy(stretch(f.col("second")).alias("second")).agg(
+        *(f.max(name).alias(name) for name in counted)
+    )
+    stretches_of = events.sparkSession.range(first, last + 1, step).toDF("second")
+    found = stretches_of.join(load, "second", "left")
+    for name, table in (("held_up", recovery_table(events)), ("cut_off", outage_table(events))):
+        changes = table.select(stretch(f.col("began")).alias("second"), f.lit(1).alias("n")).union(
+            table.where("ended is not null").select(stretch(f.col("ended")) + step, f.lit(-1))
+        )
+        found = found.join(changes.groupBy("second").agg(f.sum("n").alias(name)), "second", "left")
+    found = found.na.fill(0)
+    so_far = Window.orderBy("second").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ever = (f.sum(name).over(so_far).alias(name) for name in ("held_up", "cut_off"))
+    return found.select("second", *counted, *ever).orderBy("second")
+
+
 def _disturbances(events: DataFrame, keys: tuple[str, ...], good: tuple[str, ...]) -> DataFrame:
     """From the first trouble after a good sign to the next good sign, one row each."""
     from pyspark.sql import Window

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.printable import printable
+from odradek.clients.workers.dead_letters import STAGES, failure_headers
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.sink_problems import SinkWriteError
 from odradek.spark.sink.sink_sending import Patience, meet
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 """What a dead letter is made of."""
-PREFIX = "__connect.errors."
-STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
-"""Connect's names for what was done to a record when it failed."""
-SAID = 1000
-"""Characters of a reason that a header repeats."""
 OPTION = "option deadLetterTopic"
 
 
@@ -87,20 +82,9 @@ class DeadLetters:
         headers: list[tuple[str, Any]] = [
             (one["key"], one["value"]) for one in cells["headers"].as_py() or ()
         ]
-        headers += [
-            (PREFIX + name, text.encode())
-            for name, text in (
-                ("topic", tp.topic),
-                ("partition", str(tp.partition)),
-                ("offset", str(offset)),
-                ("connector.name", self._query),
-                ("task.id", str(self._task)),
-                ("stage", STAGES[misfit.field]),
-                ("class.name", "odradek.spark"),
-                ("exception.class.name", "odradek.ValueDecodeError"),
-                ("exception.message", printable(misfit.why[:SAID])),
-            )
-        ]
+        task = (self._query, str(self._task))
+        why = ("odradek.spark", "odradek.ValueDecodeError", misfit.why)
+        headers += failure_headers(tp, offset, task, STAGES[misfit.field], why)
         time = cells["timestamp"]
         micros = time.cast(pa.int64()).as_py() if time.is_valid else None
         future = self._producer.send(

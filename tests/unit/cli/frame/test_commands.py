@@ -151,6 +151,13 @@ def test_a_shell_gets_names_and_none_that_it_would_run(monkeypatch: pytest.Monke
     assert completion.topic_names(context, "fl") == ["flights", "flo"]
     assert completion.group_ids(context, "") == ["g"]
 
+    def one_is_silent(self: Asked, timeout: float) -> list[Any]:
+        silent = KafkaTimeoutError("broker 2 is silent")
+        raise silent.beside({1: [SimpleNamespace(group_id="g1")], 3: []}, {2: silent})
+
+    monkeypatch.setattr(Asked, "list_groups", one_is_silent)
+    assert completion.group_ids(context, "") == ["g1"], "what the others told is offered"
+
     def fails(_: object) -> Any:
         raise KafkaError("no")
 

@@ -64,6 +64,11 @@ class Delivery:
         """Have records made of others before their position moves past them."""
         self._convert = convert
 
+    @property
+    def converter(self) -> Convert | None:
+        """What `convert_with` was given."""
+        return self._convert
+
     def take_over(self, old: Delivery) -> None:
         """Convert as the delivery of an engine before this one did."""
         self._convert = old._convert

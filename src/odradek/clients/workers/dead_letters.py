@@ -1,0 +1,90 @@
+"""Records that nobody could work on, on their way to a topic of their own.
+
+In: a record as it was read, and what failed. Out: what to send, with headers that say why and from
+where: those of Kafka Connect's dead-letter queues (KIP-298), whose values are texts; and the error
+that names a record where there is no such topic. Must not: send anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.common.errors import KafkaError
+from odradek.common.printable import printable
+from odradek.common.types import TopicPartition
+
+PREFIX = "__connect.errors."
+STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
+"""Connect's names for what was done to a record when it failed: reading one of its fields …"""
+WORK_STAGE = "TASK_PUT"
+"""… or working on it."""
+SAID = 1000
+"""Characters of a reason that a header repeats."""
+
+
+class WorkFailedError(KafkaError):
+    """Workers ended because of one record: nothing from it on is committed for its partition.
+
+    `partition` and `offset` name it, `attempts` says how often the work was tried; the cause
+    (`__cause__`) is what the last attempt raised.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, attempts: int, why: str) -> None:
+        super().__init__(partition, offset, attempts, why)  # as given, for copies and pickles
+        self.partition, self.offset, self.attempts, self.why = partition, offset, attempts, why
+
+    def __str__(self) -> str:
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        return printable(
+            f"{self.partition}: the record at offset {self.offset} was tried {times}: {self.why}"
+        )
+
+
+def said(error: BaseException, *, named: bool = True) -> str:
+    """What an error of a program says, whose text may itself raise."""
+    name = type(error).__name__
+    try:
+        return printable((f"{name}: {error}" if named else str(error))[:SAID])
+    except Exception:
+        return name
+
+
+def failure_headers(
+    tp: TopicPartition, offset: int, task: tuple[str, str], stage: str, why: tuple[str, str, str]
+) -> list[tuple[str, bytes]]:
+    """Why, and from where. `task`: who read it, and which part of that; `why`: the class that did
+    the work, its error's class, and its message.
+    """
+    name, number = task
+    worker, error, message = why
+    texts = (
+        ("topic", tp.topic),
+        ("partition", str(tp.partition)),
+        ("offset", str(offset)),
+        ("connector.name", name),
+        ("task.id", number),
+        ("stage", stage),
+        ("class.name", worker),
+        ("exception.class.name", error),
+        ("exception.message", printable(message[:SAID])),
+    )
+    return [(PREFIX + name, text.encode(errors="replace")) for name, text in texts]
+
+
+def dead_letter(
+    topic: str, record: ConsumerRecord, task: tuple[str, str], error: BaseException
+) -> dict[str, Any]:
+    """What `send` takes: the record as it was, its time too, and why it is there."""
+    kind = type(error)
+    own = "odradek" if kind.__module__.startswith("odradek.") else kind.__module__
+    why = ("odradek.Workers", f"{own}.{kind.__qualname__}", said(error, named=False))
+    stage = STAGES.get(getattr(error, "field", ""), WORK_STAGE) if own == "odradek" else WORK_STAGE
+    headers = failure_headers(record.topic_partition, record.offset, task, stage, why)
+    return {
+        "topic": topic,
+        "value": record.value,
+        "key": record.key,
+        "headers": [*record.headers, *headers],
+        "timestamp_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
+    }

@@ -1,0 +1,347 @@
+"""What is to be done: which record may run now, and up to where all are finished.
+
+In: records in the order of their partitions, outcomes of the work on them, partitions that go. Out:
+the next record to run, offsets to commit, partitions to pause. It reads no clock, starts nothing
+and waits for nothing; one thread at a time asks it.
+
+R-WK-1: of records in one lane (the same key of the same partition) one is in work, and the next is
+begun once that one is finished: also while it is tried again, and where its partition was lost and
+has come back meanwhile. R-WK-2: an offset is committed only where every record before it is
+finished. R-WK-3: a dead letter is finished once its topic has it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+from itertools import count
+from typing import Any
+
+from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
+from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said
+from odradek.clients.workers.work_options import KEY, PARTITION, WorkOptions
+from odradek.common.types import Rng, TopicPartition
+
+AHEAD = 10_000
+"""Offsets that a partition is read on after its first record that isn't finished."""
+OVERHEAD = 200
+"""Bytes that a record takes besides its own, as `buffer_bytes` counts."""
+
+Lane = tuple[Any, ...] | None
+
+
+class WorkItem:
+    """One record, from its coming to its end."""
+
+    __slots__ = (
+        "attempts",
+        "began",
+        "dropped",
+        "epoch_before",
+        "lane",
+        "letter",
+        "record",
+        "size",
+        "tp",
+    )
+
+    def __init__(self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int) -> None:
+        self.record, self.tp, self.lane, self.epoch_before = record, tp, lane, epoch
+        self.size = _size(record)
+        self.attempts = 0
+        self.letter: dict[str, Any] | None = None
+        """What goes to the dead-letter topic, instead of another attempt."""
+        self.dropped = False
+        """Its partition has gone: what becomes of it is somebody else's."""
+        self.began = 0.0
+
+
+class PartitionWork:
+    """What is there of one partition."""
+
+    __slots__ = ("bytes", "committed", "end", "epoch", "held", "paused", "unfinished")
+
+    def __init__(self, offset: int) -> None:
+        self.unfinished: OrderedDict[int, WorkItem] = OrderedDict()
+        self.end = offset
+        """The offset after the last record that came."""
+        self.epoch = -1
+        """Its leader epoch."""
+        self.bytes = 0
+        self.committed: int | None = None
+        self.held = False
+        """No more of it is begun."""
+        self.paused = False
+
+    def first(self) -> OffsetAndMetadata:
+        """Everything before this is finished."""
+        for offset, item in self.unfinished.items():
+            return OffsetAndMetadata(offset, leader_epoch=item.epoch_before)
+        return OffsetAndMetadata(self.end, leader_epoch=self.epoch)
+
+
+class WorkQueue:
+    """The records of one run of workers."""
+
+    def __init__(self, options: WorkOptions, task: tuple[str, str], rng: Rng) -> None:
+        """`task`: the names of the group and of the client, for dead letters."""
+        self._options, self._task, self._rng = options, task, rng
+        self._partitions: dict[TopicPartition, PartitionWork] = {}
+        self._lanes: dict[Lane, deque[WorkItem]] = {}
+        self._ready: deque[WorkItem] = deque()
+        self._later: list[tuple[float, int, WorkItem]] = []
+        self._order = count()
+        self._turned: dict[TopicPartition, None] = {}
+        self._share = (options.buffer_records, options.buffer_bytes)
+        self.moved: dict[TopicPartition, None] = {}
+        """Partitions that may have something to commit."""
+        self._unfinished = self._abandoned = 0
+        self.running: dict[WorkItem, None] = {}
+        """In work, the longest first."""
+        self.failure: WorkFailedError | None = None
+        """Why no more is begun: a record that can be neither finished nor put aside."""
+        self.finished = self.retried = self.dead = 0
+        """Records that were finished, attempts after the first, dead letters that were written."""
+
+    # What comes
+
+    def share(self, partitions: int) -> None:
+        """So many are assigned: each has its part of the buffer, so that none takes it all."""
+        part = max(1, partitions)
+        options = self._options
+        self._share = (max(1, options.buffer_records // part), options.buffer_bytes // part)
+        for tp, work in self._partitions.items():
+            self._check(tp, work)
+
+    def add(self, records: Iterable[ConsumerRecord]) -> bool:
+        """Take what was read; says whether it is the first of some partition."""
+        came: dict[TopicPartition, PartitionWork] = {}
+        new = False
+        for record in records:
+            tp = record.topic_partition
+            work = came.get(tp) or self._partitions.get(tp)
+            if work is not None and record.offset < work.end:
+                self.drop([tp])  # its log was cut, or made anew: this is another history
+                work = None
+            if work is None:
+                new = True
+                work = self._partitions[tp] = PartitionWork(record.offset)
+                self.moved[tp] = None
+            came[tp] = work
+            item = WorkItem(record, tp, self._lane(tp, record), work.epoch)
+            work.unfinished[record.offset] = item  # before `end`, so no interruption passes it by
+            work.bytes += item.size
+            self._unfinished += 1
+            work.end, work.epoch = record.offset + 1, record.leader_epoch
+            self._enqueue(item)
+        for tp, work in came.items():
+            self._check(tp, work)
+        return new
+
+    def _lane(self, tp: TopicPartition, record: ConsumerRecord) -> Lane:
+        ordering = self._options.ordering
+        if ordering == PARTITION:
+            return (tp,)
+        # Records without a key have no order among themselves: nobody could tell it.
+        return (tp, record.key) if ordering == KEY and record.key is not None else None
+
+    def _enqueue(self, item: WorkItem) -> None:
+        if item.lane is None:
+            self._ready.append(item)
+            return
+        lane = self._lanes.get(item.lane)
+        if lane is None:
+            self._lanes[item.lane] = deque((item,))
+            self._ready.append(item)
+        else:
+            lane.append(item)
+
+    # What is done
+
+    def begin(self, now: float) -> WorkItem | None:
+        """The next one to run, if one may."""
+        if self.failure is not None or len(self.running) >= self._options.concurrency:
+            return None
+        while self._later and self._later[0][0] <= now:
+            self._ready.append(heapq.heappop(self._later)[2])
+        if not self._ready:
+            return None
+        item = self._ready.popleft()
+        item.began = now
+        self.running[item] = None
+        return item
+
+    def ended(self, item: WorkItem, error: BaseException | None, now: float) -> None:
+        """What was begun has ended; after an error it is tried again, or buried."""
+        self.running.pop(item, None)
+        work = self._partitions.get(item.tp)
+        if item.dropped or work is None:
+            self._abandoned -= 1
+            self._release(item)
+        elif error is None:
+            self.finished += 1
+            self.dead += item.letter is not None
+            self._release(item)
+            work.bytes -= item.size
+            self._unfinished -= 1
+            del work.unfinished[item.record.offset]
+            self.moved[item.tp] = None
+            self._check(item.tp, work)
+        elif not work.held and isinstance(error, Exception):
+            self._fail(item, error, now)
+
+    def _release(self, item: WorkItem) -> None:
+        """The next of its lane may run."""
+        if item.lane is None:
+            return
+        lane = self._lanes[item.lane]
+        lane.popleft()
+        if not lane:
+            del self._lanes[item.lane]
+        elif not self._held(lane[0].tp):
+            self._ready.append(lane[0])
+
+    def _held(self, tp: TopicPartition) -> bool:
+        work = self._partitions.get(tp)
+        return work is None or work.held
+
+    def _fail(self, item: WorkItem, error: Exception, now: float) -> None:
+        options = self._options
+        if item.letter is not None:
+            self._stop(
+                item,
+                f"and it wasn't written to {options.dead_letter_topic!r}: {said(error)}",
+                error,
+            )
+            return
+        item.attempts += 1
+        unreadable = getattr(error, "next_offset", None) is not None  # its bytes stay what they are
+        blameless = getattr(error, "blames_record", True) is False
+        again = blameless or (isinstance(error, options.retry_on) and not unreadable)
+        if again and item.attempts < options.max_attempts:
+            due = now + options.backoff.delay(item.attempts - 1, self._rng)
+            heapq.heappush(self._later, (due, next(self._order), item))
+            self.retried += 1
+        elif blameless:
+            self._stop(item, f"{said(error)}. That is no fault of the record's", error)
+        elif options.dead_letter_topic is None:
+            self._stop(item, f"{said(error)}. No dead_letter_topic is given", error)
+        else:
+            item.letter = dead_letter(options.dead_letter_topic, item.record, self._task, error)
+            self._ready.appendleft(item)
+
+    def _stop(self, item: WorkItem, why: str, error: Exception) -> None:
+        if self.failure is None:
+            self.failure = WorkFailedError(item.tp, item.record.offset, item.attempts, why)
+            self.failure.__cause__ = error
+
+    def through(self, positions: Callable[[TopicPartition], int | None]) -> None:
+        """Where all is finished, markers and what compaction left out are finished, too."""
+        for tp, work in self._partitions.items():
+            if not work.unfinished:
+                position = positions(tp)
+                if position is not None and position > work.end:
+                    work.end = position
+                    self.moved[tp] = None
+
+    # Partitions that go
+
+    def hold(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Begin no more of these (None: of any); what runs may end."""
+        for tp in list(self._partitions) if partitions is None else partitions:
+            if tp in self._partitions:
+                self._partitions[tp].held = True
+        self._ready = deque(item for item in self._ready if not self._held(item.tp))
+        self._later = [one for one in self._later if not self._held(one[2].tp)]
+        heapq.heapify(self._later)
+
+    def drop(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Forget these (None: all). What runs of them goes on, and holds its lane."""
+        chosen = list(self._partitions) if partitions is None else partitions
+        gone = [tp for tp in chosen if tp in self._partitions]
+        self.hold(gone)
+        for tp in gone:
+            unfinished = self._partitions.pop(tp).unfinished
+            self._unfinished -= len(unfinished)
+            for item in unfinished.values():
+                item.dropped = True
+                if item in self.running:
+                    self._abandoned += 1
+                elif item.lane is not None:
+                    self._leave_lane(item)
+            self._turned.pop(tp, None)
+            self.moved.pop(tp, None)
+
+    def _leave_lane(self, item: WorkItem) -> None:
+        lane = self._lanes[item.lane]
+        lane.remove(item)
+        if not lane:
+            del self._lanes[item.lane]
+
+    # What follows from it
+
+    @property
+    def waiting(self) -> int:
+        """Records that are there and not in work; those that are tried again later among them."""
+        return self._unfinished - self.in_work
+
+    @property
+    def in_work(self) -> int:
+        """Records in work whose partitions are here."""
+        return len(self.running) - self._abandoned
+
+    @property
+    def next_retry(self) -> float | None:
+        """When the next one is due that failed."""
+        return self._later[0][0] if self._later else None
+
+    def room(self) -> int:
+        """How many more records the buffer has room for."""
+        return max(1, self._options.buffer_records - self._unfinished)
+
+    def turned(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """Partitions to pause, and to resume, since it was asked last."""
+        turned, self._turned = list(self._turned), {}
+        now = {tp: self._partitions[tp].paused for tp in turned}
+        return [tp for tp in turned if now[tp]], [tp for tp in turned if not now[tp]]
+
+    def _check(self, tp: TopicPartition, work: PartitionWork) -> None:
+        """Pause a partition that fills its part of the buffer; resume it when half is free."""
+        records, size = self._share
+        part = 1 if not work.paused else 2
+        first = next(iter(work.unfinished), work.end)
+        full = (
+            len(work.unfinished) * part >= records + part - 1
+            or work.bytes * part >= max(size, 1)
+            or (work.end - first) * part >= AHEAD
+        )
+        if full is not work.paused:
+            work.paused = full
+            self._turned[tp] = None
+
+    def committable(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Of these (None: of all) the offsets before which all is finished, where they are new."""
+        chosen = self.moved if partitions is None else [p for p in partitions if p in self.moved]
+        offsets = {tp: self._partitions[tp].first() for tp in chosen}
+        return {tp: at for tp, at in offsets.items() if at.offset != self._partitions[tp].committed}
+
+    def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """The group has these."""
+        for tp, at in offsets.items():
+            work = self._partitions.get(tp)
+            if work is not None:
+                work.committed = at.offset
+                if work.first().offset == at.offset:
+                    self.moved.pop(tp, None)
+
+
+def _size(record: ConsumerRecord) -> int:
+    fields: Any = tuple.__getitem__(record, slice(5, 8))
+    key, value, headers = fields
+    size = OVERHEAD + len(key or b"") + len(value or b"")
+    if type(headers) is tuple:
+        return size + sum(OVERHEAD + len(name) + len(held or b"") for name, held in headers)
+    return int(size + headers.size)

@@ -1,0 +1,440 @@
+"""The loop that workers are: read, begin, settle, commit, pause; and its end, in order.
+
+In: what the queue decides, what a host's hands bring. Out: flows of what to do next: each yields a
+function, which a host calls (and awaits what it gives), and gets the time and the outcome back. The
+threads' host and the event loop's differ in how they wait, and in nothing else. Must not: read a
+clock, call the work itself, or wait without a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from odradek.clients.calls.caller_flow import whatever_happens
+from odradek.clients.calls.consumer_calls import ConsumerCalls
+from odradek.clients.consumer.fetching.delivery import Convert
+from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
+from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.workers.dead_letters import said
+from odradek.clients.workers.work_options import WorkOptions
+from odradek.clients.workers.work_queue import WorkItem, WorkQueue
+from odradek.common.arguments import checked_timeout, names
+from odradek.common.errors import (
+    AuthorizationError,
+    CommitFailedError,
+    ConfigurationError,
+    IllegalStateError,
+    KafkaError,
+    WakeupError,
+)
+from odradek.common.types import TopicPartition
+
+logger = logging.getLogger("odradek.workers")
+
+T = TypeVar("T")
+
+WorkFlow = Generator[Callable[[], Any], tuple[float, Any], T]
+"""Yields what its host has to call, gets the time and what came of it back."""
+Outcome = tuple[WorkItem, BaseException | None]
+
+LONGEST_POLL = 1.0
+"""Seconds after which the loop looks at everything, where nothing wakes it before."""
+BUSY_POLL = 0.1
+"""Seconds without a call for records, while nothing more could be begun."""
+LOOK = 0.1
+"""Seconds after which a wait for what runs looks whether it still does."""
+MOMENT = 0.001
+"""The shortest wait in seconds: what is due sooner comes late by less than that."""
+END_TIMEOUT = 10.0
+"""Seconds that a last commit may take, and leaving the group again as many."""
+SLOW = 60.0
+"""Seconds in work after which a record is spoken of."""
+SPOKEN_EVERY = 5.0
+"""Seconds between two lines about failures."""
+
+
+class Hands(Protocol):
+    """What carries out the work: threads, or tasks of a loop. Nothing here waits but `done`."""
+
+    @property
+    def busy(self) -> Collection[WorkItem]:
+        """What was started and not given back yet."""
+
+    @property
+    def arrived(self) -> bool:
+        """Some outcome is there."""
+
+    def start(self, item: WorkItem) -> None:
+        """Begin the work on a record, or the sending of its dead letter."""
+
+    def taken(self) -> Any:
+        """A list of the outcomes that are there; awaited where it can be, as all of these."""
+
+    def done(self, seconds: float) -> Any:
+        """The same; waits so long for a first one."""
+
+    def abandon(self, items: Collection[WorkItem], /) -> None:
+        """Nobody waits for these any more: end what can be ended."""
+
+    def close(self) -> Any:
+        """Nothing more is started."""
+
+    def callback(
+        self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
+    ) -> Callable[[Any, list[TopicPartition]], Any]:
+        """A rebalance callback that carries out a flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkProgress:
+    """What workers have done, and what they are at; counts are of records and of this run."""
+
+    in_work: int
+    waiting: int
+    """Read and not in work: those that are tried again later among them."""
+    finished: int
+    retried: int
+    """Attempts after a record's first."""
+    dead: int
+    """Dead letters that were written; they count as finished, too."""
+    lag: int | None
+    """Offsets from what the group has committed to the ends of the assigned partitions; None where
+    that isn't known of all, or none is assigned.
+    """
+    longest: float
+    """Seconds that the record has been in work that is it the longest."""
+
+
+class WorkRun:
+    """The runs of one object of workers, one at a time."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        calls: ConsumerCalls,
+        options: WorkOptions,
+        make_hands: Callable[[Convert | None, Callable[[], None]], Hands],
+    ) -> None:
+        """`make_hands` takes what makes objects of records, and what it calls for each outcome."""
+        self._consumer, self._calls, self._options = consumer, calls, options
+        self._make_hands = make_hands
+        self._running = self._stopping = self._asleep = self._committing = False
+        self._ended_by: BaseException | None = None
+        self._convert: Convert | None = None
+        self._commit_at = self._speak_at = self._look_at = 0.0
+        self._failures = 0
+        self._slow: set[WorkItem] = set()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        config, rng = self._calls.config, self._calls.host.rng()
+        self._queue = WorkQueue(self._options, (config["group.id"], config["client.id"]), rng)
+        self._partitions = 0
+
+    # What others ask
+
+    def stop(self) -> None:
+        """End the run that is under way, or else the next one."""
+        self._stopping = True
+        self._consumer.wakeup()
+
+    def progress(self, now: float) -> WorkProgress:
+        """What is done; reads without a lock."""
+        queue = self._queue
+        subscription = self._calls.engine.subscription
+        lags = subscription.committed_lags()
+        known = 0 < len(subscription.partitions) <= len(lags)
+        longest = max((now - item.began for item in list(queue.running)), default=0.0)
+        counts = (queue.in_work, queue.waiting, queue.finished, queue.retried, queue.dead)
+        return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
+
+    def _rouse(self) -> None:
+        """An outcome is there, perhaps told by another thread."""
+        if self._asleep:
+            self._asleep = False
+            self._consumer.wakeup()
+
+    # One run
+
+    def run(
+        self, topics: Any, pattern: str | re.Pattern[str] | None, timeout: float | None
+    ) -> WorkFlow[None]:
+        """Subscribe, work until `stop` or until nothing came for `timeout` seconds, leave."""
+        idle = None if timeout is None else checked_timeout(timeout)
+        topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
+        self._refuse_own_letters(topics, pattern)
+        if self._running:
+            raise IllegalStateError("run() is under way already")
+        self._calls.check_free("run()")
+        self._begin_anew()
+        self._convert = self._calls.engine.delivery.converter
+        self._running, self._ended_by, self._committing = True, None, False
+        try:
+            self._calls.engine.delivery.convert_with(None)
+            self._hands = self._make_hands(self._convert, self._rouse)
+            yield from self._from_subscribe_on(topics, pattern, idle)
+        finally:
+            self._calls.engine.delivery.convert_with(self._convert)
+            self._running = self._stopping = False
+        self._raise()
+
+    def _raise(self) -> None:
+        """What has ended the run, if it was an error."""
+        error, self._ended_by = self._ended_by, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # or the error holds this frame, which holds the error
+
+    def _refuse_own_letters(self, topics: list[str], pattern: str | re.Pattern[str] | None) -> None:
+        letters = self._options.dead_letter_topic
+        if letters is not None and (letters in topics or _matches(pattern, letters)):
+            raise ConfigurationError(
+                f"dead_letter_topic is {letters!r}, which is read here: its records would come "
+                "back for ever"
+            )
+
+    def _from_subscribe_on(self, topics: Any, pattern: Any, idle: float | None) -> WorkFlow[None]:
+        hands = self._hands
+        lost = hands.callback(self._lost)
+        listeners = {"on_revoked": hands.callback(self._revoked), "on_lost": lost}
+        yield partial(self._consumer.subscribe, topics, pattern, **listeners)
+        rest = whatever_happens(self._last_commit(), self._leave())
+        yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
+
+    def _work(self, idle: float | None) -> WorkFlow[None]:
+        """Go on until there is a reason to end."""
+        queue, consumer = self._queue, self._consumer
+        most = self._calls.config["max.poll.records"]
+        now = yield from self._settled(self._hands.taken)
+        worked, polled, woken = now, -math.inf, False
+        while not self._stopping and self._ended_by is None:
+            self._share()
+            self._begin(now)
+            self._pause()
+            yield from self._commit(now)
+            self._speak_of_slow(now)
+            if queue.waiting or queue.running:
+                worked = now
+            elif idle is not None and now >= worked + idle:
+                return
+            wait = 0.0 if woken else self._patience(now, worked, idle)
+            if now < polled + BUSY_POLL and self._saturated:
+                until = polled + BUSY_POLL - now
+                until = max(min(wait, until), MOMENT)
+                now = yield from self._settled(partial(self._hands.done, until))
+                continue
+            self._asleep, woken = wait > 0, False
+            if self._hands.arrived or self._stopping:
+                wait = 0.0
+            try:
+                now, records = yield partial(consumer.poll, wait, min(queue.room(), most))
+                if queue.add(records):
+                    self._commit_at = now  # else who begins at the end would lose it in a crash
+            except WakeupError:
+                woken = True
+            finally:
+                self._asleep = False
+            polled = now
+            now = yield from self._settled(self._hands.taken)
+
+    @property
+    def _saturated(self) -> bool:
+        """All that may be in work is, and more is there: no call for records is needed soon."""
+        queue, most = self._queue, self._options.concurrency
+        return len(queue.running) >= most and queue.waiting >= most
+
+    def _share(self) -> None:
+        """Each assigned partition has its part of the buffer."""
+        assigned = len(self._calls.engine.subscription.partitions)
+        if assigned != self._partitions:
+            self._partitions = assigned
+            self._queue.share(assigned)
+
+    def _patience(self, now: float, worked: float, idle: float | None) -> float:
+        """How long a call for records may wait."""
+        until = self._until_retry(now + LONGEST_POLL)
+        if self._queue.moved and not self._committing:
+            until = min(until, self._commit_at)
+        if idle is not None:
+            until = min(until, worked + idle)
+        return max(until - now, MOMENT) if until > now else 0.0
+
+    def _until_retry(self, until: float) -> float:
+        """The same, or when one that failed may be begun before."""
+        retry = self._queue.next_retry
+        free = len(self._queue.running) < self._options.concurrency
+        return until if retry is None or not free else min(until, retry)
+
+    def _begin(self, now: float) -> None:
+        while (item := self._queue.begin(now)) is not None:
+            self._hands.start(item)
+
+    def _settled(self, take: Callable[[], Any]) -> WorkFlow[float]:
+        """Have the queue decide what becomes of what has ended; gives the time."""
+        queue = self._queue
+        now, came = yield take
+        for item, error in came:
+            queue.ended(item, error, now)
+            if error is None or item.dropped:
+                continue
+            if not isinstance(error, Exception):
+                self._ended_by = self._ended_by or error
+            self._failures += 1
+            if now >= self._speak_at:
+                self._speak_of(item, error)
+                self._speak_at, self._failures = now + SPOKEN_EVERY, 0
+        if self._ended_by is None:
+            self._ended_by = queue.failure
+        return now
+
+    def _pause(self) -> None:
+        """Hold back partitions whose part of the buffer is full, and no longer."""
+        full, free = self._queue.turned()
+        if not (full or free):
+            return
+        engine = self._calls.engine
+        with engine.lock:  # what was lost meanwhile isn't there any more
+            for turned, paused in ((full, True), (free, False)):
+                there = [tp for tp in turned if tp in engine.subscription.partitions]
+                engine.subscription.pause(there, paused=paused)
+        self._calls.host.wake()
+
+    # What is said
+
+    def _speak_of(self, item: WorkItem, error: BaseException) -> None:
+        more = f" ({self._failures} attempts failed since the last such line)"
+        where = (item.tp, item.record.offset, item.attempts, said(error))
+        text = "%s: work on the record at offset %d failed (attempt %d): %s%s"
+        logger.warning(text, *where, more if self._failures > 1 else "")
+
+    def _speak_of_slow(self, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + LONGEST_POLL
+        slow = {item for item in self._queue.running if now - item.began >= SLOW}
+        for item in slow - self._slow:
+            logger.warning(
+                "%s: the record at offset %d has been in work for %d s; no offset after it is "
+                "committed meanwhile",
+                *(item.tp, item.record.offset, now - item.began),
+            )
+        self._slow = slow
+
+    # Commits
+
+    def _commit(self, now: float) -> WorkFlow[None]:
+        """Commit what is finished, where it is time, without waiting for it."""
+        if now < self._commit_at or self._committing:
+            return
+        self._queue.through(self._position)
+        self._commit_at = now + self._options.commit_interval
+        offsets = self._queue.committable()
+        if offsets:
+            self._committing = True
+            yield partial(self._consumer.commit_async, offsets, self._committed)
+
+    def _position(self, tp: TopicPartition) -> int | None:
+        """What the next call for records brings; all before it is in the queue by now."""
+        subscription = self._calls.engine.subscription
+        with suppress(IllegalStateError):  # it was lost
+            return subscription.position(tp)
+        return None
+
+    def _committed(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
+    ) -> None:
+        self._committing = False
+        if error is None:
+            self._queue.committed(offsets)
+            return
+        logger.warning("what is finished couldn't be committed: %s", error)
+        if isinstance(error, AuthorizationError):
+            self._ended_by = self._ended_by or error
+
+    def _last_commit(self, partitions: Collection[TopicPartition] | None = None) -> WorkFlow[None]:
+        """Commit what is finished of these (None: of all), and wait for it."""
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] = self._queue.committable(partitions)
+        if not offsets:
+            return
+        try:
+            yield partial(self._consumer.commit, offsets, END_TIMEOUT)
+        except KafkaError as error:
+            text = "what is finished couldn't be committed, and will be worked on again: %s"
+            logger.warning(text, error)
+            if partitions is None and not isinstance(error, CommitFailedError):
+                self._ended_by = self._ended_by or error
+        else:
+            self._queue.committed(dict(offsets))
+
+    # Partitions that go, and the end
+
+    def _in_work(self, partitions: Collection[TopicPartition] | None) -> list[WorkItem]:
+        chosen = [item for item in list(self._hands.busy) if not item.dropped]
+        return [item for item in chosen if partitions is None or item.tp in partitions]
+
+    def _drained(self, partitions: Collection[TopicPartition] | None) -> WorkFlow[None]:
+        """Begin no more of these (None: of all), and wait for what runs, for a limited time."""
+        self._queue.hold(partitions)
+        now = yield from self._settled(self._hands.taken)
+        until = now + self._options.drain_timeout
+        while (left := self._in_work(partitions)) and now < until:
+            self._begin(now)  # of other partitions
+            wait = min(self._until_retry(until) - now, LOOK)
+            now = yield from self._settled(partial(self._hands.done, max(wait, MOMENT)))
+        yield from self._settled(self._hands.taken)
+        if left:
+            where = (len(left), self._options.drain_timeout, left[0].tp, left[0].record.offset)
+            text = (
+                "%d records are still in work after %g s (%s, offset %d): they are left to others"
+            )
+            logger.warning(text, *where)
+
+    def _revoked(self, partitions: list[TopicPartition]) -> WorkFlow[None]:
+        """These go to others: finish what runs, commit what is finished."""
+        yield from self._drained(partitions)
+        yield from self._last_commit(partitions)
+        self._drop(partitions)
+
+    def _lost(self, partitions: list[TopicPartition]) -> WorkFlow[None]:
+        """These are with others already: a commit would be refused."""
+        self._drop(partitions)
+        yield from ()
+
+    def _drop(self, partitions: Collection[TopicPartition] | None) -> None:
+        left = self._in_work(partitions)
+        self._queue.drop(partitions)
+        self._hands.abandon(left)
+
+    def _leave(self) -> WorkFlow[None]:
+        """Leave the group; what still runs is nobody's any more."""
+        self._drop(None)
+        yield from whatever_happens(self._unsubscribed(), self._closed())
+
+    def _unsubscribed(self) -> WorkFlow[None]:
+        try:
+            yield partial(self._consumer.unsubscribe, END_TIMEOUT)
+        except KafkaError as error:  # it was closed by another, or has ended: its calls say so
+            logger.info("the group wasn't left: %s", error)
+
+    def _closed(self) -> WorkFlow[None]:
+        yield self._hands.close
+
+
+def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:
+    try:
+        return pattern is not None and re.fullmatch(pattern, name) is not None
+    except (
+        re.error,
+        OverflowError,
+        RecursionError,
+    ):  # of the brokers' own kind (RE2), or wrong: it is told of elsewhere
+        return False

@@ -1,0 +1,143 @@
+"""Workers as tasks of the event loop that runs them: coroutine functions.
+
+In: records to work on. Out: outcomes. A task whose record goes to others is cancelled. Must not:
+decide what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
+from functools import partial
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+from odradek.clients.consumer.fetching.delivery import Convert
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.workers.work_queue import WorkItem
+from odradek.clients.workers.work_run import Outcome, WorkFlow
+from odradek.common.types import TopicPartition
+from odradek.runtime.hosts.in_thread import at_hand
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT = 1.0
+"""Seconds that cancelled tasks have for their end."""
+
+
+class WorkerTasks:
+    """The tasks of one run (`Hands`)."""
+
+    def __init__(
+        self,
+        work: Callable[[ConsumerRecord], Awaitable[object]],
+        producer: Any,
+        now: Callable[[], float],
+        convert: Convert | None,
+        outcome: Callable[[], None],
+    ) -> None:
+        """As `WorkerThreads`."""
+        self._work, self._producer, self._now = work, producer, now
+        self._convert, self._outcome = convert, outcome
+        self.busy: dict[WorkItem, asyncio.Task[None]] = {}
+        self._came: list[Outcome] = []
+        self._event = asyncio.Event()
+
+    @property
+    def arrived(self) -> bool:
+        """Some outcome is there."""
+        return bool(self._came)
+
+    def start(self, item: WorkItem) -> None:
+        """Begin a task."""
+        where = f"{item.tp} offset {item.record.offset}"
+        task = asyncio.get_running_loop().create_task(self._attempt(item), name=where)
+        self.busy[item] = task
+        task.add_done_callback(partial(self._ended, item))
+
+    async def _attempt(self, item: WorkItem) -> None:
+        if item.letter is not None:
+            await self._producer.send_and_wait(**item.letter)
+            return
+        record, convert = item.record, self._convert
+        if convert is not None:
+            record = await self._read(convert, record)
+        await self._work(record)
+
+    @staticmethod
+    async def _read(convert: Convert, record: ConsumerRecord) -> ConsumerRecord:
+        async def read() -> ConsumerRecord:
+            return convert([record])[0]
+
+        return await at_hand(read)
+
+    def _ended(self, item: WorkItem, task: asyncio.Task[None]) -> None:
+        cancelled = RuntimeError("its task was cancelled") if task.cancelled() else None
+        self._came.append((item, cancelled or task.exception()))
+        self._event.set()
+        self._outcome()
+
+    async def taken(self) -> list[Outcome]:
+        """The outcomes that are there; tasks have their turn before."""
+        await asyncio.sleep(0)
+        came, self._came = self._came, []
+        self._event.clear()
+        for item, _ in came:
+            self.busy.pop(item, None)
+        return came
+
+    async def done(self, seconds: float) -> list[Outcome]:
+        """The same; waits so long for a first one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        return await self.taken()
+
+    def abandon(self, items: Collection[WorkItem]) -> None:
+        """Cancel these."""
+        for item in items:
+            self.busy[item].cancel()
+
+    async def close(self) -> None:
+        """Cancel what is left, and let it end."""
+        self.abandon(list(self.busy))
+        if self.busy:
+            await asyncio.wait(list(self.busy.values()), timeout=CLOSE_TIMEOUT)
+
+    def callback(
+        self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
+    ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
+        """A rebalance callback."""
+
+        async def call(_: Any, partitions: list[TopicPartition]) -> None:
+            await carried_out(flow(partitions), self._now)
+
+        return call
+
+
+async def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
+    """Call what the flow yields and await what that gives, until it ends; whatever comes between
+    two of its steps, a cancellation too, goes to it.
+    """
+    resume: Callable[[Any], Callable[[], Any]] = flow.send
+    given: Any = None
+    try:
+        while True:
+            try:
+                action = resume(given)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                came = action()
+                if isawaitable(came):
+                    came = await came
+                resume, given = flow.send, (now(), came)
+            except GeneratorExit:  # the loop is gone: nothing can be awaited any more
+                raise
+            except BaseException as error:
+                resume, given = flow.throw, error
+    finally:
+        given = came = None  # an error's frames would hold it
+        flow.close()

@@ -1,0 +1,149 @@
+"""Workers in threads: functions that block.
+
+In: records to work on, from the one thread that runs the loop. Out: outcomes, by a queue that
+signals don't tear. Threads are started when there is work for them, and are daemons: one that hangs
+doesn't hold up the program's end. Must not: decide what runs, or touch what the loop owns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from inspect import isawaitable
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from odradek.clients.consumer.fetching.delivery import Convert
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.workers.work_queue import WorkItem
+from odradek.clients.workers.work_run import Outcome, WorkFlow
+from odradek.common.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class WorkerThreads:
+    """The threads of one run (`Hands`)."""
+
+    def __init__(
+        self,
+        work: Callable[[ConsumerRecord], object],
+        producer: Any,
+        now: Callable[[], float],
+        convert: Convert | None,
+        outcome: Callable[[], None],
+    ) -> None:
+        """`producer` takes dead letters; `outcome` is called after each outcome."""
+        self._work, self._producer, self._now = work, producer, now
+        self._convert, self._outcome = convert, outcome
+        self.busy: dict[WorkItem, None] = {}
+        self._jobs: SimpleQueue[tuple[Context, WorkItem] | None] = SimpleQueue()
+        self._came: SimpleQueue[Outcome] = SimpleQueue()
+        self._threads = self._out = 0
+        """Threads there are; items started whose outcomes weren't taken yet."""
+        self._owner = threading.get_ident()
+
+    @property
+    def arrived(self) -> bool:
+        """Some outcome is there."""
+        return not self._came.empty()
+
+    def start(self, item: WorkItem) -> None:
+        """Give it to a thread, with the context variables of whoever runs the loop."""
+        self.busy[item] = None
+        self._out += 1
+        self._jobs.put((copy_context(), item))
+        if self._threads < self._out:
+            self._threads += 1
+            name = f"odradek-worker-{self._threads}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            context, item = job
+            self._came.put((item, context.run(self._attempted, item)))
+            # Here, so that an outcome which a Ctrl-C took from the loop isn't waited for; and after
+            # the outcome, so that who sees nobody busy finds them all.
+            self.busy.pop(item, None)
+            del job, context, item  # nothing is held while it waits
+            self._outcome()
+
+    def _attempted(self, item: WorkItem) -> BaseException | None:
+        try:
+            if item.letter is not None:
+                self._producer.send(**item.letter).result()
+                return None
+            record = item.record if self._convert is None else self._convert([item.record])[0]
+            made = self._work(record)
+            if isawaitable(made):
+                getattr(made, "close", bool)()
+                raise TypeError(
+                    "work gave what is to be awaited, and nobody does: use AsyncWorkers"
+                )
+        except BaseException as error:
+            return error
+        return None
+
+    def taken(self) -> list[Outcome]:
+        """The outcomes that are there."""
+        came: list[Outcome] = []
+        while not self._came.empty():
+            came.append(self._came.get_nowait())
+        self._out -= len(came)
+        return came
+
+    def done(self, seconds: float) -> list[Outcome]:
+        """The same; waits so long for a first one."""
+        try:
+            first = self._came.get(timeout=seconds)
+        except Empty:
+            return []
+        self._out -= 1
+        return [first, *self.taken()]
+
+    def abandon(self, items: object) -> None:
+        """Threads can't be ended: they go on."""
+
+    def close(self) -> None:
+        """Each thread ends, once its work has."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
+    def callback(
+        self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
+    ) -> Callable[[Any, list[TopicPartition]], None]:
+        """A rebalance callback. A thread that closes the consumer of a run finds nothing to do in
+        it: what it would decide is the run's, which ends by that.
+        """
+
+        def call(_: Any, partitions: list[TopicPartition]) -> None:
+            if threading.get_ident() == self._owner:
+                carried_out(flow(partitions), self._now)
+
+        return call
+
+
+def carried_out(flow: WorkFlow[T], now: Callable[[], float]) -> T:
+    """Call what the flow yields until it ends; whatever comes between two of its steps, a Ctrl-C
+    too, goes to it.
+    """
+    resume: Callable[[Any], Callable[[], Any]] = flow.send
+    given: Any = None
+    try:
+        while True:
+            try:
+                while True:  # inside of `try`: signals are looked for at jumps back
+                    came = resume(given)()
+                    resume, given = flow.send, (now(), came)
+            except BaseException as error:
+                if flow.gi_frame is not None:  # type: ignore[attr-defined]  # it is a generator
+                    resume, given = flow.throw, error
+                elif isinstance(error, StopIteration):
+                    result: T = error.value
+                    return result
+                else:
+                    raise
+    finally:
+        given = came = None  # an error's frames would hold it
+        flow.close()

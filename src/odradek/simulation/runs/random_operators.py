@@ -1,0 +1,84 @@
+"""Random schedules of operators: admin clients at brokers that die, move, are slow, or say no.
+
+In: a seed. Out: a `Schedule`. What brokers suffer are the verbs of schedules of groups; hostile
+answers are late, or errors that any broker may give, at the APIs that operators ask. Left out is
+what takes committed offsets away, and what says falsely that a thing isn't there: nobody would be
+right then. Must not: run anything.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from odradek.simulation.faults.verbs import PLAIN, Fault, draw
+from odradek.simulation.runs.random_groups import BROKERS
+from odradek.simulation.runs.sasl_runs import random_session
+from odradek.simulation.runs.schedule import OPERATOR, Schedule, ScheduledClient
+from odradek.simulation.world.link import LinkProfile
+from odradek.simulation.world.virtual_time import derived_rng
+
+APIS = ("FindCoordinator", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch")
+CODES = (-1, 7, 14, 15, 16, 30)
+"""Errors, passing ones and refusals, after which nobody knows more than before."""
+CONFIGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"request.timeout.ms": 2000},
+    {"metadata.max.age.ms": 500, "request.timeout.ms": 3000},
+    {"connections.max.idle.ms": 200},
+)
+
+
+def random_operators(seed: int, *, short: bool) -> Schedule:
+    """Everything that a seed gives."""
+    rng = derived_rng(seed, f"schedule/operators/{short}")
+    heal_at = round(rng.uniform(2.0, 10.0) if short else rng.uniform(20.0, 45.0), 3)
+    clients = tuple(
+        ScheduledClient(
+            f"{OPERATOR}-{number}",
+            OPERATOR,
+            rng.randint(3, 20) if short else rng.randint(30, 100),
+            0.0 if rng.random() < 0.8 else round(rng.uniform(0.0, heal_at), 3),
+            rng.choice(CONFIGS),
+        )
+        for number in range(1, (rng.choice((1, 1, 2)) if short else rng.randint(2, 4)) + 1)
+    )
+    latency, loss = rng.choice((0.0005, 0.0005, 0.02)), rng.choice((0.0,) * 5 + (0.002,))
+    schedule = Schedule(
+        seed,
+        clients,
+        (),
+        rng.choice((1, 2, 3, 3)),
+        rng.randint(1, 3),
+        "bytes" if rng.random() < 0.1 else "messages",
+        heal_at,
+        LinkProfile(latency=latency, loss=loss),
+        random_session(seed),
+        {},
+        {"coordinators": rng.randint(1, 4)},
+    )
+    return replace(schedule, faults=_faults(rng, schedule, short=short))
+
+
+def _faults(rng: random.Random, schedule: Schedule, *, short: bool) -> tuple[Fault, ...]:
+    verbs = {name: replace(PLAIN[name], weight=weight) for name, weight in BROKERS.items()}
+    most = 4 if short else 12
+    found = [
+        draw(rng, _moment(rng, schedule), schedule.scope, verbs)
+        for _ in range(rng.randint(0, most))
+    ]
+    for _ in range(rng.randint(0, most)):
+        at, api = _moment(rng, schedule), rng.choice(APIS)
+        if rng.random() < 0.4:
+            seconds = rng.choice((0.0, 0.5, 3.0, 10.0))
+            found.append(Fault(at, "slow_api", {"api": api, "seconds": seconds}))
+        else:
+            said = {"api": api, "code": rng.choice(CODES), "count": rng.randint(1, 4)}
+            done = {"done": True} if rng.random() < 0.5 else {}
+            found.append(Fault(at, "answer_error", {**said, **done}))
+    return tuple(sorted(found, key=lambda fault: fault.at))
+
+
+def _moment(rng: random.Random, schedule: Schedule) -> float:
+    return round(rng.uniform(0.0, schedule.heal_at), 3)

@@ -1,0 +1,97 @@
+"""Each verb of the commands for a cluster while the cluster moves away: only the address of the
+bootstrap server stays.
+
+Before the cluster goes, amid its going at a moment that is drawn, while it is away, and afterwards:
+what only looks gives its answer, what changes something gives it or a typed error, and all end
+within `--timeout`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.property.test_refused_verbs import VERBS, Scene
+from tests.verb_tree import verbs
+from tests.volume import PART
+
+from odradek.api.admin import Admin
+from odradek.api.base import on_host
+from odradek.cli.frame import commands
+from odradek.simulation.brokers.cluster import OldAddresses
+
+TREE = verbs()
+AWAY = 2.0
+"""Seconds without any broker."""
+PATIENCE = 30.0
+"""What `--timeout` gives a command."""
+GRACE = 0.1
+MOMENTS = {"amid": None, "away": 0.0}
+"""Seconds of the command after which the cluster goes; None draws them."""
+FIRST = {" ".join(line.split()[:2]): line for line in reversed(VERBS)}
+LINES = VERBS if PART == 1 else list(FIRST.values())
+
+
+def test_every_command_is_tried() -> None:
+    assert {" ".join(line.split()[:2]) for line in VERBS} == set(TREE)
+
+
+class Moving(Scene):
+    """A cluster that moves, and a command's own time is the world's."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__(patch)
+        self._patch = patch
+        self._runs = 0
+        time: Any = SimpleNamespace(monotonic=lambda: self.world.now)
+        patch.setattr(commands, "time", time)
+
+    def tried(self, line: str) -> tuple[int, dict[str, Any]]:
+        """Status and last document; the command has ended within its time."""
+        self._runs += 1
+        host = self.world.host(f"verb-{self._runs}")
+        self._patch.setattr(commands, "Admin", partial(on_host, host, Admin))
+        begin = self.world.now
+        done = self.run(line, timeout=PATIENCE)
+        assert self.world.now - begin <= PATIENCE + GRACE, line
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+        assert done.exit_code in (0, 1), done.output
+        documents = [json.loads(each) for each in done.stdout.splitlines()]
+        if done.exit_code:
+            error = documents[-1].get("error")
+            errors = [error] if error else [*documents[-1]["failed"].values()]
+            assert errors, done.output
+            assert all(e["error"].endswith("Error") and e["message"] for e in errors), errors
+        return done.exit_code, documents[-1]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("line", LINES)
+def test_a_verb_while_the_cluster_moves(
+    line: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Moving(monkeypatch)
+    line = " ".join(scene.spelt(line))  # who leads isn't known while nobody is there
+    changes = TREE[" ".join(line.split()[:2])] and "--dry-run" not in line
+    rng = random.Random(f"{line} {moment}")
+    try:
+        if not changes:
+            assert scene.tried(line)[0] == 0, "before"
+        after = MOMENTS[moment]
+        old: OldAddresses = rng.choice(("refused", "blackholed"))
+        go = partial(scene.cluster.move, after=AWAY, old=old)
+        if after == 0.0:
+            go()
+        else:
+            scene.world.after(rng.uniform(0.0, 0.08), go)
+        status, found = scene.tried(line)
+        assert changes or status == 0, found
+        scene.world.advance(AWAY + 1.0)
+        status, found = scene.tried(line)
+        assert changes or status == 0, ("afterwards", found)
+    finally:
+        scene.close()

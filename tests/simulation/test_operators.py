@@ -1,0 +1,125 @@
+"""Admin clients under random faults: each call ends in time, with what was true at some moment of
+it, or with a typed error. `ODRADEK_OPERATOR_SEEDS=5000 pytest …` tries so many seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.simulation.spoilt_answers import spoil_answers
+from tests.volume import part
+
+from odradek.common.kafka_errors import GroupIdNotFoundError
+from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
+from odradek.simulation.runs.explore import RunOutcome, explore
+from odradek.simulation.runs.operator_workload import GroupBook, OperatorDriver
+
+SEEDS = int(os.environ.get("ODRADEK_OPERATOR_SEEDS", part(800)))
+
+
+def operators(seeds: range) -> list[RunOutcome]:
+    return list(explore(seeds, family="operators"))
+
+
+def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or that it can't be had; by far most calls bring something."""
+    ends: Counter[str] = Counter()
+    usual = OperatorDriver._carry_out
+
+    def counted(self: OperatorDriver, what: str, call: Any, timeout: float, check: Any) -> None:
+        def then(results: Any, errors: Any) -> None:
+            ends["results" if results else "nothing"] += 1
+            ends["with errors"] += bool(errors and results)
+            check(results, errors)
+
+        usual(self, what, call, timeout, then)
+
+    monkeypatch.setattr(OperatorDriver, "_carry_out", counted)
+    for outcome in operators(range(SEEDS)):
+        assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
+    assert ends["results"] > 2 * ends["nothing"] > 0
+    assert ends["with errors"] > 0
+
+
+def lie(text: str) -> None:
+    """Some of these runs notice it, in these words."""
+    said = [outcome.violation or "" for outcome in operators(range(30))]
+    assert [one for one in said if "was never so" in one and text in one], said
+
+
+def test_an_offset_that_nobody_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = StoredGroupOffsets.commit
+
+    def further(self: StoredGroupOffsets, partition: Any, committed: Any) -> None:
+        commit(self, partition, type(committed)(committed.offset + 50))
+
+    monkeypatch.setattr(StoredGroupOffsets, "commit", further)
+    lie("committed offsets: operator-1.")
+
+
+def test_a_group_that_is_denied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(answer: Any) -> None:
+        for group in answer.groups:
+            group.error_code = GroupIdNotFoundError.code
+
+    spoil_answers(monkeypatch, DescribeGroupsRequest.API_KEY, deny)
+    lie("description of groups: operator-1.")
+
+
+def test_a_wrong_end_of_a_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shift(answer: Any) -> None:
+        for part_ in (p for t in answer.topics for p in t.partitions):
+            part_.offset += 1
+
+    spoil_answers(monkeypatch, ListOffsetsRequest.API_KEY, shift)
+    lie("list of offsets: t-")
+
+
+def test_a_list_without_the_topic_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hide(answer: Any) -> None:
+        answer.topics = [t for t in answer.topics if t.name != "t"]
+
+    spoil_answers(monkeypatch, MetadataRequest.API_KEY, hide)
+    lie("list of topics: ")
+
+
+def test_coordinators_that_are_lies_cost_nobody_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that isn't it says so, and it is looked for again."""
+    turn = 0
+
+    def mislead(answer: Any) -> None:
+        nonlocal turn
+        for found in answer.coordinators:
+            turn += 1
+            if turn % 3 == 0:
+                found.node_id = found.node_id % 3 + 1
+
+    spoil_answers(monkeypatch, FindCoordinatorRequest.API_KEY, mislead)
+    for outcome in operators(range(60)):
+        if outcome.schedule.brokers == 3:
+            assert outcome.ok, f"{outcome.violation}\n{outcome.schedule}"
+    assert turn > 60
+
+
+def test_books_know_what_may_be_seen() -> None:
+    book = GroupBook()
+    early = book.look()
+    book.begin(1)
+    assert early == {None, 1}, "the change may be made while somebody looks"
+    book.ended(1, done=True)
+    late = book.look()
+    assert (early, late) == ({None, 1}, {1})
+    book.looked(early)
+    book.begin(2)
+    book.ended(2, done=False)
+    book.begin(3)
+    book.ended(3, done=True)
+    assert book.possible == {2, 3}, "what failed may be made yet"
+    assert (early, late) == ({None, 1}, {1, 2, 3})

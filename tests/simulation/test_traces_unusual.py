@@ -1,0 +1,90 @@
+"""Traces of what few programs do: classes of their own, records that just fit, odd columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from opentelemetry.trace import StatusCode
+from tests.simulation.traced import Exported, attributes
+
+from odradek import OpenTelemetryTraces, Producer, RecordTooLargeError, StringSerializer
+from odradek.testing import KafkaSimulation
+
+
+@pytest.fixture
+def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
+    kafka_simulation.create_topic("t", partitions=1)
+    return kafka_simulation
+
+
+@pytest.fixture
+def exported() -> Exported:
+    return Exported()
+
+
+@pytest.mark.parametrize("serialized", [False, True])
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_class_with_a_send_of_its_own(
+    simulation: KafkaSimulation, exported: Exported, *, serialized: bool, traced: bool
+) -> None:
+    """It is what the program calls, with serializers and with traces, too."""
+
+    class OfTenants(Producer):
+        def send(self, *given: Any, tenant: str = "", **more: Any) -> Any:
+            topic, value, key, headers = (*given, None, None, ())[:4]
+            return super().send(topic, value, key, [*(headers or ()), ("tenant", b"t")], **more)
+
+    servers = simulation.bootstrap_servers
+    serializer = StringSerializer() if serialized else None
+    value: Any = "x" if serialized else b"x"
+    with OfTenants(bootstrap_servers=servers, value_serializer=serializer) as producer:
+        if traced:
+            OpenTelemetryTraces(producer, tracer_provider=exported.provider)
+        producer.send("t", value, tenant="a").result()
+        with pytest.raises(TypeError, match="no_such"):
+            producer.send("t", value, no_such=1)
+    [record] = simulation.records("t", 0)
+    names = [name for name, _ in record[5]]
+    assert record[4] == b"x"
+    assert names == ["traceparent"] * traced + ["tenant"]
+
+
+def test_a_context_that_has_no_room_is_left_out(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
+    producer = simulation.producer(max_request_size=20_000, batch_size=1000)
+    OpenTelemetryTraces(producer, tracer_provider=exported.provider)
+    with pytest.raises(RecordTooLargeError) as raised:
+        producer.send("t", bytes(20_000))
+    [size] = re.findall(r"record of up to (\d+) bytes", str(raised.value))
+    producer.send("t", bytes(20_000 - (int(size) - 20_000))).result()
+    [record] = simulation.records("t", 0)
+    assert record[5] == ()
+    assert exported.spans("send")[-1].status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "told"),
+    [
+        (["topic", "topic"], [pa.array(["a"]), pa.array(["b"])], None),
+        (["topic"], [pa.array([{"of": "a"}])], None),
+        (["topic"], [pa.array([["a"]])], None),
+        (["topic"], [pa.array([b"a"])], None),
+        (["topic"], [pa.array(["a"]).dictionary_encode()], "a"),
+        (
+            ["headers", "headers"],
+            [pa.array([[("a", b"b")]], pa.map_("string", "binary"))] * 2,
+            None,
+        ),
+    ],
+)
+def test_columns_of_a_programs_own(
+    simulation: KafkaSimulation, exported: Exported, names: list[str], values: Any, told: str | None
+) -> None:
+    traces = OpenTelemetryTraces(simulation.consumer(), tracer_provider=exported.provider)
+    with traces.process(pa.Table.from_arrays(values, names=names)):
+        pass
+    assert attributes(exported.one("process")).get("messaging.destination.name") == told

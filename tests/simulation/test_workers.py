@@ -1,0 +1,559 @@
+"""Workers through what groups and clusters do to them: nothing lost, order by key (R-WK-1), no
+offset beyond a gap (R-WK-2), dead letters (R-WK-3). Their loop is what ships, in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.volume import part
+
+from odradek import (
+    ArgumentError,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncWorkers,
+    ConfigurationError,
+    ConsumerRecord,
+    KafkaTimeoutError,
+    RegistryUnreachableError,
+    TopicPartition,
+    WorkFailedError,
+)
+from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
+from odradek.testing import KafkaSimulation
+
+KEYS, LIVES = 12, 40.0
+SETTINGS: dict[str, Any] = {
+    "group.id": "g",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "session.timeout.ms": 6000,
+    "heartbeat.interval.ms": 1000,
+}
+
+
+class Books:
+    """Each record's work, wherever it was done; what must hold is looked at as it happens."""
+
+    def __init__(self) -> None:
+        self.simulation: KafkaSimulation
+        self.done: set[tuple[str, int, int]] = set()
+        """Partitions and offsets of what is finished."""
+        self.values: set[tuple[bytes | None, bytes | None]] = set()
+        """Keys and values of the same."""
+        self.committed: dict[int, int] = {}
+        self.wrong: list[str] = []
+
+    def look(self) -> None:
+        """Dead letters are finished records, too."""
+        for _, _, _, key, value, headers in self.simulation.records("dead", 0):
+            told = dict(headers)
+            topic, partition, at = (
+                told[f"__connect.errors.{name}"].decode()
+                for name in ("topic", "partition", "offset")
+            )
+            self.done.add((topic, int(partition), int(at)))
+            self.values.add((key, value))
+
+    def begins(self, record: ConsumerRecord) -> None:
+        number = int(record.value or b"")
+        self.look()
+        before = [n for n in range(number) if (record.key, b"%d" % n) not in self.values]
+        if before:
+            self.wrong.append(f"{record.key!r}: {number} began before {before} had ended")
+
+    def ends(self, record: ConsumerRecord) -> None:
+        self.done.add((record.topic, record.partition, record.offset))
+        self.values.add((record.key, record.value))
+
+    def commits(self, tp: TopicPartition, offset: int) -> None:
+        self.look()
+        self.committed[tp.partition] = offset
+        missing = [at for at in range(offset) if (*tp, at) not in self.done]
+        if missing:
+            self.wrong.append(f"{tp}: {offset} was committed, and {missing} aren't finished")
+
+
+class Member:
+    """One process: a consumer, its workers, and what they work."""
+
+    def __init__(self, servers: str, books: Books, chance: random.Random, **given: Any) -> None:
+        protocol = given.pop("protocol", "classic")
+        config = {**SETTINGS, "bootstrap.servers": servers, "group.protocol": protocol}
+        if protocol == "consumer":
+            del config["session.timeout.ms"], config["heartbeat.interval.ms"]
+        self.books, self.chance, self.dead = books, chance, False
+        self.consumer = AsyncConsumer(config)
+        self.producer = AsyncProducer({"bootstrap.servers": servers})
+        self.at: set[bytes] = set()
+        letters = {"producer": self.producer, "dead_letter_topic": "dead"}
+        given = {"concurrency": 8, "max_attempts": 4, "drain_timeout": 2.0, **letters, **given}
+        self.workers = AsyncWorkers(self.consumer, self.work, **given)
+        self.task = asyncio.create_task(self.run())
+
+    async def run(self) -> None:
+        async with self.producer, self.consumer:
+            await self.workers.run("in")
+
+    async def work(self, record: ConsumerRecord) -> None:
+        key = record.key or b""
+        self.books.begins(record)
+        if key in self.at and not self.dead:
+            self.books.wrong.append(f"{key!r} is in work twice in one process")
+        self.at.add(key)
+        try:
+            await asyncio.sleep(self.chance.choice([0.0, 0.01, 0.1, 0.1, 0.5, 4.0]))
+            if self.dead:
+                raise asyncio.CancelledError
+            if self.chance.random() < 0.2:
+                raise ValueError("not this time")
+        finally:
+            self.at.discard(key)
+        self.books.ends(record)
+
+    def kill(self) -> None:
+        """No goodbye, no commit; what it is at is never finished."""
+        self.dead = True
+        self.consumer._host.close(0.0)
+        self.producer._host.close(0.0)
+        self.task.cancel()
+
+    async def stop(self) -> None:
+        self.workers.stop()
+        await asyncio.wait([self.task])
+        if not self.dead:
+            self.task.result()
+
+
+@pytest.fixture
+def books(monkeypatch: pytest.MonkeyPatch) -> Books:
+    made, commit = Books(), StoredGroupOffsets.commit
+
+    def checked(self: StoredGroupOffsets, partition: TopicPartition, committed: Committed) -> None:
+        made.commits(partition, committed.offset)
+        commit(self, partition, committed)
+
+    monkeypatch.setattr(StoredGroupOffsets, "commit", checked)
+    return made
+
+
+@pytest.fixture
+def simulation(books: Books) -> Iterator[KafkaSimulation]:
+    with KafkaSimulation(seed=1) as made:
+        made.create_topic("in", partitions=4)
+        made.create_topic("dead", partitions=1)
+        books.simulation = made
+        yield made
+    made.verify()
+
+
+def troubles(simulation: KafkaSimulation, chance: random.Random) -> list[Callable[[], object]]:
+    return [
+        lambda: simulation.bounce(chance.randrange(1, 4), after=3.0),
+        lambda: simulation.move(after=3.0),
+        lambda: simulation.pause(1),
+        simulation.heal,
+        lambda: simulation.hand_over("in", chance.randrange(4)),
+    ]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("seed", range(part(24)))
+def test_random_members_finish_all_in_order_by_key(seed: int, protocol: str, books: Books) -> None:
+    chance = random.Random(seed)
+    with KafkaSimulation(seed=seed) as simulation:
+        simulation.create_topic("in", partitions=4)
+        simulation.create_topic("dead", partitions=1)
+        books.simulation = simulation
+        sent: dict[bytes, int] = defaultdict(int)
+
+        def send() -> None:
+            key = b"k%d" % chance.randrange(KEYS)
+            simulation.send("in", b"%d" % sent[key], key=key)
+            sent[key] += 1
+
+        def total() -> set[tuple[str, int, int]]:
+            numbers = {p: len(simulation.records("in", p)) for p in range(4)}
+            return {("in", p, at) for p, n in numbers.items() for at in range(n)}
+
+        async def main() -> None:
+            def member() -> Member:
+                return Member(
+                    simulation.bootstrap_servers,
+                    books,
+                    chance,
+                    protocol=protocol,
+                    buffer_records=chance.choice([1, 8, 1000]),
+                )
+
+            members = [member()]
+            end = simulation.every(0.15, send)
+            while simulation.now < LIVES:
+                await asyncio.sleep(chance.uniform(0.0, 6.0))
+                verb = chance.random()
+                if verb < 0.3 or not members:
+                    members.append(member())
+                elif verb < 0.5:
+                    members.pop(chance.randrange(len(members))).kill()
+                elif verb < 0.55:  # it wakes up without its partitions
+                    host: Any = chance.choice(members).consumer._host
+                    host.freeze()
+                    simulation.after(chance.uniform(2.0, 15.0), partial(host.freeze, False))
+                elif verb < 0.6:
+                    await members.pop(chance.randrange(len(members))).stop()
+                elif verb < 0.9:
+                    chance.choice(troubles(simulation, chance))()
+            end()
+            simulation.heal()
+            members.append(member())
+            await asyncio.sleep(10.0)
+            until = simulation.now + 300.0
+            while simulation.now < until and not total() <= books.done:
+                await asyncio.sleep(1.0)
+                books.look()
+            for one in members:
+                await one.stop()
+
+        simulation.run(main())
+        books.look()
+        assert books.wrong == []
+        assert total() <= books.done
+        assert len(total()) == sum(sent.values())
+    simulation.verify()
+
+
+Beside = Callable[[AsyncWorkers, asyncio.Task[None]], Any]
+
+
+def one_run(
+    simulation: KafkaSimulation,
+    work: Callable[[ConsumerRecord], Any],
+    timeout: float | None = 3.0,
+    consumer: dict[str, Any] | None = None,
+    beside: Beside | None = None,
+    **given: Any,
+) -> AsyncWorkers:
+    """A run, and what a test does meanwhile; an error of the run comes out."""
+    servers = {"bootstrap.servers": simulation.bootstrap_servers}
+    letters = {"max.request.size": 1000}
+
+    async def main() -> AsyncWorkers:
+        options: dict[str, Any] = {**SETTINGS, **servers, **(consumer or {})}
+        deserializer = options.pop("value_deserializer", None)
+        reading = AsyncConsumer(options, value_deserializer=deserializer)
+        async with AsyncProducer({**servers, **letters}) as producer, reading:
+            if "dead_letter_topic" in given:
+                given["producer"] = producer
+            workers = AsyncWorkers(reading, work, **given)
+            task = asyncio.create_task(workers.run("in", timeout=timeout))
+            if beside is not None:
+                await beside(workers, task)
+            await task
+            return workers
+
+    return simulation.run(main())
+
+
+def sends(simulation: KafkaSimulation, count: int, **fields: Any) -> None:
+    simulation.produce("in", [b"%d" % n for n in range(count)], **{"partition": 0, **fields})
+
+
+def test_what_cannot_be_read_goes_to_the_dead_letters_as_it_was(
+    simulation: KafkaSimulation,
+) -> None:
+    simulation.produce("in", [b"1", b"\xff", None, b"4"], partition=0, key=b"k")
+    read: list[Any] = []
+
+    async def work(record: ConsumerRecord) -> None:
+        read.append(record.value)
+
+    deserializer = {"value_deserializer": lambda value: int(value.decode())}
+    done = one_run(simulation, work, consumer=deserializer, dead_letter_topic="dead")
+    assert read == [1, None, 4]
+    [(_, _, _, key, value, headers)] = simulation.records("dead", 0)
+    told = dict(headers)
+    assert (key, value) == (b"k", b"\xff")
+    assert told["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    assert told["__connect.errors.exception.class.name"] == b"odradek.RecordDeserializationError"
+    assert (done.progress().dead, done.progress().retried) == (1, 0)
+
+
+def test_a_registry_that_answers_nobody_buries_nothing(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 3)
+
+    def deserializer(value: bytes) -> bytes:
+        if value == b"1":
+            raise RegistryUnreachableError("nobody answers")
+        return value
+
+    async def work(record: ConsumerRecord) -> None:
+        books.ends(record)
+
+    with pytest.raises(WorkFailedError, match="no fault of the record's") as caught:
+        one_run(
+            simulation,
+            work,
+            consumer={"value_deserializer": deserializer},
+            dead_letter_topic="dead",
+            max_attempts=3,
+        )
+    assert (caught.value.offset, caught.value.attempts) == (1, 3)
+    assert (simulation.records("dead", 0), books.committed, books.wrong) == ([], {0: 1}, [])
+
+
+def test_without_a_dead_letter_topic_it_ends_and_goes_on_there_later(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 6, key=b"k")
+    broken = True
+
+    async def work(record: ConsumerRecord) -> None:
+        if broken and record.value == b"3":
+            raise ValueError("no")
+        books.ends(record)
+
+    with pytest.raises(WorkFailedError) as caught:
+        one_run(simulation, work, max_attempts=2)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert books.committed == {0: 3}
+    broken = False
+    assert one_run(simulation, work).progress().finished == 3
+    assert (books.committed, books.wrong) == ({0: 6}, [])
+
+
+def test_a_dead_letter_that_nobody_takes_is_not_passed(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    simulation.produce("in", [b"0", b"1" * 1000, b"2"], partition=0)
+
+    async def work(record: ConsumerRecord) -> None:
+        if record.offset == 1:
+            raise ValueError("no")
+        books.ends(record)
+
+    with pytest.raises(WorkFailedError, match="wasn't written to 'dead': RecordTooLargeError"):
+        one_run(simulation, work, max_attempts=1, dead_letter_topic="dead")
+    assert (books.committed, books.wrong) == ({0: 1}, [])
+
+
+def test_a_rebalance_waits_for_what_runs(simulation: KafkaSimulation, books: Books) -> None:
+    for partition in range(4):
+        sends(simulation, 8, partition=partition)
+    times: Counter[tuple[int, int]] = Counter()
+    running: list[AsyncWorkers] = []
+
+    async def work(record: ConsumerRecord) -> None:
+        times[record.partition, record.offset] += 1
+        await asyncio.sleep(3.0)
+        books.ends(record)
+
+    async def member() -> None:
+        config = {**SETTINGS, "bootstrap.servers": simulation.bootstrap_servers}
+        async with AsyncConsumer(config) as consumer:
+            running.append(AsyncWorkers(consumer, work, concurrency=4, commit_interval=1000.0))
+            await running[-1].run("in", timeout=10.0)
+
+    async def main() -> None:
+        first = asyncio.create_task(member())
+        await asyncio.sleep(8.0)
+        await asyncio.gather(first, member())
+
+    simulation.run(main())
+    assert set(times.values()) == {1}
+    assert len(times) == 32
+    assert all(workers.progress().finished for workers in running)
+    assert (books.committed, books.wrong) == (dict.fromkeys(range(4), 8), [])
+
+
+def test_slow_work_costs_no_membership_and_little_memory(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 40)
+    most = 0
+
+    async def work(record: ConsumerRecord) -> None:
+        await asyncio.sleep(30.0)
+        books.ends(record)
+
+    async def watch(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        nonlocal most
+        while not task.done():
+            progress = workers.progress()
+            most = max(most, progress.waiting + progress.in_work)
+            await asyncio.sleep(1.0)
+
+    done = one_run(
+        simulation,
+        work,
+        consumer={"max.poll.interval.ms": 10_000, "max.poll.records": 5},
+        beside=watch,
+        concurrency=4,
+        buffer_records=8 * 4,  # four partitions have a part each
+        drain_timeout=5.0,
+    )
+    assert done.progress().finished == 40  # and none of them twice
+    assert (books.committed, books.wrong) == ({0: 40}, [])
+    assert 8 <= most <= 8 + 5
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_its_end_finishes_what_runs_and_commits_it(
+    simulation: KafkaSimulation, books: Books, how: str
+) -> None:
+    sends(simulation, 20)
+
+    async def work(record: ConsumerRecord) -> None:
+        await asyncio.sleep(2.0)
+        books.ends(record)
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        while not workers.progress().finished:
+            await asyncio.sleep(0.1)
+        workers.stop() if how == "stop" else task.cancel()
+        await asyncio.wait([task])
+
+    with pytest.raises(asyncio.CancelledError) if how == "cancel" else nullcontext():
+        one_run(simulation, work, None, beside=end, concurrency=5)
+    assert (books.committed, len(books.done), books.wrong) == ({0: 10}, 10, [])
+    assert one_run(simulation, work).progress().finished == 10
+
+
+def test_what_hangs_is_cancelled_at_the_end_and_done_again(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 3)
+    ended: list[bytes | None] = []
+
+    async def work(record: ConsumerRecord) -> None:
+        try:
+            await asyncio.sleep(1000.0 if record.value == b"1" else 0.0)
+            books.ends(record)
+        except asyncio.CancelledError:
+            ended.append(record.value)
+            raise
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        await asyncio.sleep(100.0)
+        before = simulation.now
+        workers.stop()
+        await task
+        assert simulation.now - before < 4.5
+
+    one_run(simulation, work, None, beside=end, drain_timeout=4.0)
+    assert (ended, books.committed, books.wrong) == ([b"1"], {0: 1}, [])
+
+
+def test_who_begins_at_the_end_of_a_topic_loses_nothing_in_a_crash(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 5)
+    books.done |= {("in", 0, at) for at in range(5)}  # nobody has asked for these
+    begun = False
+
+    async def work(record: ConsumerRecord) -> None:
+        nonlocal begun
+        begun = True
+        await asyncio.sleep(1000.0)
+
+    async def die(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        await asyncio.sleep(5.0)
+        simulation.send("in", b"new", partition=0)
+        while not begun:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        for host in simulation.world.hosts.values():
+            if host.name.startswith("consumer"):
+                host.close(0.0)
+        task.cancel()
+
+    latest = {"auto.offset.reset": "latest"}
+    with pytest.raises(asyncio.CancelledError):
+        one_run(simulation, work, None, consumer=latest, beside=die, drain_timeout=1.0)
+    assert (books.committed, books.wrong) == ({0: 5}, [])
+
+
+@pytest.mark.parametrize("how", ["idle", "stop"])
+def test_with_every_broker_dead_it_ends_in_time(
+    simulation: KafkaSimulation, books: Books, how: str
+) -> None:
+    sends(simulation, 5)
+
+    async def work(record: ConsumerRecord) -> None:
+        for broker in simulation.brokers:
+            simulation.crash(broker)
+        books.ends(record)
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        while not workers.progress().finished:
+            await asyncio.sleep(0.1)
+        before = simulation.now
+        if how == "stop":
+            workers.stop()
+        await asyncio.wait([task])
+        assert simulation.now - before < 20.5 + (3.0 if how == "idle" else 0.0)
+
+    with pytest.raises(KafkaTimeoutError):  # nobody has heard of what is finished
+        one_run(simulation, work, beside=end)
+    assert books.wrong == []
+
+
+def test_markers_are_through_with_where_all_is_finished(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    producer = simulation.producer(transactional_id="tx")
+    producer.init_transactions()
+    with producer.transaction():
+        producer.send("in", b"1", partition=0)
+
+    async def work(record: ConsumerRecord) -> None:
+        books.ends(record)
+        books.done.add(("in", 0, record.offset + 1))  # the marker
+
+    one_run(simulation, work)
+    assert (books.committed, books.wrong) == ({0: 2}, [])
+
+
+@pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])
+def test_what_is_no_error_of_the_record_counts_as_no_attempt_that_buries_it(
+    simulation: KafkaSimulation, books: Books, raised: type[BaseException]
+) -> None:
+    sends(simulation, 1)
+    times = 0
+
+    async def work(record: ConsumerRecord) -> None:
+        nonlocal times
+        times += 1
+        if times == 1:
+            raise raised
+        books.ends(record)
+
+    if raised is SystemExit:
+        with pytest.raises(SystemExit):
+            one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
+    else:  # its own task's, and tried again
+        one_run(simulation, work, max_attempts=2, dead_letter_topic="dead")
+    assert simulation.records("dead", 0) == []
+    assert books.committed == ({0: 1} if raised is asyncio.CancelledError else {0: 0})
+
+
+def test_what_it_refuses(simulation: KafkaSimulation) -> None:
+    async def work(record: ConsumerRecord) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="dead_letter_topic is 'in'"):
+        one_run(simulation, work, dead_letter_topic="in")
+    with pytest.raises(ConfigurationError, match=r"enable\.auto\.commit=false"):
+        one_run(simulation, work, consumer={"enable.auto.commit": True})
+    with pytest.raises(ConfigurationError, match=r"drain_timeout must be 150 s at most"):
+        one_run(simulation, work, drain_timeout=200.0)
+    with pytest.raises(ArgumentError, match="work must be an async def here"):
+        one_run(simulation, lambda record: None)

@@ -1,0 +1,342 @@
+"""What may run and what may be committed, beside an oracle that is told everything and looks it up
+the slow way (R-WK-1, R-WK-2, R-WK-3).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.workers.dead_letters import PREFIX
+from odradek.clients.workers.work_options import WorkOptions
+from odradek.clients.workers.work_queue import AHEAD, WorkItem, WorkQueue
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def options(**changed: Any) -> WorkOptions:
+    given = {
+        "concurrency": 4,
+        "ordering": "key",
+        "max_attempts": 3,
+        "retry_on": Exception,
+        "backoff": ExponentialBackoff(0.1, 1.0),
+        "dead_letter_topic": "dead",
+        "buffer_records": 100,
+        "buffer_bytes": 1_000_000,
+        "commit_interval": 1.0,
+        "drain_timeout": 20.0,
+    }
+    return WorkOptions(**{**given, **changed})
+
+
+def queue(**changed: Any) -> WorkQueue:
+    return WorkQueue(options(**changed), ("g", "c"), random.Random(1))
+
+
+def record(
+    offset: int, key: bytes | None = b"k", tp: TopicPartition = T0, value: bytes | None = b"v"
+) -> ConsumerRecord:
+    return ConsumerRecord(tp.topic, tp.partition, offset, 1000, 0, key, value, (), 7)
+
+
+def begun(work: WorkQueue, now: float = 0.0) -> list[WorkItem]:
+    found = []
+    while (item := work.begin(now)) is not None:
+        found.append(item)
+    return found
+
+
+def offsets(items: list[WorkItem]) -> list[int]:
+    return [item.record.offset for item in items]
+
+
+def committable(work: WorkQueue, tp: TopicPartition = T0) -> int | None:
+    found = work.committable().get(tp)
+    return None if found is None else found.offset
+
+
+class Oracle:
+    """Every record of the partitions that are there, and what has become of it."""
+
+    def __init__(self) -> None:
+        self.came: dict[TopicPartition, list[ConsumerRecord]] = {}
+        self.finished: set[tuple[TopicPartition, int]] = set()
+        self.in_work: list[WorkItem] = []
+
+    def may_run(self, item: WorkItem) -> None:
+        """R-WK-1."""
+        lane = (item.tp, item.record.key)
+        if item.record.key is not None:
+            assert lane not in [(one.tp, one.record.key) for one in self.in_work]
+            before = [
+                one.offset
+                for one in self.came[item.tp]
+                if one.key == item.record.key and one.offset < item.record.offset
+            ]
+            assert all((item.tp, offset) in self.finished for offset in before)
+
+    def first(self, tp: TopicPartition) -> tuple[int, int]:
+        """R-WK-2: offset and epoch."""
+        epoch = -1
+        for one in self.came[tp]:
+            if (tp, one.offset) not in self.finished:
+                return one.offset, epoch
+            epoch = one.leader_epoch
+        return self.came[tp][-1].offset + 1, epoch
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_history_agrees_with_the_oracle(seed: int) -> None:
+    chance = random.Random(seed)
+    work = queue(concurrency=chance.choice([1, 3, 8]), max_attempts=chance.choice([1, 3]))
+    oracle, now = Oracle(), 0.0
+    ends = {T0: 5, T1: 1000}
+    for _ in range(400):
+        now += chance.random() / 10
+        verb = chance.random()
+        tp = chance.choice([T0, T1])
+        if verb < 0.3:
+            for _ in range(chance.randrange(1, 5)):
+                ends[tp] += chance.choice([0, 0, 0, 1, 7])  # compaction leaves gaps
+                one = record(ends[tp], chance.choice([None, b"", b"a", b"b", b"c"]), tp)
+                ends[tp] += 1
+                work.add([one])
+                oracle.came.setdefault(tp, []).append(one)
+        elif verb < 0.6:
+            item = work.begin(now)
+            if item is not None:
+                oracle.may_run(item)
+                oracle.in_work.append(item)
+        elif verb < 0.97 and oracle.in_work:
+            item = oracle.in_work.pop(chance.randrange(len(oracle.in_work)))
+            error = ValueError("no") if chance.random() < 0.3 and item.letter is None else None
+            work.ended(item, error, now)
+            if error is None and not item.dropped:
+                oracle.finished.add((item.tp, item.record.offset))
+        elif verb > 0.98:  # it goes to another member, and comes back at what was committed
+            back = oracle.first(tp)[0] if tp in oracle.came else ends[tp]
+            work.hold([tp])
+            work.drop([tp])
+            oracle.came.pop(tp, None)
+            oracle.finished = {one for one in oracle.finished if one[0] != tp}
+            ends[tp] = back
+        found = {tp: (at.offset, at.leader_epoch) for tp, at in work.committable().items()}
+        assert found == {tp: oracle.first(tp) for tp in oracle.came}
+        assert len(work.running) == len(oracle.in_work)
+    while oracle.in_work or work.waiting:
+        now += 1.0
+        for item in oracle.in_work:
+            work.ended(item, None, now)
+            if not item.dropped:
+                oracle.finished.add((item.tp, item.record.offset))
+        oracle.in_work.clear()
+        for item in begun(work, now):
+            oracle.may_run(item)
+            oracle.in_work.append(item)
+    assert {tp: at.offset for tp, at in work.committable().items()} == {
+        tp: came[-1].offset + 1 for tp, came in oracle.came.items()
+    }
+
+
+def test_what_was_committed_is_not_committed_again() -> None:
+    work = queue()
+    work.add([record(5), record(6)])
+    first = work.committable()
+    assert first[T0].offset == 5  # so that a crash doesn't begin at the end (auto.offset.reset)
+    work.committed(first)
+    assert work.committable() == {}
+    [item] = begun(work)
+    work.ended(item, None, 0.0)
+    assert committable(work) == 6
+    assert work.committable()[T0].leader_epoch == 7
+
+
+def test_a_record_that_fails_is_tried_again_and_holds_up_its_key_alone() -> None:
+    work = queue()
+    work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(3, None), record(4, None)])
+    items = begun(work)
+    assert offsets(items) == [0, 2, 3, 4]
+    work.ended(items[0], ValueError("no"), 0.0)
+    for item in items[1:]:
+        work.ended(item, None, 0.0)
+    assert begun(work, 0.0) == []
+    due = work.next_retry
+    assert due is not None
+    assert 0.08 <= due <= 0.12
+    [again] = begun(work, due)
+    assert again is items[0]
+    work.ended(again, None, due)
+    assert offsets(begun(work, due)) == [1]
+    assert (work.finished, work.retried, committable(work)) == (4, 1, 1)
+
+
+def test_a_dead_letter_is_finished_once_its_topic_has_it() -> None:
+    work = queue(max_attempts=2)
+    work.add([record(0, b"a", value=None), record(1, b"a")])
+    for now in (0.0, 1.0):
+        [item] = begun(work, now)
+        assert item.letter is None
+        work.ended(item, ValueError("no\x1b[2J"), now)
+    [item] = begun(work, 2.0)
+    assert item.letter is not None
+    assert (item.letter["topic"], item.letter["key"], item.letter["value"]) == ("dead", b"a", None)
+    told = {name.removeprefix(PREFIX): value for name, value in item.letter["headers"]}
+    assert told["exception.class.name"] == b"builtins.ValueError"
+    assert told["exception.message"] == b"no\\x1b[2J"
+    assert (committable(work), begun(work, 2.0)) == (0, [])  # nothing of its key goes on before
+    work.ended(item, None, 3.0)
+    assert (work.dead, committable(work)) == (1, 1)
+    assert offsets(begun(work, 3.0)) == [1]
+
+
+def test_a_dead_letter_that_is_not_written_ends_it() -> None:
+    work = queue(max_attempts=1)
+    work.add([record(0), record(1, b"b")])
+    [item, other] = begun(work)
+    work.ended(item, ValueError("no"), 0.0)
+    [letter] = begun(work)
+    assert letter is item
+    work.ended(item, TimeoutError("late"), 1.0)
+    work.ended(other, None, 1.0)
+    assert work.failure is not None
+    assert (work.failure.partition, work.failure.offset) == (T0, 0)
+    assert "'dead': TimeoutError: late" in str(work.failure)
+    assert (begun(work, 9.0), committable(work)) == ([], 0)
+
+
+def test_without_a_dead_letter_topic_the_record_is_named_and_nothing_more_begins() -> None:
+    work = queue(max_attempts=1, dead_letter_topic=None)
+    work.add([record(7), record(8, b"b"), record(9, b"c")])
+    first, *others = begun(work)
+    error = ValueError("no")
+    work.ended(first, error, 0.0)
+    for item in others:
+        work.ended(item, None, 0.0)
+    assert work.failure is not None
+    assert work.failure.__cause__ is error
+    assert "t-0: the record at offset 7 was tried once: ValueError: no" in str(work.failure)
+    work.add([record(10, b"d")])
+    assert begun(work) == []
+    assert committable(work) == 7
+
+
+def test_only_some_errors_are_worth_another_attempt() -> None:
+    work = queue(retry_on=(OSError,))
+    work.add([record(0, b"a"), record(1, b"b"), record(2, b"c")])
+    one, two, three = begun(work)
+    work.ended(one, ConnectionError("down"), 0.0)
+    work.ended(two, ValueError("bad"), 0.0)
+    work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and is no fault of the record's
+    assert (one.letter, work.next_retry is not None) == (None, True)
+    assert two.letter is not None
+    assert (three.letter, three.attempts) == (None, 0)
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("this, too")
+
+
+def test_an_error_that_cannot_be_said_is_named() -> None:
+    work = queue(max_attempts=1)
+    work.add([record(0)])
+    [item] = begun(work)
+    work.ended(item, UnspeakableError(), 0.0)
+    assert item.letter is not None
+    assert dict(item.letter["headers"])[PREFIX + "exception.message"] == b"UnspeakableError"
+
+
+def test_a_lane_waits_for_what_still_runs_of_a_partition_that_has_come_back() -> None:
+    work = queue()
+    work.add([record(0), record(1)])
+    [old] = begun(work)
+    work.drop([T0])
+    assert work.waiting == 0
+    work.add([record(0), record(1)])
+    assert begun(work) == []  # the same key is in work still, for nobody
+    assert committable(work) == 0
+    work.ended(old, None, 0.0)
+    [new] = begun(work)
+    assert new is not old
+    assert (new.record.offset, work.finished, committable(work)) == (0, 0, 0)
+
+
+def test_a_partition_that_goes_ends_what_runs_and_begins_no_more() -> None:
+    work = queue()
+    work.add([record(0, b"a"), record(1, b"a"), record(2, b"b"), record(0, b"a", T1)])
+    items = begun(work)
+    assert len(items) == 3
+    work.hold([T0])
+    work.ended(items[0], None, 0.0)
+    work.ended(items[1], ValueError("no"), 0.0)  # its next member tries it again
+    assert begun(work, 99.0) == []
+    assert work.committable([T0])[T0].offset == 1
+    work.drop([T0])
+    work.ended(items[2], None, 0.0)
+    assert set(work.committable()) == {T1}
+
+
+def test_a_log_that_was_cut_is_another_history() -> None:
+    work = queue()
+    work.add([record(10), record(11)])
+    [old] = begun(work)
+    work.add([record(10), record(11)])  # another 10, behind a truncation
+    assert committable(work) == 10
+    work.ended(old, None, 0.0)
+    assert committable(work) == 10
+    assert offsets(begun(work)) == [10]
+
+
+@pytest.mark.parametrize(
+    ("ordering", "together"),
+    [("key", [0, 2, 3, 4]), ("partition", [0]), ("unordered", [0, 1, 2, 3])],
+)
+def test_orderings(ordering: str, together: list[int]) -> None:
+    work = queue(ordering=ordering)
+    keys = [b"a", b"a", b"b", None, None]
+    work.add(record(offset, key) for offset, key in enumerate(keys))
+    assert offsets(begun(work)) == together
+
+
+def test_a_partition_that_fills_its_part_of_the_buffer_is_paused_and_no_other() -> None:
+    work = queue(buffer_records=8, concurrency=9)
+    work.share(2)
+    work.add(record(offset, None) for offset in range(4))
+    work.add([record(0, None, T1)])
+    assert work.turned() == ([T0], [])
+    assert work.turned() == ([], [])
+    items = [item for item in begun(work) if item.tp == T0]
+    work.ended(items[0], None, 0.0)
+    assert work.turned() == ([], [])
+    work.ended(items[1], None, 0.0)
+    assert work.turned() == ([], [T0])
+    work.share(100)  # each has room for one
+    assert work.turned() == ([T0, T1], [])
+
+
+def test_large_records_pause_by_their_bytes_and_one_that_is_too_large_alone_is_worked_on() -> None:
+    work = queue(buffer_bytes=1000)
+    work.add([record(0, None, value=bytes(5000))])
+    assert work.turned() == ([T0], [])
+    [item] = begun(work)
+    work.ended(item, None, 0.0)
+    assert work.turned() == ([], [T0])
+
+
+def test_a_record_that_never_ends_holds_its_partition_at_last() -> None:
+    work = queue(concurrency=2)
+    work.add([record(0, b"slow")])
+    begun(work)
+    for offset in range(1, AHEAD + 1):
+        work.add([record(offset, None)])
+        [item] = begun(work)
+        work.ended(item, None, 0.0)
+        paused = work.turned()[0]
+        assert paused == ([] if offset < AHEAD - 1 else [T0] if offset == AHEAD - 1 else [])
+    assert committable(work) == 0

@@ -1,0 +1,54 @@
+"""The lock of a client: no signal leaves it held, whichever Python runs."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.runtime.locks import new_lock
+
+ALARMS = 2000
+
+
+class Alarm(BaseException):
+    """What a signal handler raises."""
+
+
+@pytest.fixture
+def alarms() -> Iterator[random.Random]:
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield random.Random(1)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_leaves_it_free(alarms: random.Random) -> None:
+    """CPython 3.14 looks for signals between the end of `__enter__` and the block."""
+    lock, rang, until = new_lock(), 0, time.monotonic() + 30
+    while rang < ALARMS and time.monotonic() < until:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, alarms.uniform(20e-6, 200e-6))
+            while True:
+                with lock, lock:
+                    pass
+        except Alarm:
+            rang += 1
+            assert not lock.is_mine(), f"after {rang} signals"
+    assert rang == ALARMS
+
+
+def test_what_fails_inside_gives_it_back() -> None:
+    lock = new_lock()
+    with pytest.raises(Alarm), lock:
+        with lock:
+            assert lock.is_mine()
+        assert lock.is_mine()
+        raise Alarm
+    assert not lock.is_mine()

@@ -1,0 +1,213 @@
+"""Workers in threads, over a consumer that gives what a test says: outcomes, contexts, signals."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from odradek import (
+    Consumer,
+    ConsumerRecord,
+    IllegalStateError,
+    Producer,
+    TopicPartition,
+    Workers,
+    WorkFailedError,
+)
+from odradek.clients.workers.work_queue import WorkItem
+from odradek.runtime.hosts.worker_threads import WorkerThreads
+from odradek.testing import FakeCluster
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+TOPICS = {"in": 2, "dead": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(1, topics=TOPICS) as made:
+        yield made
+
+
+class Scene:
+    """A group of its own over records that nobody else has."""
+
+    def __init__(self, cluster: FakeCluster, topic: str) -> None:
+        self.topic = topic
+        self.servers = {"bootstrap.servers": cluster.bootstrap_servers}
+        cluster.create_topic(topic, partitions=2)
+        cluster.create_topic(f"{topic}-dead", partitions=1)
+        self.producer = Producer(self.servers, linger_ms=0)
+        self.consumer = Consumer(
+            self.servers,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+
+    def send(self, count: int, keys: int = 10) -> None:
+        for number in range(count):
+            self.producer.send(self.topic, b"%d" % number, key=b"k%d" % (number % keys))
+        self.producer.flush(10)
+
+    def committed(self) -> int:
+        partitions = [TopicPartition(self.topic, p) for p in range(2)]
+        found = self.consumer.committed(partitions).values()
+        return sum(at.offset for at in found if at is not None)
+
+
+@pytest.fixture
+def scene(cluster: FakeCluster, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    made = Scene(cluster, request.node.name.replace("[", ".").replace("]", ""))
+    yield made
+    made.consumer.close()
+    made.producer.close()
+
+
+def test_threads_keep_the_order_of_each_key_and_have_the_callers_context(scene: Scene) -> None:
+    scene.send(300)
+    seen: dict[bytes | None, list[int]] = defaultdict(list)
+    users, threads = set[str](), set[str]()
+
+    def work(record: ConsumerRecord) -> None:
+        users.add(USER.get())
+        threads.add(threading.current_thread().name)
+        seen[record.key].append(int(record.value or b""))
+        if sum(map(len, seen.values())) == 300:
+            workers.stop()
+
+    workers = Workers(scene.consumer, work, concurrency=4)
+    USER.set("alice")
+    workers.run(scene.topic)
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+    assert sum(map(len, seen.values())) == 300 == scene.committed()
+    assert users == {"alice"}
+    assert threads <= {f"odradek-worker-{n}" for n in range(1, 5)}
+
+
+def test_a_record_without_a_place_ends_the_run(scene: Scene) -> None:
+    scene.send(1)
+
+    def work(record: ConsumerRecord) -> None:
+        raise ValueError("no")
+
+    workers = Workers(scene.consumer, work, max_attempts=1)
+    with pytest.raises(WorkFailedError, match="tried once: ValueError: no") as caught:
+        workers.run(scene.topic)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert scene.committed() == 0
+
+
+def test_a_dead_letter_is_written_with_why(scene: Scene) -> None:
+    scene.send(3, keys=1)
+
+    def work(record: ConsumerRecord) -> None:
+        if record.value == b"1":
+            raise ValueError("no")
+        if record.value == b"2":  # of the same key: the letter is there
+            workers.stop()
+
+    workers = Workers(
+        scene.consumer,
+        work,
+        max_attempts=1,
+        producer=scene.producer,
+        dead_letter_topic=f"{scene.topic}-dead",
+    )
+    workers.run(scene.topic)
+    with Consumer(scene.servers, auto_offset_reset="earliest") as reading:
+        reading.assign([TopicPartition(f"{scene.topic}-dead", 0)])
+        [letter] = reading.poll(5.0)
+    assert (letter.key, letter.value) == (b"k0", b"1")
+    assert dict(letter.headers)["__connect.errors.exception.message"] == b"no"
+    assert scene.committed() == 3
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_means_the_program_comes_out_of_run(scene: Scene, raised: type[BaseException]) -> None:
+    scene.send(1)
+
+    def work(record: ConsumerRecord) -> None:
+        raise raised
+
+    with pytest.raises(raised):
+        Workers(scene.consumer, work).run(scene.topic)
+    assert scene.committed() == 0
+
+
+def test_what_gives_something_to_await_is_no_work(scene: Scene) -> None:
+    scene.send(1)
+
+    async def later() -> None: ...
+
+    workers = Workers(scene.consumer, lambda _: later(), max_attempts=1)
+    with pytest.raises(WorkFailedError, match="use AsyncWorkers"):
+        workers.run(scene.topic)
+
+
+def test_who_hangs_does_not_hold_up_the_end(scene: Scene) -> None:
+    scene.send(1)
+    go_on = threading.Event()
+
+    def work(record: ConsumerRecord) -> None:
+        workers.stop()
+        go_on.wait()
+
+    workers = Workers(scene.consumer, work, drain_timeout=0.0)
+    workers.run(scene.topic)
+    assert scene.committed() == 0
+    go_on.set()
+
+
+def test_it_runs_once_at_a_time(scene: Scene) -> None:
+    scene.send(1)
+    found: list[BaseException] = []
+
+    def work(record: ConsumerRecord) -> None:
+        try:
+            workers.run(scene.topic)
+        except IllegalStateError as error:
+            found.append(error)
+        workers.stop()
+
+    workers = Workers(scene.consumer, work)
+    workers.run(scene.topic)
+    assert "under way already" in str(found[0])
+
+
+class LateFuture:
+    """An acknowledgement that a test gives."""
+
+    def __init__(self) -> None:
+        self.given = threading.Event()
+
+    def result(self) -> None:
+        self.given.wait()
+
+
+def test_a_dead_letter_is_waited_for() -> None:
+    future, told = LateFuture(), threading.Event()
+
+    class Sending:
+        def send(self, **letter: Any) -> LateFuture:
+            sent.append(letter)
+            return future
+
+    sent: list[dict[str, Any]] = []
+    hands = WorkerThreads(print, Sending(), time.monotonic, None, told.set)
+    record = ConsumerRecord("t", 0, 5, 0, 0, None, b"v", (), 0)
+    item = WorkItem(record, record.topic_partition, None, 0)
+    item.letter = {"topic": "dead"}
+    hands.start(item)
+    assert hands.done(0.05) == []
+    assert list(hands.busy) == [item]
+    future.given.set()
+    told.wait(10.0)
+    assert hands.taken() == [(item, None)]
+    hands.close()
+    assert sent == [{"topic": "dead"}]
