@@ -113,13 +113,18 @@ def test_books_know_what_may_be_seen() -> None:
     early = book.look()
     book.begin(1)
     assert early == {None, 1}, "the change may be made while somebody looks"
-    book.ended(1, done=True)
+    book.ended(1, done=True, once=True)
     late = book.look()
     assert (early, late) == ({None, 1}, {1})
     book.looked(early)
     book.begin(2)
-    book.ended(2, done=False)
+    book.ended(2, done=False, once=True)
     book.begin(3)
-    book.ended(3, done=True)
+    book.ended(3, done=True, once=True)
     assert book.possible == {2, 3}, "what failed may be made yet"
     assert (early, late) == ({None, 1}, {1, 2, 3})
+    book.begin(4)
+    book.ended(4, done=True, once=False)
+    book.begin(None)
+    book.ended(None, done=True, once=True)
+    assert book.possible == {None, 2, 4}, "what was asked twice may be made twice"

@@ -7,6 +7,7 @@ them; there are no Streams groups. Must not: know connections.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.common import kafka_errors as errors
@@ -233,21 +234,29 @@ def streams_group_describe(
 
 def delete_groups(
     broker: SimulatedBroker, request: x.DeleteGroupsRequest, version: int, reply: Reply
-) -> x.DeleteGroupsResponse:
-    """Delete groups without members."""
+) -> x.DeleteGroupsResponse | None:
+    """Delete groups without members: answered when that is replicated."""
+    names = dict.fromkeys(request.groups_names)
+    results: dict[str, x.DeletableGroupResult] = {}
 
-    def delete(group_id: str) -> None:
-        shard = _shard(broker, group_id)
-        if broker.cluster.admin.share_offsets.pop(group_id, None) is None:
-            shard.delete(group_id)
+    def settle(group_id: str, error: BrokerError | None) -> None:
+        code, why = 0, None
+        if error is not None:
+            code, why = -1 if error.code is None else error.code, str(error)
+        results[group_id] = x.DeletableGroupResult(group_id, code, why if version >= 3 else None)
+        if len(results) == len(names):
+            reply(x.DeleteGroupsResponse(results=[results[name] for name in names]))
 
-    return x.DeleteGroupsResponse(
-        results=each(
-            request.groups_names,
-            delete,
-            lambda g, code, why, _: x.DeletableGroupResult(g, code, why if version >= 3 else None),
-        )
-    )
+    for name in names:
+        try:
+            shard = _shard(broker, name)
+            if broker.cluster.admin.share_offsets.pop(name, None) is None:
+                shard.delete(name, partial(settle, name))
+            else:
+                settle(name, None)
+        except BrokerError as error:
+            settle(name, error)
+    return None if names else x.DeleteGroupsResponse()
 
 
 def offset_delete(

@@ -165,8 +165,8 @@ class GroupShard:
         made = self.groups[group_id] = ConsumerProtocolGroup(group_id, self)
         return made
 
-    def delete(self, group_id: str) -> None:
-        """Forget a group without members, and its offsets."""
+    def delete(self, group_id: str, done: Settled) -> None:
+        """Forget a group without members, and its offsets; `done` hears when that can't be lost."""
         found = self.groups.get(group_id)
         if found is None:
             raise errors.GroupIdNotFoundError(f"there is no group {group_id}")
@@ -174,9 +174,9 @@ class GroupShard:
             raise errors.NonEmptyGroupError(f"{group_id} has members")
         entries: list[Entry] = [(("group", group_id), None)]
         entries += [(("offset", group_id, *p), None) for p in self.committed(group_id).stable]
-        self._write(entries, lambda _: None)
         del self.groups[group_id]
         self.offsets.pop(group_id, None)
+        self._write(entries, done)
 
     def subscribed(self, group_id: str) -> set[str]:
         """The topics that members of a group subscribe to."""

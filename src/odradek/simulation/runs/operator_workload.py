@@ -25,6 +25,8 @@ OWN = 3
 """Groups of each operator."""
 PROBE = 10.0
 """Seconds that the probe's call gets."""
+ASKED_AGAIN = 0.08
+"""Seconds before which nothing is sent a second time: the least `retry.backoff.ms`."""
 LEVEL = "read_uncommitted"
 FIRST = TopicPartition(TOPIC, 0)
 
@@ -47,11 +49,14 @@ class GroupBook:
         self._doubtful.add(value)
         self._set(self.possible | {value})
 
-    def ended(self, value: int | None, *, done: bool) -> None:
-        """It has ended; one that wasn't done may be yet."""
+    def ended(self, value: int | None, *, done: bool, once: bool) -> None:
+        """It has ended. One that wasn't done may be yet; one that wasn't asked `once` was done, and
+        may be done again, as a broker works on what came on a connection that has gone since.
+        """
         self.changing = False
-        if done:
+        if done and once:
             self._doubtful.discard(value)
+        if done:
             self._set({value, *self._doubtful})
 
     def look(self) -> Offsets:
@@ -106,14 +111,14 @@ class OperatorDriver(AskingDriver):
         self._change(group, None, groups.delete(group), timeout)
 
     def _change(self, group: str, value: int | None, call: AdminCall[Any], timeout: float) -> None:
-        book = self.books[group]
+        book, begun = self.books[group], self.world.now
         book.begin(value)
-        self._carry_out(
-            f"{call.what}: {group} to {value}",
-            call,
-            timeout,
-            lambda results, errors: book.ended(value, done=not errors),
-        )
+
+        def settle(results: Mapping[Any, Any], errors: Mapping[Any, KafkaError]) -> None:
+            once = self.world.now - begun < ASKED_AGAIN
+            book.ended(value, done=not errors, once=once)
+
+        self._carry_out(f"{call.what}: {group} to {value}", call, timeout, settle)
 
     # Looks
 

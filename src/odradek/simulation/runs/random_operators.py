@@ -22,6 +22,10 @@ from odradek.simulation.world.virtual_time import derived_rng
 APIS = ("FindCoordinator", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch")
 CODES = (-1, 7, 14, 15, 16, 30)
 """Errors, passing ones and refusals, after which nobody knows more than before."""
+LATE = (0.5, 3.0)
+"""Seconds that answers take."""
+SLOW_FOR = 6.0
+"""Seconds, at most, until they don't any more."""
 CONFIGS: tuple[dict[str, Any], ...] = (
     {},
     {"request.timeout.ms": 2000},
@@ -38,7 +42,7 @@ def random_operators(seed: int, *, short: bool) -> Schedule:
         ScheduledClient(
             f"{OPERATOR}-{number}",
             OPERATOR,
-            rng.randint(3, 20) if short else rng.randint(30, 100),
+            rng.randint(3, 15) if short else rng.randint(15, 40),
             0.0 if rng.random() < 0.8 else round(rng.uniform(0.0, heal_at), 3),
             rng.choice(CONFIGS),
         )
@@ -71,8 +75,10 @@ def _faults(rng: random.Random, schedule: Schedule, *, short: bool) -> tuple[Fau
     for _ in range(rng.randint(0, most)):
         at, api = _moment(rng, schedule), rng.choice(APIS)
         if rng.random() < 0.4:
-            seconds = rng.choice((0.0, 0.5, 3.0, 10.0))
-            found.append(Fault(at, "slow_api", {"api": api, "seconds": seconds}))
+            found.append(Fault(at, "slow_api", {"api": api, "seconds": rng.choice(LATE)}))
+            # Requests of calls that have given up are still in line at the broker: for a while.
+            end = min(at + rng.uniform(1.0, SLOW_FOR), schedule.heal_at)
+            found.append(Fault(round(end, 3), "slow_api", {"api": api, "seconds": 0.0}))
         else:
             said = {"api": api, "code": rng.choice(CODES), "count": rng.randint(1, 4)}
             done = {"done": True} if rng.random() < 0.5 else {}
