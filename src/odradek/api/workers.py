@@ -45,9 +45,6 @@ class WorkersState:
         """How far this run is, or the last one was: counts, the lag, what takes long.
 
         Does no I/O, takes no lock and never waits; any thread may ask.
-
-        >>> workers.progress().finished
-        1000
         """
         return self._run.progress(self._now())
 
@@ -61,12 +58,10 @@ class Workers(WorkersState):
     ones of its key wait; other keys go on. After `max_attempts` it goes to `dead_letter_topic`, or
     ends the run. For coroutine functions: `AsyncWorkers`.
 
-    >>> consumer = Consumer(config, group_id="board", enable_auto_commit=False)
-    >>> with consumer, Producer(config) as producer:
-    ...     workers = Workers(
-    ...         consumer, work, producer=producer, dead_letter_topic="arrivals-failed"
-    ...     )
-    ...     workers.run("arrivals")
+        consumer = Consumer(config, group_id="board", enable_auto_commit=False)
+        with consumer, Producer(config) as producer:
+            workers = Workers(consumer, work, producer=producer, dead_letter_topic="failed")
+            workers.run("arrivals")
     """
 
     def __init__(
