@@ -64,6 +64,8 @@ METHODS = {
         init_transactions partitions_for send send_arrow send_offsets_to_transaction transaction
         warm
     """,
+    odradek.Workers: "progress run stop",
+    odradek.AsyncWorkers: "progress run stop",
     odradek.RecordFuture: FUTURE,
     odradek.ArrowFuture: f"{FUTURE} acknowledged errors rows",
     odradek.DeliveryFuture: LOOP_FUTURE,

@@ -25,9 +25,9 @@ class AsyncWorkers(WorkersState):
     is a task of the loop that runs `run`; where its partition goes to another member before it has
     ended, it is cancelled.
 
-    >>> consumer = AsyncConsumer(config, group_id="board", enable_auto_commit=False)
-    >>> async with consumer:
-    ...     await AsyncWorkers(consumer, work, concurrency=500).run("arrivals", timeout=5.0)
+        consumer = AsyncConsumer(config, group_id="board", enable_auto_commit=False)
+        async with consumer:
+            await AsyncWorkers(consumer, work, concurrency=500).run("arrivals")
     """
 
     def __init__(
