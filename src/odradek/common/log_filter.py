@@ -17,6 +17,7 @@ from odradek.common.printable import printable
 LOGGERS = (
     "odradek",
     *(f"odradek.{room}" for room in ("compat", "consumer", "metadata", "record", "spark")),
+    "odradek.workers",
 )
 """All loggers of the library."""
 
