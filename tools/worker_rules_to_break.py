@@ -97,4 +97,12 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         "if False:",
         f"{RUNS}::test_slow_work_costs_no_membership_and_little_memory",
     ),
+    broken(
+        "each of many partitions may fill the buffer",
+        "R-WK-2",
+        QUEUE,
+        "        return self._overfull",
+        "        return False",
+        f"{RUNS}::test_large_records_of_many_partitions_take_no_more_than_the_buffer_and_a_poll",
+    ),
 )

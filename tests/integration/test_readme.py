@@ -95,8 +95,8 @@ def test_produce_then_consume_then_frames(run: Callable[..., str]) -> None:
     assert all(re.fullmatch(r"\d \d+ b'(JFK|flight \d+|\d+)'", line) for line in lines)
     warned = r"flights-\d: work on the record at offset \d+ failed \(attempt 1\): ValueError: .*\n"
     progress, letter = run("workers", warned).splitlines()
-    worked = "in_work=0, waiting=0, finished=2002, retried=2, dead=1, lag=None, longest=0.0"
-    assert progress == f"WorkProgress({worked})"
+    worked = "in_work=0, waiting=0, buffered_bytes=0, finished=2002, retried=2, dead=1"
+    assert progress == f"WorkProgress({worked}, lag=None, longest=0.0)"
     assert letter == "b'flight 7' b'there is no such flight'"
     assert run("async_workers") == "2002\n"
 

@@ -406,6 +406,29 @@ def test_slow_work_costs_no_membership_and_little_memory(
     assert 8 <= most <= 8 + 5
 
 
+def test_large_records_of_many_partitions_take_no_more_than_the_buffer_and_a_poll(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    for partition in range(4):
+        simulation.produce("in", [bytes(10_000)] * 6, partition=partition)
+    most = 0
+
+    async def work(record: ConsumerRecord) -> None:
+        nonlocal most
+        most = max(most, running[0].progress().buffered_bytes)
+        await asyncio.sleep(1.0)
+        books.ends(record)
+
+    async def watch(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        running.append(workers)
+
+    running: list[AsyncWorkers] = []
+    few = {"max.poll.records": 2}
+    one_run(simulation, work, consumer=few, beside=watch, concurrency=2, buffer_bytes=25_000)
+    assert (books.committed, books.wrong) == (dict.fromkeys(range(4), 6), [])
+    assert 25_000 <= most <= 25_000 + 2 * 10_300
+
+
 @pytest.mark.parametrize("how", ["stop", "cancel"])
 def test_its_end_finishes_what_runs_and_commits_it(
     simulation: KafkaSimulation, books: Books, how: str

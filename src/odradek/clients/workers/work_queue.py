@@ -96,7 +96,8 @@ class WorkQueue:
         self._share = (options.buffer_records, options.buffer_bytes)
         self.moved: dict[TopicPartition, None] = {}
         """Partitions that may have something to commit."""
-        self._unfinished = self._abandoned = 0
+        self._unfinished = self._abandoned = self.bytes = 0
+        self._overfull = False
         self.running: dict[WorkItem, None] = {}
         """In work, the longest first."""
         self.failure: WorkFailedError | None = None
@@ -132,6 +133,7 @@ class WorkQueue:
             item = WorkItem(record, tp, self._lane(tp, record), work.epoch)
             work.unfinished[record.offset] = item  # before `end`, so no interruption passes it by
             work.bytes += item.size
+            self.bytes += item.size
             self._unfinished += 1
             work.end, work.epoch = record.offset + 1, record.leader_epoch
             self._enqueue(item)
@@ -184,6 +186,7 @@ class WorkQueue:
             self.dead += item.letter is not None
             self._release(item)
             work.bytes -= item.size
+            self.bytes -= item.size
             self._unfinished -= 1
             del work.unfinished[item.record.offset]
             self.moved[item.tp] = None
@@ -262,8 +265,10 @@ class WorkQueue:
         gone = [tp for tp in chosen if tp in self._partitions]
         self.hold(gone)
         for tp in gone:
-            unfinished = self._partitions.pop(tp).unfinished
+            work = self._partitions.pop(tp)
+            unfinished = work.unfinished
             self._unfinished -= len(unfinished)
+            self.bytes -= work.bytes
             for item in unfinished.values():
                 item.dropped = True
                 if item in self.running:
@@ -299,6 +304,19 @@ class WorkQueue:
     def room(self) -> int:
         """How many more records the buffer has room for."""
         return max(1, self._options.buffer_records - self._unfinished)
+
+    def overfull(self) -> bool:
+        """Whether nothing at all is to be read: partitions that have just begun may each have
+        brought more than their part. Until half of the buffer is free.
+        """
+        options, part = self._options, 2 if self._overfull else 1
+        records = self._unfinished * part >= options.buffer_records + part - 1
+        self._overfull = records or self.bytes * part >= options.buffer_bytes
+        return self._overfull
+
+    def paused(self, tp: TopicPartition) -> bool:
+        """Whether it has filled its part of the buffer."""
+        return tp in self._partitions and self._partitions[tp].paused
 
     def turned(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """Partitions to pause, and to resume, since it was asked last."""

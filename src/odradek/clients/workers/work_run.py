@@ -99,6 +99,8 @@ class WorkProgress:
     in_work: int
     waiting: int
     """Read and not in work: those that are tried again later among them."""
+    buffered_bytes: int
+    """What both take, as `buffer_bytes` limits it."""
     finished: int
     retried: int
     """Attempts after a record's first."""
@@ -136,7 +138,7 @@ class WorkRun:
     def _begin_anew(self) -> None:
         config, rng = self._calls.config, self._calls.host.rng()
         self._queue = WorkQueue(self._options, (config["group.id"], config["client.id"]), rng)
-        self._partitions = 0
+        self._partitions, self._overfull = 0, False
 
     # What others ask
 
@@ -152,7 +154,14 @@ class WorkRun:
         lags = subscription.committed_lags()
         known = 0 < len(subscription.partitions) <= len(lags)
         longest = max((now - item.began for item in list(queue.running)), default=0.0)
-        counts = (queue.in_work, queue.waiting, queue.finished, queue.retried, queue.dead)
+        counts = (
+            queue.in_work,
+            queue.waiting,
+            queue.bytes,
+            queue.finished,
+            queue.retried,
+            queue.dead,
+        )
         return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
 
     def _rouse(self) -> None:
@@ -297,15 +306,22 @@ class WorkRun:
         return now
 
     def _pause(self) -> None:
-        """Hold back partitions whose part of the buffer is full, and no longer."""
-        full, free = self._queue.turned()
-        if not (full or free):
+        """Hold back partitions whose part of the buffer is full, or all of them, and no longer."""
+        queue, engine = self._queue, self._calls.engine
+        full, free = queue.turned()
+        before, self._overfull = self._overfull, queue.overfull()
+        if not (full or free or before or self._overfull):
             return
-        engine = self._calls.engine
         with engine.lock:  # what was lost meanwhile isn't there any more
+            states = engine.subscription.partitions
+            if self._overfull:
+                full, free = [tp for tp, state in states.items() if not state.paused], []
+            elif before:
+                free = [tp for tp in states if not queue.paused(tp)]
             for turned, paused in ((full, True), (free, False)):
-                there = [tp for tp in turned if tp in engine.subscription.partitions]
-                engine.subscription.pause(there, paused=paused)
+                if turned:
+                    there = [tp for tp in turned if tp in states]
+                    engine.subscription.pause(there, paused=paused)
         self._calls.host.wake()
 
     # What is said
