@@ -231,7 +231,8 @@ def mark(response: Any, code: int) -> None:
         for found in response.coordinators:
             found.error_code, found.node_id, found.host, found.port = code, -1, "", -1
     elif name == "OffsetFetch":
-        response.error_code, response.topics = code, []
+        if not response.groups:  # (before version 8)
+            response.error_code, response.topics = code, []
         for group in response.groups:
             group.error_code, group.topics = code, []
     elif name == "ListOffsets":
