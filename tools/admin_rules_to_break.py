@@ -89,6 +89,22 @@ ADMIN_BREAKAGES: tuple[Breakage, ...] = (
         f"{TESTS}::test_a_leader_that_moves_while_it_is_silent_is_followed",
     ),
     broken(
+        "changes that wait keep others from their beginning",
+        "R-RT-4",
+        ASKING,
+        "HELD_UP = 1.0",
+        "HELD_UP = 100.0",
+        f"{OF_COORDINATORS}::test_groups_that_can_not_be_changed_keep_no_other_waiting",
+    ),
+    broken(
+        "an answer waits until it is told whose it is",
+        "R-RB-9",
+        ASKING,
+        "asked_now = [asked for asked, _ in self.running.values()]",
+        "asked_now: list[Completion[Outcome[K, V]]] = []",
+        f"{OF_COORDINATORS}::test_an_answer_does_not_wait_for_a_look_whose_it_is",
+    ),
+    broken(
         "a coordinator is looked for by each call",
         "KIP-699",
         COORDINATORS,

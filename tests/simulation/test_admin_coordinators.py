@@ -19,11 +19,14 @@ from odradek import (
     TopicPartition,
 )
 from odradek.clients.admin import coordinators
+from odradek.clients.asking import AT_ONCE
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.delete_groups import DeleteGroupsRequest
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.offset_fetch import OffsetFetchRequest
+from odradek.simulation.brokers.disturbances import slow_api
 
 T0 = TopicPartition("t", 0)
 GROUPS = [f"g{n}" for n in range(8)]
@@ -218,3 +221,57 @@ def test_a_silent_coordinator_keeps_no_group_from_its_second_question(scene: Sce
     assert scene.led_by(silent) <= set(late.value.errors)
     if scene.coordinator("nobody") != silent:
         assert isinstance(late.value.errors["nobody"], GroupIdNotFoundError)
+
+
+def test_groups_that_can_not_be_changed_keep_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many they are: only so many changes are begun at once."""
+    stage = Stage()
+    groups = [f"g{n:03}" for n in range(3 * AT_ONCE)]
+    bad = set(groups[: AT_ONCE + 1])
+    admin = stage.client(Admin, "admin", background=False)
+    for group in groups:
+        admin.alter_group_offsets(group, {T0: 1})
+
+    def refuse(answer: Any) -> None:
+        for found in answer.results:
+            if found.group_id in bad:
+                found.error_code = LOADING
+
+    spoil_answers(monkeypatch, DeleteGroupsRequest.API_KEY, refuse)
+    begin = stage.world.now
+    with pytest.raises(KafkaTimeoutError) as late:
+        admin.delete_groups(groups, timeout=8.0)
+    assert stage.world.now - begin <= 8.1
+    assert set(late.value.errors) == bad
+    assert set(late.value.results) == set(groups) - bad
+
+
+@pytest.mark.parametrize("call", ["list_group_offsets", "delete_groups"])
+def test_what_is_known_does_not_wait_for_what_is_not_found(scene: Scene, call: str) -> None:
+    """Except behind such a question, as a connection's answers come in order."""
+    known = set(GROUPS[:6])
+    scene.admin.list_group_offsets([*known])
+    slow_api(scene.cluster, "FindCoordinator", 60.0)
+    asked: set[int] = set()
+
+    def note(broker: Any, client: str, request: Any) -> None:
+        if request.body is not None and request.body.API_NAME == "FindCoordinator":
+            asked.add(broker.id)
+
+    scene.cluster.observers.append(note)
+    with pytest.raises(KafkaTimeoutError) as late:
+        getattr(scene.admin, call)(GROUPS, timeout=1.5)
+    assert len(asked) == 1
+    assert set(late.value.results) >= known - scene.led_by(*asked) != set()
+
+
+def test_an_answer_does_not_wait_for_a_look_whose_it_is(scene: Scene) -> None:
+    scene.committed()
+    slow_api(scene.cluster, "OffsetFetch", 3.0)
+    slow_api(scene.cluster, "FindCoordinator", 20.0)
+    begin = scene.world.now
+    assert scene.committed(timeout=30.0) == COMMITTED
+    assert scene.world.now - begin < 3.5
+    assert all(scene.admin._engine.coordinators.get(CoordinatorKind.GROUP, g) for g in GROUPS)

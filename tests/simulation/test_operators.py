@@ -12,9 +12,12 @@ import pytest
 from tests.simulation.spoilt_answers import spoil_answers
 from tests.volume import part
 
+from odradek.clients.admin import groups
+from odradek.clients.asking import _Taken
 from odradek.common.kafka_errors import GroupIdNotFoundError
 from odradek.protocol.messages.describe_groups import DescribeGroupsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_groups import ListGroupsRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.simulation.coordinators.committed_offsets import StoredGroupOffsets
@@ -48,9 +51,9 @@ def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -
     assert ends["with errors"] > 0
 
 
-def lie(text: str) -> None:
+def lie(text: str, seeds: range = range(30)) -> None:
     """Some of these runs notice it, in these words."""
-    said = [outcome.violation or "" for outcome in operators(range(30))]
+    said = [outcome.violation or "" for outcome in operators(seeds)]
     assert [one for one in said if "was never so" in one and text in one], said
 
 
@@ -71,6 +74,36 @@ def test_a_group_that_is_denied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 
     spoil_answers(monkeypatch, DescribeGroupsRequest.API_KEY, deny)
     lie("description of groups: operator-1.")
+
+
+def test_another_groups_description_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = groups._led
+
+    def swapped(found: Any) -> Any:
+        led = right(found)
+        names, told = [*led.results], [*led.results.values()]
+        led.results.update(zip(names, reversed(told), strict=True))
+        return led
+
+    monkeypatch.setattr(groups, "_led", swapped)
+    lie("description of groups: operator-1.")
+
+
+def test_a_group_that_is_not_listed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil_answers(monkeypatch, ListGroupsRequest.API_KEY, lambda answer: answer.groups.clear())
+    lie("list of groups: operator-1.")
+
+
+def test_a_group_that_is_denied_while_it_is_loaded_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, loading = _Taken._error, (14, 15)
+
+    def denied(self: Any, item: Any, code: int, reason: str | None) -> Any:
+        return right(self, item, GroupIdNotFoundError.code if code in loading else code, reason)
+
+    monkeypatch.setattr(_Taken, "_error", denied)
+    lie("description of groups: operator-", range(60, 160))
 
 
 def test_a_wrong_end_of_a_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

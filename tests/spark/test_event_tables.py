@@ -29,7 +29,11 @@ def test_a_fleets_events_and_hand_written_ones_become_tables(
     words = ["fleet", "--clients", "12", "--outage", "5", "--events", str(tmp_path), "--json"]
     assert CliRunner().invoke(app, words).exit_code == 0
     lines = [line.encode() for line in _one_client()]
-    (tmp_path / "events-h-7.jsonl").write_bytes(b"\n".join([*lines, b"{torn"]))
+    dateless = [
+        b'{"time": %s, "client": "c", "kind": "dial", "address": "b:1"}' % time
+        for time in (b"NaN", b"Infinity", b"-Infinity", b"1e300", b"1764244000123")
+    ]
+    (tmp_path / "events-h-7.jsonl").write_bytes(b"\n".join([*lines, *dateless, b"{torn"]))
     read = from_folder(spark, str(tmp_path)).cache()
     found = {name: rows(table) for name, table in tables(read).items()}
 

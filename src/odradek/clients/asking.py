@@ -71,7 +71,9 @@ LOST = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
 LOOK_FOR_LEADERS = 2.0
 """Seconds without an answer after which it is asked whether the leaders are still the same."""
 AT_ONCE = 64
-"""Flows that run beside each other."""
+"""Flows that are begun beside each other."""
+HELD_UP = 1.0
+"""Seconds after which a flow keeps no other from its beginning: what it waits for is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,18 +369,21 @@ def ask_coordinator(
 
 
 def gather(engine: ClientEngine, flows: Iterable[Flow[T]], most: int = AT_ONCE) -> Flow[list[T]]:
-    """Run flows beside each other, `most` at a time, and wait for all; what a flow raises comes out
-    then. A caller who gives up ends them all.
+    """Run flows beside each other and wait for all; what a flow raises comes out then. Not more
+    than `most` of them are younger than `HELD_UP`. A caller who gives up ends them all.
     """
     yield START
     waiting = list(flows)
     begun: list[Completion[T]] = []
+    young: list[tuple[float, Completion[T]]] = []
     try:
-        for place, flow in enumerate(waiting):
-            if place >= most:
-                while not begun[place - most].done:
-                    yield Wait((begun[place - most],))
+        for flow in waiting:
+            while len(young) >= most:
+                yield Wait(tuple(one for _, one in young), young[0][0])
+                now = engine.now
+                young = [(until, one) for until, one in young if not one.done and now < until]
             begun.append(engine.start(flow))
+            young.append((engine.now + HELD_UP, begun[-1]))
         for one in begun:
             while not one.done:
                 yield Wait((one,))
@@ -490,8 +495,11 @@ class _LeadersAsked(Generic[K, V]):
         while self._left or self.running:
             why: KafkaError | None = None
             if self._left:
+                before = len(self._left)
                 why = yield from self._begin()
                 now = self._engine.now
+                if why is None and 0 < len(self._left) < before:
+                    continue  # leaders that were known are asked already; now for the others
             if self.running:
                 asked = tuple(asked for asked, _ in self.running.values())
                 if not any(a.done for a in asked):
@@ -543,17 +551,24 @@ class _LeadersAsked(Generic[K, V]):
         return why
 
     def _look(self) -> Flow[None]:
-        """Nobody answers: see whether what they are asked is still theirs."""
+        """Nobody answers: see whether what they are asked is still theirs, until one does."""
         those = {i: leader for leader, (_, asked) in self.running.items() for i in asked}
         for item in those:
             self._doubt(item)
-        found = yield from self._leaders(self._engine, [*those], self._deadline)
+        looking = self._engine.start(self._leaders(self._engine, [*those], self._deadline))
+        asked_now = [asked for asked, _ in self.running.values()]
+        try:
+            while not looking.done and not any(a.done for a in asked_now):
+                yield Wait((looking, *asked_now))
+        finally:
+            _leave(self._engine, [looking])
+        if any(a.done for a in asked_now):
+            return
+        found = looking.result()
         for item, leader in found.results.items():
             before = those[item]
             if before in self.running and leader not in (before, -1):
                 asked, items = self.running[before]
-                if asked.done:
-                    continue
                 del self.running[before]
                 self._engine.cancel(asked, ClientClosedError("its items have moved"))
                 self._left.update(dict.fromkeys(items))

@@ -84,7 +84,10 @@ def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
     """Check settings, their secrets wrapped. Raises `ConfigurationError` for what can't be used."""
-    left = {SYNONYMS.get(name, name): value for name, value in given.items() if value is not None}
+    there = [name for name, value in given.items() if value is not None]
+    left = {SYNONYMS.get(name, name): given[name] for name in there}
+    if len(left) < len(there):
+        raise ConfigurationError(f"{URL} and {' or '.join(SYNONYMS)} can't be given both")
     texts = {name: _text(name, left.pop(name)) for name in TEXTS if name in left}
     secrets = {name: _secret(name, left.pop(name)) for name in SECRETS if name in left}
     numbers = NUMBERS | {name: _number(name, left.pop(name)) for name in NUMBERS if name in left}

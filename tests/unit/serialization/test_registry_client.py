@@ -284,6 +284,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
         ({"url": "http://x", "request.timeout.ms": "soon"}, "a number"),
         ({"url": "http://x", "ssl.key.location": "k"}, "ssl.certificate.location"),
         ({"url": 5}, "a text"),
+        ({"url": "http://x", "schema.registry.url": "http://y"}, "both"),
         ({"url": "http://x", "basic.auth.credentials.source": "URL"}, "must be USER_INFO, with"),
         ({"url": "http://x", "bearer.auth.credentials.source": "USER_INFO"}, "be STATIC_TOKEN"),
     ],

@@ -138,6 +138,33 @@ def test_what_is_written_is_what_a_deserializer_reads(
     assert read(found[2], VALUE) == {**ROW, "id": 7, "later": 7, "inner": None, "note": None}
 
 
+INNER = json.loads(record({"name": "raw", "type": "bytes"}, {**WIDE, "default": 4}, name="Inner"))
+TENTHS = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "value"),
+    [
+        ("bytes", "\u00ff", b"\xff"),
+        ({"type": "fixed", "name": "Two", "size": 2}, "\u00ff\0", b"\xff\0"),
+        (TENTHS, "\u0001", Decimal("0.1")),
+        (INNER, {"raw": "\u00ff"}, {"raw": b"\xff", "id": 4}),
+        ({"type": "array", "items": "bytes"}, ["\u00ff"], [b"\xff"]),
+        ({"type": "map", "values": "bytes"}, {"a": "\u00ff"}, {"a": b"\xff"}),
+        (["bytes", "string"], "\u00ff", b"\xff"),
+        (["null", "bytes"], None, None),
+    ],
+)
+def test_a_column_that_is_missing_has_its_default(
+    server: RegistryServer, registry: SchemaRegistryClient, kind: Any, default: Any, value: Any
+) -> None:
+    """In JSON bytes are a text, which is none of their values."""
+    late = {"name": "late", "type": kind, "default": default}
+    registry.register_schema("t-value", Schema(record(NOTE, late)))
+    (found,) = written(asked(server), pa.array([{"note": "x"}], pa.struct([("note", pa.string())])))
+    assert AvroDeserializer(registry)(found, VALUE) == {"note": "x", "late": value}
+
+
 @pytest.mark.parametrize(
     ("schema", "values"),
     [('"string"', pa.array(["k", None])), ('"long"', pa.array([1], pa.int32()))],

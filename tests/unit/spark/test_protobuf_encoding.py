@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.spark.test_avro_encoding import asked, written
 from tests.unit.spark.test_registry_protobuf import PROTOBUF, VALUE, files
@@ -104,6 +105,26 @@ def test_a_row_that_does_not_fit_is_named(
     rows = pa.array([{name: None}, {name: value}], pa.struct([(name, kind)]))
     with pytest.raises(SinkRowError, match="row 1 of this task: the value doesn't fit"):
         written(asked(server, **PROTOBUF), rows)
+
+
+@pytest.mark.parametrize("row", [{"number": 0, "text": "x"}, {"text": "", "number": 1}])
+def test_nothing_of_a_oneof_is_chosen(
+    server: RegistryServer, registry: SchemaRegistryClient, row: dict[str, Any]
+) -> None:
+    """A message keeps what it is given last, and the rest of the row would be lost."""
+    file = descriptor_pb2.FileDescriptorProto(name="c.proto", package="c", syntax="proto3")
+    choice = file.message_type.add(name="Choice")
+    choice.oneof_decl.add(name="which")
+    choice.field.add(name="number", number=1, type=5, label=1, oneof_index=0)
+    choice.field.add(name="text", number=2, type=9, label=1, oneof_index=0)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    registry.register_schema("t-value", Schema(text, "PROTOBUF"))
+    kinds = {"number": pa.int32(), "text": pa.string()}
+    struct = pa.struct([(name, kinds[name]) for name in row])
+    ones = [{name: row[name] if name == there else None for name in row} for there in row]
+    assert len(set(written(asked(server, **PROTOBUF), pa.array(ones, struct)))) == 2
+    with pytest.raises(SinkRowError, match="row 2 of this task: the value doesn't fit"):
+        written(asked(server, **PROTOBUF), pa.array([*ones, row], struct))
 
 
 @pytest.mark.parametrize(

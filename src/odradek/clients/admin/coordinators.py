@@ -99,12 +99,18 @@ def by_key(
             engine.coordinators.found(kind, key, coordinator.broker)
         return found
 
-    unknown = [key for key in items if engine.coordinators.get(kind, key) is None]
-    if len(unknown) > 1:  # what isn't found so, each looks for by itself
-        finder = FindCall(engine, kind, deadline)
-        yield from _find(engine, kind, unknown, finder)
-    found = yield from gather(engine, [one(key, those) for key, those in items.items()])
-    return dict(zip(items, found, strict=True))
+    def those(keys: list[str], *, find: bool) -> Flow[dict[str, Outcome[K, V]]]:
+        yield START
+        if find and len(keys) > 1:  # what isn't found so, each looks for by itself
+            yield from _find(engine, kind, keys, FindCall(engine, kind, deadline))
+        found = yield from gather(engine, [one(key, items[key]) for key in keys])
+        return dict(zip(keys, found, strict=True))
+
+    known = {key: None for key in items if engine.coordinators.get(kind, key) is not None}
+    unknown = [key for key in items if key not in known]
+    asked = yield from gather(engine, [those([*known], find=False), those(unknown, find=True)])
+    outcomes = asked[0] | asked[1]
+    return {key: outcomes[key] for key in items}
 
 
 def by_broker(
@@ -129,30 +135,33 @@ def by_broker(
         return _find(engine, kind, those, finder)
 
     asked = partial(_asked, engine, question, otherwise, absent, deadline)
-    return (
-        yield from follow_leaders(
-            engine,
-            question.what,
-            asked,
-            keys,
-            deadline,
-            leaders,
-            lambda key: engine.coordinators.forget(kind, key),
-        )
+    outcome = yield from follow_leaders(
+        engine,
+        question.what,
+        asked,
+        keys,
+        deadline,
+        leaders,
+        lambda key: engine.coordinators.forget(kind, key),
     )
+    for key, broker in outcome.led.items():  # one that was silent for a while was forgotten
+        engine.coordinators.found(kind, key, broker)
+    return outcome
 
 
 def _find(
     engine: AdminEngine, kind: CoordinatorKind, keys: Collection[str], finder: FindCall
 ) -> Flow[Outcome[str, int]]:
-    """Where keys are coordinated, as far as that is told just now."""
+    """Where keys are coordinated, as far as that is told just now; only what is known, if anything
+    is: it doesn't wait for the others.
+    """
     yield START
     known, found = engine.coordinators, Outcome[str, int]()
     for key in keys:
         if (broker := known.get(kind, key)) is not None:
             found.results[key] = broker
     unknown = [key for key in keys if key not in found.results]
-    if not unknown:
+    if found.results or not unknown:
         return found
     try:
         told = yield from finder.locate_each(unknown)

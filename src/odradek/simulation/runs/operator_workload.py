@@ -141,8 +141,12 @@ class OperatorDriver(AskingDriver):
             for group, possible in seen.items():
                 self.books[group].looked(possible)
                 if group in results:
-                    right = see is None and possible != {None}
-                    if not (right or (see is not None and see(results[group]) in possible)):
+                    found = results[group]
+                    if see is None:
+                        right = possible != {None} and found.group_id == group
+                    else:
+                        right = see(found) in possible
+                    if not right:
                         self._untrue(call.what, group, results[group], possible)
                 elif isinstance(errors.get(group), GroupIdNotFoundError) and None not in possible:
                     self._untrue(call.what, group, errors[group], possible)
@@ -172,13 +176,18 @@ class OperatorDriver(AskingDriver):
         kind = self.rng.randrange(3)
         if kind == 0:
             begun = {g: book.look() for g, book in self.books.items()}
+            leaders = self._leaders()
 
             def check(results: Any, errors: Mapping[Any, KafkaError]) -> None:
                 told = {g.group_id for g in results.get(None, ())} & set(begun)
+                # A group that moves may be at each broker just when it isn't asked.
+                whole = None in results and leaders == self._leaders()
                 for one, possible in begun.items():
                     self.books[one].looked(possible)
                     if one in told and possible == {None}:
                         self._untrue("list of groups", one, "it", possible)
+                    elif whole and one not in told and None not in possible:
+                        self._untrue("list of groups", one, "nothing", possible)
 
             self._carry_out("list of groups", groups.listing((), (), None), timeout, check)
         elif kind == 1:
@@ -190,6 +199,11 @@ class OperatorDriver(AskingDriver):
                 *("description of the cluster", described, timeout),
                 lambda found: {b.id for b in found.brokers} <= ids,
             )
+
+    def _leaders(self) -> list[tuple[int | None, int]]:
+        """Who coordinates groups, and since which election."""
+        there = self.cluster.topics.get("__consumer_offsets")
+        return [(p.leader, p.leader_epoch) for p in there.partitions] if there else []
 
     def _same(
         self, what: str, call: AdminCall[Any], timeout: float, right: Callable[[Any], bool]

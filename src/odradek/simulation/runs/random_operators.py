@@ -19,7 +19,10 @@ from odradek.simulation.runs.schedule import OPERATOR, Schedule, ScheduledClient
 from odradek.simulation.world.link import LinkProfile
 from odradek.simulation.world.virtual_time import derived_rng
 
-APIS = ("FindCoordinator", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch")
+APIS = (
+    *("ConsumerGroupDescribe", "DeleteGroups", "DescribeGroups", "FindCoordinator", "ListGroups"),
+    *("ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch"),
+)
 CODES = (-1, 7, 14, 15, 16, 30)
 """Errors, passing ones and refusals, after which nobody knows more than before."""
 LATE = (0.5, 3.0)

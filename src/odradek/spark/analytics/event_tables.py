@@ -31,6 +31,8 @@ CLIENT = ("host", "pid", "client")
 TROUBLE = ("dial_failed", "disconnected")
 PROOF = ("proved",)
 BACK = ("first_ack", "first_record")
+DATED = (-62_135_596_800.0, 253_402_300_799.0)
+"""The first and the last second of the years 1 to 9999."""
 STORM = 10
 """Dials within a second, at one broker, from which on it counts as a storm."""
 
@@ -51,11 +53,12 @@ def from_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> D
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Lines as columns; what isn't a client's event is left out."""
+    """Lines as columns; what isn't a client's event, at a moment that has a date, is left out."""
     from pyspark.sql import functions as f
 
     events = lines.select(f.from_json("line", LINE).alias("event")).select("event.*")
-    return events.where("time is not null and client is not null and kind is not null")
+    dated = f.col("time").between(*DATED)  # no NaN is: for Spark it is more than any number
+    return events.where(dated & f.expr("client is not null and kind is not null"))
 
 
 def tables(events: DataFrame, storm: int = STORM) -> dict[str, DataFrame]:

@@ -117,7 +117,12 @@ def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
     if parsed["type"] in ("record", "error"):
         fields = {one["name"]: _shape(one["type"], named) for one in parsed["fields"]}
         changed = [(name, shape) for name, shape in fields.items() if shape is not None]
-        return _record(changed) if changed else None
+        lacking = {
+            one["name"]: _default(one["type"], one["default"], named)
+            for one in parsed["fields"]
+            if "default" in one
+        }
+        return _record(changed, lacking) if changed or lacking else None
     if parsed["type"] == "array":
         item = _shape(parsed["items"], named)
         return None if item is None else lambda given: [_made(item, one) for one in given]
@@ -131,12 +136,34 @@ def _made(shape: _Shape, given: Any) -> Any:
     return None if given is None else shape(given)
 
 
-def _record(changed: list[tuple[str, _Shape]]) -> _Shape:
+def _record(changed: list[tuple[str, _Shape]], lacking: Mapping[str, Any]) -> _Shape:
     def made(given: dict[str, Any]) -> dict[str, Any]:
         more = {n: shape(given[n]) for n, shape in changed if given.get(n) is not None}
-        return given | more
+        return {**lacking, **given, **more}
 
     return made
+
+
+def _default(parsed: Any, given: Any, named: Mapping[str, Any]) -> Any:
+    """A default as fastavro writes it, which takes the texts that bytes have in JSON for texts."""
+    if isinstance(parsed, list):
+        return _default(parsed[0], given, named)  # a default is of a union's first type
+    if isinstance(parsed, str):
+        if parsed in named:
+            return _default(named[parsed], given, named)
+        return given.encode("latin-1") if parsed == "bytes" else given
+    kind = parsed["type"]
+    if kind in ("record", "error"):
+        own = {one["name"]: one["default"] for one in parsed["fields"] if "default" in one}
+        types = {one["name"]: one["type"] for one in parsed["fields"]}
+        return {n: _default(types[n], one, named) for n, one in {**own, **given}.items()}
+    if kind == "array":
+        return [_default(parsed["items"], one, named) for one in given]
+    if kind == "map":
+        return {key: _default(parsed["values"], one, named) for key, one in given.items()}
+    if kind == "fixed":
+        return given.encode("latin-1")
+    return given if kind == "enum" else _default(kind, given, named)
 
 
 def _union(parsed: list[Any], named: Mapping[str, Any]) -> _Shape | None:

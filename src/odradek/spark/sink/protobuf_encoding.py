@@ -1,7 +1,8 @@
 """Keys and values written as Protobuf by the descriptors that a registry has.
 
 In: a column of the types that the source reads of the same message. Out: bytes, in Confluent's wire
-format. Must not: write a field that the message doesn't have; a null is a field that isn't there.
+format. Must not: write a field that the message doesn't have, or choose between several of a oneof;
+a null is a field that isn't there.
 """
 
 from __future__ import annotations
@@ -56,7 +57,16 @@ class ProtobufEncoding(Encoding):
 def _message(descriptor: Any) -> _Shape:
     """What makes the arguments of a message's class of a struct."""
     shapes = {one.name: _field(one) for one in descriptor.fields}
-    return lambda given: {n: shapes[n](one) for n, one in given.items() if one is not None}
+    choices = [{one.name for one in choice.fields} for choice in descriptor.oneofs]
+
+    def made(given: dict[str, Any]) -> dict[str, Any]:
+        there = {n: shapes[n](one) for n, one in given.items() if one is not None}
+        for choice in choices:  # a message would keep the one that it is given last
+            if len(choice & there.keys()) > 1:
+                raise ValueError("several fields of a oneof are there")
+        return there
+
+    return made
 
 
 def _field(one: Any) -> _Shape:
