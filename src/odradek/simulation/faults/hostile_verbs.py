@@ -12,7 +12,13 @@ from typing import Any
 
 from odradek.common.kafka_errors import ERRORS
 from odradek.simulation.brokers import disturbances
-from odradek.simulation.brokers.injected_errors import APIS, LIES, NOTHING_KNOWN, PERHAPS_DONE
+from odradek.simulation.brokers.injected_errors import (
+    APIS,
+    LIES,
+    NOTHING_KNOWN,
+    PERHAPS_DONE,
+    REFUSABLE,
+)
 from odradek.simulation.faults.fault_arguments import (
     BROKER,
     PARTITION,
@@ -46,7 +52,7 @@ _EVERYBODY = Argument(
     lambda rng, scope: rng.randint(1, scope.brokers),
     optional=True,
 )
-_API = Argument(f"one of {', '.join(APIS)}", lambda v, _: v in APIS, _draw_api)
+_API = Argument(f"one of {', '.join(REFUSABLE)}", lambda v, _: v in REFUSABLE, _draw_api)
 _CODE = Argument("a code of Kafka's table", lambda v, _: v in CODES, _draw_code)
 _DOUBT = Argument(
     "a code that leaves in doubt whether a batch was appended",
