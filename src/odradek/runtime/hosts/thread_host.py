@@ -219,7 +219,8 @@ class ThreadHost:
         if thread is None:
             self._inner.close(deadline)
         elif not self.inside:
-            thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
+            with suppress(RuntimeError):  # another one works: the start of this was interrupted
+                thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
             io_log.drain(deadline - self._clock() + JOIN_GRACE)
 
     def _closing(self, deadline: float) -> None:
