@@ -90,6 +90,14 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         f"{DECIDED}::test_without_a_dead_letter_topic_the_record_is_named_and_nothing_more_begins",
     ),
     broken(
+        "what is finished after a gap wakes the loop up for ever",
+        "R-WK-2",
+        QUEUE,
+        "del offsets[tp], self.moved[tp]",
+        "del offsets[tp]",
+        ORACLE,
+    ),
+    broken(
         "full buffers pause nothing",
         "R-WK-2",
         QUEUE,

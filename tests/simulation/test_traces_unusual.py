@@ -10,7 +10,13 @@ import pytest
 from opentelemetry.trace import StatusCode
 from tests.simulation.traced import Exported, attributes
 
-from odradek import OpenTelemetryTraces, Producer, RecordTooLargeError, StringSerializer
+from odradek import (
+    AsyncProducer,
+    OpenTelemetryTraces,
+    Producer,
+    RecordTooLargeError,
+    StringSerializer,
+)
 from odradek.testing import KafkaSimulation
 
 
@@ -64,6 +70,25 @@ def test_a_context_that_has_no_room_is_left_out(
     [record] = simulation.records("t", 0)
     assert record[5] == ()
     assert exported.spans("send")[-1].status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.parametrize("serializer", [None, bytes])
+def test_a_context_that_has_no_room_is_left_out_in_a_loop(
+    simulation: KafkaSimulation, exported: Exported, serializer: Any
+) -> None:
+    async def main() -> None:
+        config = {"bootstrap.servers": simulation.bootstrap_servers, "max.request.size": 200}
+        async with AsyncProducer(config, value_serializer=serializer) as producer:
+            OpenTelemetryTraces(producer, tracer_provider=exported.provider)
+            await producer.send_and_wait("t", bytes(110))
+            await (await producer.send("t", bytes(110)))
+            with pytest.raises(RecordTooLargeError):
+                await producer.send("t", bytes(300))
+
+    simulation.run(main())
+    assert [record[5] for record in simulation.records("t", 0)] == [(), ()]
+    codes = [span.status.status_code for span in exported.spans("send")]
+    assert codes == [StatusCode.UNSET] * 2 + [StatusCode.ERROR]
 
 
 @pytest.mark.parametrize(

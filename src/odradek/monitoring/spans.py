@@ -242,7 +242,10 @@ class ClientSpans:
                     # It may be so by the context alone.
                     found = send(topic, value, key, given, partition, timestamp_ms, **more)
                 if type(found) is CoroutineType:
-                    return self._once_sent(found, span, report)
+                    again = partial(send, topic, value, key, given, partition, timestamp_ms, **more)
+                    return self._once_sent(
+                        found, span, report, None if carrying is given else again
+                    )
                 span.sent(found, report)
             except BaseException as error:
                 span.failed(error)
@@ -254,10 +257,21 @@ class ClientSpans:
         return traced
 
     async def _once_sent(
-        self, sent: Any, span: SentRecordSpan, report: Callable[[Any, Any], object]
+        self,
+        sent: Any,
+        span: SentRecordSpan,
+        report: Callable[[Any, Any], object],
+        again: Callable[[], Any] | None,
     ) -> Any:
         try:
-            found = await sent
+            try:
+                found = await sent
+            except RecordTooLargeError:
+                if again is None:
+                    raise
+                found = again()  # as above
+                if type(found) is CoroutineType:
+                    found = await found
             span.sent(found, report)
         except BaseException as error:
             span.failed(error)

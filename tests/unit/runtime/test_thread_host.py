@@ -102,6 +102,30 @@ def test_close_before_the_first_call_starts_nothing(thread_host: ThreadHost) -> 
     assert not io_threads()
 
 
+@pytest.mark.parametrize("comes", ["never", "late"])
+def test_close_after_an_interrupted_start(
+    thread_host: ThreadHost, monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    """A Ctrl-C inside of `Thread.start`: perhaps a thread comes after all, and finds its end."""
+
+    def interrupted(self: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thread_host.wake()
+    monkeypatch.undo()
+    thread = thread_host._thread
+    assert thread is not None
+    for _ in range(2):
+        thread_host.close(thread_host.now() + PATIENCE)
+    if comes == "late":
+        thread.start()
+        thread.join(PATIENCE)
+    assert not io_threads()
+    assert not thread_host.in_use
+
+
 def test_a_callback_may_close_but_not_wait(thread_host: ThreadHost, engine: ScriptedEngine) -> None:
     raised = []
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from contextvars import ContextVar
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from odradek import (
+    ConfigurationError,
     Consumer,
     ConsumerRecord,
     IllegalStateError,
@@ -21,6 +26,7 @@ from odradek import (
     WorkFailedError,
 )
 from odradek.clients.workers.work_queue import WorkItem
+from odradek.clients.workers.work_run import WorkRun
 from odradek.runtime.hosts.worker_threads import WorkerThreads
 from odradek.testing import FakeCluster
 
@@ -162,6 +168,59 @@ def test_who_hangs_does_not_hold_up_the_end(scene: Scene) -> None:
     workers.run(scene.topic)
     assert scene.committed() == 0
     go_on.set()
+
+
+def test_a_stop_before_it_runs_ends_no_call_of_the_programs(scene: Scene) -> None:
+    scene.send(1)
+    workers = Workers(scene.consumer, print)
+    workers.stop()
+    workers.run(scene.topic)
+    scene.consumer.subscribe([scene.topic])
+    assert len(scene.consumer.poll(10.0)) == 1
+
+
+def test_dead_letters_are_not_written_through_serializers(scene: Scene) -> None:
+    with Producer(scene.servers, value_serializer=bytes) as producer:  # it would take bytes, too
+        letters: dict[str, Any] = {"producer": producer, "dead_letter_topic": "dead"}
+        with pytest.raises(ConfigurationError, match="as they were read, in bytes"):
+            Workers(scene.consumer, print, **letters)
+
+
+def test_interrupted_at_any_line_again_and_again_it_can_run(scene: Scene) -> None:
+    """Nothing that a Ctrl-C leaves behind says that it runs, or gives bytes for objects."""
+    consumer = Consumer(
+        scene.servers, group_id=scene.topic, enable_auto_commit=False, value_deserializer=int
+    )
+    workers = Workers(consumer, print)
+    for at in count():
+        lines = 0
+
+        def trace(frame: FrameType, event: str, _: Any, at: int = at) -> Any:
+            nonlocal lines
+            if frame.f_code is not WorkRun.run.__code__:
+                return None
+            lines += event == "line"
+            if lines > at:
+                sys.settrace(trace)
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            workers.stop()
+            sys.settrace(trace)
+            try:
+                workers.run(scene.topic)
+            finally:
+                sys.settrace(before)
+        workers.stop()
+        workers.run(scene.topic)
+        convert = consumer._calls.engine.delivery._converter
+        assert convert is not None
+        if lines <= at:
+            break
+    consumer.close()
+    assert at > 10
 
 
 def test_it_runs_once_at_a_time(scene: Scene) -> None:

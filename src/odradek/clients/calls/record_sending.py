@@ -63,7 +63,9 @@ class RecordSending(Generic[F]):
         `future` makes a record's future, `report_to` has its outcome told. `instead` has what
         stands in place of methods of this producer, where it has serializers.
         """
-        vars(self).update({name: one for name, one in instead.items() if one is not None})
+        instead = {name: one for name, one in instead.items() if one is not None}
+        vars(self).update(instead)
+        self._serializes = bool(instead)
         self._trace_calls = calls.traced_by
         self._future = future
         self._report_to = report_to

@@ -77,7 +77,8 @@ def dead_letter(
 ) -> dict[str, Any]:
     """What `send` takes: the record as it was, its time too, and why it is there."""
     kind = type(error)
-    own = "odradek" if kind.__module__.startswith("odradek.") else kind.__module__
+    module = f"{kind.__module__}"  # a program may have set it to anything
+    own = "odradek" if module.startswith("odradek.") else module
     why = ("odradek.Workers", f"{own}.{kind.__qualname__}", said(error, named=False))
     stage = STAGES.get(getattr(error, "field", ""), WORK_STAGE) if own == "odradek" else WORK_STAGE
     headers = failure_headers(record.topic_partition, record.offset, task, stage, why)

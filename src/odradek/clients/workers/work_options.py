@@ -50,6 +50,11 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
         raise ConfigurationError(f"{there} is given without {lacking}: a dead letter needs both")
     if producer is not None:
         _check_producer(producer)
+        if given["producer"]._serializes:  # noqa: SLF001 - a facade
+            raise ConfigurationError(
+                "the producer of dead letters can't have serializers: records go there as they "
+                "were read, in bytes"
+            )
     base, top = (
         checked_timeout(given[name], name) for name in ("retry_backoff", "retry_backoff_max")
     )

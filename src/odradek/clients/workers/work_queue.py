@@ -21,6 +21,7 @@ from typing import Any
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said
 from odradek.clients.workers.work_options import KEY, PARTITION, WorkOptions
+from odradek.common.errors import KafkaError
 from odradek.common.types import Rng, TopicPartition
 
 AHEAD = 10_000
@@ -219,8 +220,9 @@ class WorkQueue:
             )
             return
         item.attempts += 1
-        unreadable = getattr(error, "next_offset", None) is not None  # its bytes stay what they are
-        blameless = getattr(error, "blames_record", True) is False
+        ours = isinstance(error, KafkaError)  # a program's may call anything by these names
+        unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes stay
+        blameless = ours and getattr(error, "blames_record", True) is False
         again = blameless or (isinstance(error, options.retry_on) and not unreadable)
         if again and item.attempts < options.max_attempts:
             due = now + options.backoff.delay(item.attempts - 1, self._rng)
@@ -342,9 +344,12 @@ class WorkQueue:
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Of these (None: of all) the offsets before which all is finished, where they are new."""
-        chosen = self.moved if partitions is None else [p for p in partitions if p in self.moved]
-        offsets = {tp: self._partitions[tp].first() for tp in chosen}
-        return {tp: at for tp, at in offsets.items() if at.offset != self._partitions[tp].committed}
+        chosen = list(self.moved) if partitions is None else partitions
+        offsets = {tp: self._partitions[tp].first() for tp in chosen if tp in self.moved}
+        for tp, at in list(offsets.items()):
+            if at.offset == self._partitions[tp].committed:  # what was finished is after a gap
+                del offsets[tp], self.moved[tp]
+        return offsets
 
     def committed(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """The group has these."""

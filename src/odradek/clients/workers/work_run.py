@@ -15,7 +15,9 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import GEN_RUNNING, GEN_SUSPENDED, getgeneratorstate
 from typing import Any, Protocol, TypeVar
+from weakref import ref
 
 from odradek.clients.calls.caller_flow import whatever_happens
 from odradek.clients.calls.consumer_calls import ConsumerCalls
@@ -127,9 +129,9 @@ class WorkRun:
         """`make_hands` takes what makes objects of records, and what it calls for each outcome."""
         self._consumer, self._calls, self._options = consumer, calls, options
         self._make_hands = make_hands
-        self._running = self._stopping = self._asleep = self._committing = False
+        self._flow: ref[WorkFlow[None]] | None = None
+        self._stopping = self._asleep = self._committing = False
         self._ended_by: BaseException | None = None
-        self._convert: Convert | None = None
         self._commit_at = self._speak_at = self._look_at = 0.0
         self._failures = 0
         self._slow: set[WorkItem] = set()
@@ -145,7 +147,7 @@ class WorkRun:
     def stop(self) -> None:
         """End the run that is under way, or else the next one."""
         self._stopping = True
-        self._consumer.wakeup()
+        self._rouse()
 
     def progress(self, now: float) -> WorkProgress:
         """What is done; reads without a lock."""
@@ -165,7 +167,9 @@ class WorkRun:
         return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
 
     def _rouse(self) -> None:
-        """An outcome is there, perhaps told by another thread."""
+        """There is an outcome, or a reason to end, perhaps told by another thread: end a call for
+        records that waits, and no later one, which may be somebody else's.
+        """
         if self._asleep:
             self._asleep = False
             self._consumer.wakeup()
@@ -179,19 +183,19 @@ class WorkRun:
         idle = None if timeout is None else checked_timeout(timeout)
         topics, pattern = names("topics", topics), pattern_to_subscribe(pattern)
         self._refuse_own_letters(topics, pattern)
-        if self._running:
+        if under_way(self._flow):
             raise IllegalStateError("run() is under way already")
         self._calls.check_free("run()")
         self._begin_anew()
-        self._convert = self._calls.engine.delivery.converter
-        self._running, self._ended_by, self._committing = True, None, False
+        self._ended_by, self._committing = None, False
+        flow = self._from_subscribe_on(topics, pattern, idle)
+        self._flow = ref(flow)
+        convert = self._calls.engine.delivery.leave_raw(partial(under_way, self._flow))
+        self._hands = self._make_hands(convert, self._rouse)
         try:
-            self._calls.engine.delivery.convert_with(None)
-            self._hands = self._make_hands(self._convert, self._rouse)
-            yield from self._from_subscribe_on(topics, pattern, idle)
+            yield from flow
         finally:
-            self._calls.engine.delivery.convert_with(self._convert)
-            self._running = self._stopping = False
+            self._stopping = False
         self._raise()
 
     def _raise(self) -> None:
@@ -443,6 +447,12 @@ class WorkRun:
 
     def _closed(self) -> WorkFlow[None]:
         yield self._hands.close
+
+
+def under_way(flow: ref[WorkFlow[None]] | None) -> bool:
+    """Whether a run is: a mark of it could be left behind by an exception from outside."""
+    there = None if flow is None else flow()
+    return there is not None and getgeneratorstate(there) in (GEN_RUNNING, GEN_SUSPENDED)
 
 
 def _matches(pattern: str | re.Pattern[str] | None, name: str) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("odradek")
 
+NOBODY = 0
+"""In place of the number of a thread."""
 JOIN_GRACE = 0.05
 """Seconds beyond the deadline of `close` for the thread to see that its time is up."""
 
@@ -209,12 +211,16 @@ class ThreadHost:
         with self._start_lock:
             self._closing(deadline)
             thread = self._thread
+            dead = thread is not None and not thread.is_alive()
+            if dead and self._runs.setdefault("thread", NOBODY) == NOBODY:
+                thread = None  # its start was interrupted: should it live yet, it isn't wanted
             if thread is None:
                 self._ended = True
         if thread is None:
             self._inner.close(deadline)
         elif not self.inside:
-            thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
+            with suppress(RuntimeError):  # another one works: the start of this was interrupted
+                thread.join(max(0.0, deadline - self._clock()) + JOIN_GRACE)
             io_log.drain(deadline - self._clock() + JOIN_GRACE)
 
     def _closing(self, deadline: float) -> None:

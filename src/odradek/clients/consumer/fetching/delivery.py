@@ -57,6 +57,7 @@ class Delivery:
         self._disturbed_at = -math.inf
         self._undelivered = True
         self._convert: Convert | None = None
+        self._left_raw: Callable[[], bool] = bool
         self._noted: Runs | None = None
         engine.events.listen(self._note_disturbance)
 
@@ -64,14 +65,21 @@ class Delivery:
         """Have records made of others before their position moves past them."""
         self._convert = convert
 
-    @property
-    def converter(self) -> Convert | None:
-        """What `convert_with` was given."""
+    def leave_raw(self, meanwhile: Callable[[], bool]) -> Convert | None:
+        """Hand records out in bytes while this is so; gives what would convert them.
+
+        Nobody has to take it back: an exception from outside could come before.
+        """
+        self._left_raw = meanwhile
         return self._convert
+
+    @property
+    def _converter(self) -> Convert | None:
+        return None if self._left_raw() else self._convert
 
     def take_over(self, old: Delivery) -> None:
         """Convert as the delivery of an engine before this one did."""
-        self._convert = old._convert
+        self._convert, self._left_raw = old._convert, old._left_raw
 
     def note_into(self, runs: Runs | None) -> None:
         """Note there what is taken from now on, for a trace; None: nowhere."""
@@ -102,8 +110,8 @@ class Delivery:
                 self._note_taking(entry)
                 ahead = max(left, RECORD_ROWS)
                 columns = entry.peek(left, ahead=ahead, headers="raw")
-                if self._convert is not None and columns.count:
-                    rows = self._convert(_rows(entry, columns))
+                if (convert := self._converter) is not None and columns.count:
+                    rows = convert(_rows(entry, columns))
                     columns = entry.peek(len(rows), ahead=ahead, headers="raw")
                 columns = entry.move(columns)
             except UNREADABLE as error:
@@ -140,8 +148,8 @@ class Delivery:
             else:
                 if self._note_taken(entry, columns, now):
                     rows = _rows(entry, columns)
-                    if self._convert is not None:
-                        rows = self._convert(rows)
+                    if (convert := self._converter) is not None:
+                        rows = convert(rows)
                     return entry.walk(made(rows), entry.leader_epochs(columns))
                 entry.move(columns)  # the position moves past markers and aborted transactions
                 self.handed_over()
