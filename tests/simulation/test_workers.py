@@ -27,6 +27,7 @@ from odradek import (
     TopicPartition,
     WorkFailedError,
 )
+from odradek.clients.workers.work_options import work_function
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.testing import KafkaSimulation
 
@@ -580,3 +581,5 @@ def test_what_it_refuses(simulation: KafkaSimulation) -> None:
         one_run(simulation, work, drain_timeout=200.0)
     with pytest.raises(ArgumentError, match="work must be an async def here"):
         one_run(simulation, lambda record: None)
+    with pytest.raises(ArgumentError, match="not an async def, which AsyncWorkers takes"):
+        work_function(work, awaited=False)

@@ -52,7 +52,10 @@ def tables(
     topic: Annotated[str | None, typer.Option(help="Read this topic instead.")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE for format('odradek'): kafka.bootstrap.servers=host:port …"),
+        typer.Option(
+            help="NAME=VALUE for format('odradek'), as kafka.bootstrap.servers=host:port; may be "
+            "repeated."
+        ),
     ] = None,
     command_config: Annotated[
         Path | None,
@@ -83,7 +86,9 @@ def tables(
     load: dials and metadata requests at each broker in each second. storms: seconds on end with
     many dials. outages: which client couldn't use which broker, from when to when. recoveries: when
     which client was held up, and what it did until its next record or acknowledgement. Real clients
-    and `odradek simulate fleet --events` write the same lines.
+    and `odradek simulate fleet --events` write the same lines. It needs PySpark and Java.
+
+    Example: odradek events tables events --out tables --picture storms.svg
     """
     if (folder is None) == (topic is None):
         raise typer.BadParameter("give either a folder or --topic")

@@ -62,7 +62,8 @@ def picture(course: Sequence[Row], storm: int) -> PanelPicture:
         "What the clients' events tell",
         panels,
         list(_storms(course, step, storm)),
-        subtitle=f"{began} to {ended}; of every {step:,} s the second with the most",
+        subtitle=f"{began} to {ended}"
+        + (f"; of every {step:,} s the second with the most" if step > 1 else ""),
         x_label=f"seconds since {began}",
     )
 

@@ -57,6 +57,7 @@ def list_(
     """List transactional ids, with their producers and states.
 
     Example: odradek transactions list --state Ongoing --running-longer-than 60
+    --bootstrap-server localhost:9092
     """
     states = [one_word("--state", word, STATES) for word in state or ()]
     found, silent = told_by_brokers(

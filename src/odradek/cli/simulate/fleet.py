@@ -97,7 +97,10 @@ def fleet(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw it: FILE.svg, or FILE.png with matplotlib; and FILE-recovery."),
+        typer.Option(
+            help="Draw what the busiest broker sees: FILE.svg, or FILE.png with matplotlib; and in "
+            "FILE-recovery, beside it, how the clients come back."
+        ),
     ] = None,
 ) -> None:
     """Take a fleet of producers through an outage of all brokers, in virtual time.
@@ -106,6 +109,8 @@ def fleet(
     is counted is what arrives at each broker. Policies: odradek is what ships; java, constant (a
     backoff of 100 ms, as before KIP-144 and KIP-580) and kip580-literal (that KIP's formula word
     for word) are simulated. The result is the same however the clients are divided.
+
+    Example: odradek simulate fleet --clients 100 --events events --picture fleet.svg
     """
     from odradek.simulation.measurements.fleet_slices import FleetPlan
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 from odradek.common.arguments import checked_timeout, choice, refusal, topic_name, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ArgumentError, ConfigurationError
 
 Ordering = Literal["key", "partition", "unordered"]
 KEY, PARTITION = "key", "partition"
@@ -89,9 +89,11 @@ def work_function(given: Any, *, awaited: bool) -> Callable[[Any], Any]:
             "work", "a function of a record", given, "nobody would go through what it yields"
         )
     if (inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)) is not awaited:
-        wanted, cure = ("an async def", "Workers") if awaited else ("a function", "AsyncWorkers")
-        kind = "function" if awaited else "coroutine function"
-        raise refusal("work", f"{wanted} here", given, f"{cure} takes a {kind}")
+        if awaited:
+            raise refusal("work", "an async def here", given, "Workers takes a plain function")
+        raise ArgumentError(
+            "work must be a plain function here, not an async def, which AsyncWorkers takes"
+        )
     return given  # type: ignore[no-any-return]
 
 

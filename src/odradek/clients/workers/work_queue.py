@@ -215,7 +215,7 @@ class WorkQueue:
         if item.letter is not None:
             self._stop(
                 item,
-                f"and it wasn't written to {options.dead_letter_topic!r}: {said(error)}",
+                f"it failed, and it wasn't written to {options.dead_letter_topic!r}: {said(error)}",
                 error,
             )
             return
