@@ -342,7 +342,9 @@ def test_a_dead_letter_that_nobody_takes_is_not_passed(
             raise ValueError("no")
         books.ends(record)
 
-    with pytest.raises(WorkFailedError, match="wasn't written to 'dead': RecordTooLargeError"):
+    with pytest.raises(
+        WorkFailedError, match=r"no\. Then it wasn't written to 'dead': RecordTooLargeError"
+    ):
         one_run(simulation, work, max_attempts=1, dead_letter_topic="dead")
     assert (books.committed, books.wrong) == ({0: 1}, [])
 

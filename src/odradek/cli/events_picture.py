@@ -39,7 +39,10 @@ PANELS = (
         "failed dials, requests",
         (("failed", "failed dials", RED), ("metadata_requests", "metadata", GREEN)),
     ),
-    ("clients", (("held_up", "held up", ORANGE), ("cut_off", "cut off (pairs)", GREY))),
+    (
+        "clients",
+        (("held_up", "held up", ORANGE), ("cut_off", "pairs of client and broker cut off", GREY)),
+    ),
 )
 """Of each panel its label, and its lines: column, name, colour."""
 

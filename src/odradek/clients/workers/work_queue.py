@@ -213,11 +213,9 @@ class WorkQueue:
     def _fail(self, item: WorkItem, error: Exception, now: float) -> None:
         options = self._options
         if item.letter is not None:
-            self._stop(
-                item,
-                f"it failed, and it wasn't written to {options.dead_letter_topic!r}: {said(error)}",
-                error,
-            )
+            _, why = item.letter["headers"][-1]  # what the work raised
+            written = f"it wasn't written to {options.dead_letter_topic!r}: {said(error)}"
+            self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
         item.attempts += 1
         ours = isinstance(error, KafkaError)  # a program's may call anything by these names
