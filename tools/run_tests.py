@@ -3,7 +3,7 @@
 Suites run one after another: whatever runs beside those with brokers slows them down by as much,
 and their time limits with them. Simulations and properties know no time: they run in what brokers
 and Spark leave of the processors, a quarter, since the system gives them what nobody else wants.
-(The fuzzer counts the cases of a minute, and would fail there.)
+The fuzzer counts its own processor's time, and takes what unit tests leave; its builds share.
 
 `--side-by-side` is for machines with more than two processors: each suite that waits for brokers or
 Spark has a lane then, and those that only compute have one, and lanes run beside each other. On two
@@ -80,9 +80,8 @@ LONG = {name: replace(SUITES[name], chosen="long") for name in ("integration", "
 Lanes = Sequence[Sequence[str]]
 """The suites of a lane run in turn, the lanes beside each other."""
 STAGES: Sequence[Lanes] = (
-    (("unit",),),
+    (("unit",), ("fuzz",)),
     (("integration", "spark"), ("simulation", "property")),
-    (("fuzz",),),
 )
 """On two processors: one after another."""
 LANES: Lanes = (("integration",), ("spark",), ("unit", "simulation", "property", "fuzz"))

@@ -78,8 +78,9 @@ def test_every_suite_has_a_lane(beside: bool) -> None:
     every = [name for stage in planned for lane in stage for name in lane]
     assert sorted(every) == sorted(run_tests.SUITES)
     assert len(planned) == (1 if beside else len(run_tests.STAGES))
-    few = run_tests.plan(["fuzz", "unit"], beside=beside)
-    assert few == ([[["unit", "fuzz"]]] if beside else [[["unit"]], [["fuzz"]]])
+    few = run_tests.plan(["spark", "fuzz", "unit"], beside=beside)
+    both = [[["spark"], ["unit", "fuzz"]]]
+    assert few == (both if beside else [[["unit"], ["fuzz"]], [["spark"]]])
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="not on Linux")
