@@ -24,6 +24,8 @@ from opentelemetry.semconv._incubating.attributes import messaging_attributes as
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.simulation.traced import Exported, attributes, identity, linked_to, parent, trace_of
+from tests.simulation.traced import exported as exported
+from tests.simulation.traced import simulation as simulation
 
 import odradek
 from odradek import (
@@ -47,17 +49,6 @@ from odradek.testing import KafkaSimulation
 
 THEIRS = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 THEIR_SPAN = 0xB7AD6B7169203331
-
-
-@pytest.fixture
-def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
-    kafka_simulation.create_topic("t", partitions=1)
-    return kafka_simulation
-
-
-@pytest.fixture
-def exported() -> Exported:
-    return Exported()
 
 
 def producer_of(simulation: KafkaSimulation, exported: Exported, **options: Any) -> Producer:

@@ -10,6 +10,8 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from tests.simulation.traced import Exported, attributes, identity, linked_to, parent, trace_of
+from tests.simulation.traced import exported as exported
+from tests.simulation.traced import simulation as simulation
 
 from odradek import (
     ArgumentError,
@@ -21,17 +23,6 @@ from odradek import (
 )
 from odradek.simulation.world.host import SimulatedHost
 from odradek.testing import KafkaSimulation
-
-
-@pytest.fixture
-def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
-    kafka_simulation.create_topic("t", partitions=1)
-    return kafka_simulation
-
-
-@pytest.fixture
-def exported() -> Exported:
-    return Exported()
 
 
 def producer_of(simulation: KafkaSimulation, exported: Exported, **options: Any) -> AsyncProducer:

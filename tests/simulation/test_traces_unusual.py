@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from opentelemetry.trace import StatusCode
 from tests.simulation.traced import Exported, attributes
+from tests.simulation.traced import exported as exported
+from tests.simulation.traced import simulation as simulation
 
 from odradek import (
     AsyncProducer,
@@ -18,17 +20,6 @@ from odradek import (
     StringSerializer,
 )
 from odradek.testing import KafkaSimulation
-
-
-@pytest.fixture
-def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
-    kafka_simulation.create_topic("t", partitions=1)
-    return kafka_simulation
-
-
-@pytest.fixture
-def exported() -> Exported:
-    return Exported()
 
 
 @pytest.mark.parametrize("serialized", [False, True])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Tracer
+
+from odradek.testing import KafkaSimulation
 
 
 class Exported:
@@ -71,3 +74,14 @@ def trace_of(span: ReadableSpan) -> int:
 def linked_to(span: ReadableSpan) -> list[int]:
     """The ids of the spans that it is linked to."""
     return [link.context.span_id for link in span.links]
+
+
+@pytest.fixture
+def simulation(kafka_simulation: KafkaSimulation) -> KafkaSimulation:
+    kafka_simulation.create_topic("t", partitions=1)
+    return kafka_simulation
+
+
+@pytest.fixture
+def exported() -> Exported:
+    return Exported()

@@ -7,7 +7,7 @@ tested elsewhere. Offsets, topic ids, outages and lost records are set by hand.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -15,17 +15,30 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from tests.registry_server import RegistryServer, registry_server
 
 from odradek.clients.consumer.records import NoSuchOffsetError, OffsetAndTimestamp
 from odradek.clients.descriptions import PartitionDescription, TopicDescription
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.serialization import SchemaRegistryClient
 from odradek.spark.driver.tracker import OffsetTracker
 from odradek.spark.options.source_options import STREAM, SourceOptions, parse_options
 
 ID_1, ID_2, ID_3 = (str(UUID(int=n)) for n in (1, 2, 3))
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 class JumpingClock:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.test_registry_values import (
     FIRST,
     ID,
@@ -43,17 +42,6 @@ from odradek.spark.values.value_schema import value_schema
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 AVRO = {"valueFormat": "avro"}
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 def asked(server: RegistryServer, **more: str) -> SinkOptions:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.test_avro_encoding import asked, written
 from tests.unit.spark.test_registry_values import asked as source_asked
 from tests.unit.spark.test_registry_values import decoder
@@ -38,12 +37,6 @@ SCHEMA = {
     },
     "required": ["id"],
 }
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
 
 
 @pytest.fixture

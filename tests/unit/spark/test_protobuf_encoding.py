@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.test_avro_encoding import asked, written
 from tests.unit.spark.test_registry_protobuf import PROTOBUF, VALUE, files
 from tests.unit.spark.test_registry_protobuf import written as serialized
@@ -18,17 +17,6 @@ from tests.unit.spark.test_registry_values import decoder
 
 from odradek import ProtobufDeserializer, Schema, SchemaRegistryClient
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 def full() -> Any:

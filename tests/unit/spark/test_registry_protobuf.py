@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,7 +17,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf.timestamp_pb2 import DESCRIPTOR as TIMESTAMP
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.test_registry_values import FIRST, asked, decoder
 
 from odradek import (
@@ -85,17 +84,6 @@ def files(*, later: bool = False) -> dict[str, Any]:
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"m.{name}"))
         for name in ("Order", "Other", "Tree", "Place", "Nothing")
     }
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 def written(registry: SchemaRegistryClient, message: Any) -> Any:

@@ -6,14 +6,13 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.registry_server import RegistryServer, registry_server
+from tests.registry_server import RegistryServer
 from tests.unit.spark.avro_examples import EVERYTHING
 
 from odradek import (
@@ -47,17 +46,6 @@ AT = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"},
 FIRST = record(ID)
 SECOND = record(WIDE, NOTE)
 THIRD = record(NOTE, AT, {**WIDE, "name": "number", "aliases": ["id"]})
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with registry_server() as found:
-        yield found
-
-
-@pytest.fixture
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url})
 
 
 def asked(server: RegistryServer, **more: str) -> SourceOptions:
