@@ -72,16 +72,24 @@ def failure_headers(
     return [(PREFIX + name, text.encode(errors="replace")) for name, text in texts]
 
 
-def dead_letter(
-    topic: str, record: ConsumerRecord, task: tuple[str, str], error: BaseException
-) -> dict[str, Any]:
-    """What `send` takes: the record as it was, its time too, and why it is there."""
-    kind = type(error)
+def called(kind: type) -> str:
+    """A class by its full name; one of ours as the program imports it."""
     module = f"{kind.__module__}"  # a program may have set it to anything
-    own = "odradek" if module.startswith("odradek.") else module
-    why = ("odradek.Workers", f"{own}.{kind.__qualname__}", said(error, named=False))
-    stage = STAGES.get(getattr(error, "field", ""), WORK_STAGE) if own == "odradek" else WORK_STAGE
-    headers = failure_headers(record.topic_partition, record.offset, task, stage, why)
+    return f"{'odradek' if module.startswith('odradek.') else module}.{kind.__qualname__}"
+
+
+def dead_letter(
+    topic: str, record: ConsumerRecord, who: tuple[type, str, str], error: BaseException
+) -> dict[str, Any]:
+    """What `send` takes: the record as it was, its time too, and why it is there. `who` worked on
+    it: the class, the group, the client.
+    """
+    worker, group, client = who
+    failed = called(type(error))
+    why = (called(worker), failed, said(error, named=False))
+    own = failed.startswith("odradek.")
+    stage = STAGES.get(getattr(error, "field", ""), WORK_STAGE) if own else WORK_STAGE
+    headers = failure_headers(record.topic_partition, record.offset, (group, client), stage, why)
     return {
         "topic": topic,
         "value": record.value,

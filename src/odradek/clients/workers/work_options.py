@@ -25,6 +25,8 @@ MOST_IN_WORK = 10_000
 class WorkOptions:
     """How records are worked on; times in seconds."""
 
+    worker: type
+    """The class of the workers, for dead letters."""
     concurrency: int
     ordering: str
     max_attempts: int
@@ -38,7 +40,9 @@ class WorkOptions:
 
 
 def work_options(given: dict[str, Any], consumers: type, producers: type) -> WorkOptions:
-    """Read what a program gave, and look at its two clients, which have to be of these kinds."""
+    """Read what a program gave to workers (`self`), and look at its two clients, which have to be
+    of these kinds.
+    """
     consumer = _config("consumer", given["consumer"], consumers)
     producer = given["producer"]
     producer = None if producer is None else _config("producer", producer, producers)
@@ -66,6 +70,7 @@ def work_options(given: dict[str, Any], consumers: type, producers: type) -> Wor
             f"{drain:g}: who waits longer in a rebalance loses its place in the group"
         )
     return WorkOptions(
+        type(given["self"]),
         whole_number("concurrency", given["concurrency"], 1, MOST_IN_WORK),
         choice("ordering", given["ordering"], get_args(Ordering)),
         whole_number("max_attempts", given["max_attempts"], 1),

@@ -231,7 +231,8 @@ class WorkQueue:
         elif options.dead_letter_topic is None:
             self._stop(item, f"{said(error)}. No dead_letter_topic is given", error)
         else:
-            item.letter = dead_letter(options.dead_letter_topic, item.record, self._task, error)
+            who = (options.worker, *self._task)
+            item.letter = dead_letter(options.dead_letter_topic, item.record, who, error)
             self._ready.appendleft(item)
 
     def _stop(self, item: WorkItem, why: str, error: Exception) -> None:

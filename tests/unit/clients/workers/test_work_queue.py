@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek import Workers
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
 from odradek.clients.workers.dead_letters import PREFIX
 from odradek.clients.workers.work_options import WorkOptions
@@ -21,6 +22,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def options(**changed: Any) -> WorkOptions:
     given = {
+        "worker": Workers,
         "concurrency": 4,
         "ordering": "key",
         "max_attempts": 3,
@@ -208,6 +210,7 @@ def test_a_dead_letter_is_finished_once_its_topic_has_it() -> None:
     assert (item.letter["topic"], item.letter["key"], item.letter["value"]) == ("dead", b"a", None)
     told = {name.removeprefix(PREFIX): value for name, value in item.letter["headers"]}
     assert told["exception.class.name"] == b"builtins.ValueError"
+    assert told["class.name"] == b"odradek.Workers"
     assert told["exception.message"] == b"no\\x1b[2J"
     assert (committable(work), begun(work, 2.0)) == (0, [])  # nothing of its key goes on before
     work.ended(item, None, 3.0)
