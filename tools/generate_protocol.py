@@ -3,7 +3,7 @@
     python tools/generate_protocol.py kafka-clients-4.3.1.jar            # the APIs we use
     python tools/generate_protocol.py kafka-clients-4.3.1.jar --check    # say whether up to date
 
-In: the `kafka-clients` jar. Out: one module per API: dataclasses, and one straight-line reader and
+In: the `kafka-clients` jar. Out: one module per API: classes, and one straight-line reader and
 writer per *distinct layout* of each struct (see `protocol_module`). Must not: depend on anything
 but the jar and the list of APIs, so that the same jar gives the same bytes (after `ruff format`).
 """

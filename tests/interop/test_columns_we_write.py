@@ -11,7 +11,7 @@ from tests.interop.other_client import Row, read_all
 from tests.interop.test_we_write import CODECS, ROWS, java_line, java_lines
 
 from odradek.api.producer import Producer
-from odradek.record.murmur2 import partition_for_key
+from odradek.record.key_hash import partition_for_key
 from odradek.testing import LocalCluster
 
 PARTITIONS = 7

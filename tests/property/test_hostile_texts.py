@@ -11,7 +11,6 @@ import logging
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import ClientBrokenError, KafkaError
 from odradek.common.events import Event, event_line
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
+from odradek.protocol.message import Message, Struct, field_names
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import BrokerSession
 
@@ -52,14 +51,14 @@ class Poison:
         if isinstance(value, list):
             for one in value:
                 self._walk(one)
-        if not is_dataclass(value) or isinstance(value, type):
+        if not isinstance(value, Struct):
             return
-        for field in fields(value):
-            inner = getattr(value, field.name)
-            key = (type(value).__name__, field.name)
-            words = isinstance(inner, str) or field.name == "error_message"
+        for name in field_names(type(value)):
+            inner = getattr(value, name)
+            key = (type(value).__name__, name)
+            words = isinstance(inner, str) or name == "error_message"
             if words and self._choose(key):
-                setattr(value, field.name, f"{inner or 'said'}{HOSTILE}")
+                setattr(value, name, f"{inner or 'said'}{HOSTILE}")
                 self.changed.add(key)
             elif isinstance(inner, list) and inner and isinstance(inner[0], str):
                 if self._choose(key):

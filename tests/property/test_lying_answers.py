@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ from odradek.clients.admin.users import (
 from odradek.common.errors import ClientBrokenError, KafkaError, UnsupportedFeatureError
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
+from odradek.protocol.message import Message, Struct, field_names
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.broker import BrokerSession
 from odradek.simulation.brokers.broker_handlers import HANDLERS
@@ -181,19 +180,19 @@ class Liar:
         return found
 
     def _walk(self, value: Any, where: str) -> None:
-        for field in fields(value):
-            inner, path = getattr(value, field.name), f"{where}.{field.name}"
+        for name in field_names(type(value)):
+            inner, path = getattr(value, name), f"{where}.{name}"
             if isinstance(inner, list):
                 self._list(inner, path)
                 for one in inner:
-                    if is_dataclass(one):
+                    if isinstance(one, Struct):
                         self._walk(one, path)
-            elif field.name == "error_code" and self._now(0.05):
+            elif name == "error_code" and self._now(0.05):
                 value.error_code = self._rng.choice((9999, -7, 32767, 1, 15, 36, 58, 83))
                 self.said.append(f"{path} = {value.error_code}")
             elif type(inner) is int and self._now(0.05):
-                setattr(value, field.name, self._rng.choice(NUMBERS))
-                self.said.append(f"{path} = {getattr(value, field.name)}")
+                setattr(value, name, self._rng.choice(NUMBERS))
+                self.said.append(f"{path} = {getattr(value, name)}")
 
     def _list(self, items: list[Any], path: str) -> None:
         if not items or not self._now(0.1):
@@ -215,15 +214,15 @@ class Liar:
     def _other(self, item: Any) -> Any:
         if isinstance(item, str):
             return f"{item}-other"
-        if not is_dataclass(item) or isinstance(item, type):
+        if not isinstance(item, Struct):
             return item
         made: Any = copy.deepcopy(item)
-        for field in fields(made):
-            inner = getattr(made, field.name)
+        for name in field_names(type(made)):
+            inner = getattr(made, name)
             if isinstance(inner, str) and inner:
-                setattr(made, field.name, f"{inner}-other")
-            elif field.name in ("partition_index", "partition"):
-                setattr(made, field.name, inner + 100)
+                setattr(made, name, f"{inner}-other")
+            elif name in ("partition_index", "partition"):
+                setattr(made, name, inner + 100)
         return made
 
     def _now(self, chance: float) -> bool:

@@ -278,6 +278,37 @@ def test_import_odradek_is_light(code: str) -> None:
     assert modules & HEAVY == set()
 
 
+FEW_NEED = {
+    "base64", "cramjam", "difflib", "google_crc32c", "hashlib", "hmac", "ipaddress", "json",
+    "pathlib", "platform", "shlex", "urllib.parse", "uuid",
+    "odradek.clients.descriptions", "odradek.common.jaas",
+}  # fmt: skip
+"""Together a third of what the first client of a process once had to wait for."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("client", "other_half"),
+    [
+        ("Consumer", "odradek.record.sending"),
+        ("Producer", "odradek.clients.consumer.fetching.fetcher"),
+    ],
+)
+def test_a_client_starts_without_what_few_need(client: str, other_half: str) -> None:
+    code = (
+        f"import sys; before = set(sys.modules); from odradek import {client}; "
+        f"{client}({{'bootstrap.servers': '127.0.0.1:1'}}).close(); "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    modules = done.stdout.split()
+    assert set(modules) & (FEW_NEED | {other_half}) == set()
+    assert 100 < len(modules) <= 260
+
+
 def test_one_name_is_one_class() -> None:
     """A reader who looks for a class finds one. The kernels have twins in Python by design, and
     the classes of `compat` have other clients' names.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
-from uuid import UUID
 
 from odradek.clients.calls.caller_flow import CallerFlow
 from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT, ClientCalls
@@ -27,6 +26,8 @@ from odradek.runtime.hosts.caller import carried_out
 from odradek.runtime.hosts.host_sources import hosts_from, only_here
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.api.producer import Producer
     from odradek.clients.explain.explanation import Explanation
     from odradek.clients.explain.health import Health

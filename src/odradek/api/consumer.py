@@ -18,7 +18,6 @@ from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.offsets import BEGINNING, END
 from odradek.clients.consumer.partition_arguments import some_partitions, some_times
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndTimestamp
-from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag, names, topic_name
 from odradek.common.config import CONSUMER, Config
 from odradek.common.types import TopicPartition
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.api.client_options import ConsumerOptions
+    from odradek.clients.descriptions import TopicDescription
     from odradek.record.columns import Layout
 
 T = TypeVar("T")

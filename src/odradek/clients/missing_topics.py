@@ -7,15 +7,15 @@ makes it; what `explain()` shows. Must not: end anybody's wait, or make topics.
 
 from __future__ import annotations
 
-import difflib
 import logging
-import shlex
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
+from odradek.common.imports import loaded
+from odradek.common.likeness import similar
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -135,13 +135,14 @@ class MissingTopics:
 
     def _tell_topics(self, names: Iterable[str]) -> Flow[float]:
         # Imported here: most clients never miss a topic.
+        loaded("odradek.clients.descriptions")
         from odradek.clients.descriptions import list_topics
 
         there: list[str] = []
         with suppress(KafkaError):  # then nothing is said of names like it
             until = self._engine.now + LIST_TIME
             there = yield from list_topics(self._engine, until, internal=False)
-        now = self._engine.now
+        now, servers = self._engine.now, ",".join(map(str, self._engine.updater.bootstrap))
         self._look(now)
         for name in names:
             missing = self.topics.get(name)
@@ -155,7 +156,7 @@ class MissingTopics:
             logger.warning(
                 "%s: topic %s isn't there after %.0f s of waiting%s. %s --bootstrap-server %s",
                 *(self._engine.config["client.id"], name, now - missing.since, self.near(name)),
-                *(cure(name), shlex.quote(",".join(map(str, self._engine.updater.bootstrap)))),
+                *(cure(name), _quoted(servers)),
             )
         return now
 
@@ -167,7 +168,15 @@ def like_it(near: Collection[str]) -> str:
 
 def cure(topic: str) -> str:
     """The command that makes a topic."""
-    return f"What makes it: odradek topics create {shlex.quote(topic)}"
+    return f"What makes it: odradek topics create {_quoted(topic)}"
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it."""
+    loaded("shlex")
+    from shlex import quote  # only here: most clients never miss a topic
+
+    return quote(word)
 
 
 def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
@@ -185,5 +194,5 @@ def alike(name: str, there: Iterable[str]) -> tuple[str, ...]:
         halves = (one for one in by_lower if one.startswith(head) or one.endswith(tail))
         lengths = sorted(halves, key=lambda one: abs(len(one) - len(name)))
         compared = lengths[:COMPARED]
-    close = difflib.get_close_matches(name, compared, n=ALIKE)
+    close = similar(name, compared, ALIKE)
     return tuple(by_lower[one] for one in close)

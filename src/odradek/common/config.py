@@ -8,7 +8,6 @@ Unknown names are errors with a suggestion; what a later release will bring says
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError, KafkaError
 from odradek.common.group_options import check_group
 from odradek.common.habits import CURES, belongs, is_idle
+from odradek.common.likeness import similar
 from odradek.common.option_values import (
     ADMIN,
     ALL,
@@ -105,7 +105,7 @@ class Config:
             raise ConfigurationError(
                 f"there is no option {name!r} for {self._whose()}: {CURES[name]}"
             )
-        close = difflib.get_close_matches(name, [*self._values, *ALIASES], n=1)
+        close = similar(name, [*self._values, *ALIASES])
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ConfigurationError(f"there is no option {name!r} for {self._whose()}{hint}")
 

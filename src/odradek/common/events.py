@@ -9,13 +9,13 @@ Must not: hold a secret, a record's bytes or a clock; `at` is handed in.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from odradek.common.imports import loaded
 from odradek.common.log_filter import guard_loggers
 from odradek.common.printable import LONGEST, cleaned, printable
 
@@ -115,10 +115,13 @@ def _shown(value: Any) -> Any:
 
 def event_line(event: Event, time: float, host: str, pid: int, client: str) -> bytes:
     """An event as one JSON line: its fields, seconds since the epoch, where and whose, kind."""
+    loaded("json")
+    from json import dumps  # only here: most clients start without it
+
     fields = {str(name): _plain(value) for name, value in event.fields.items()}
     where = {"time": time, "host": host, "pid": pid, "client": client}
     whole = {**fields, **where, "kind": event.kind}
-    return json.dumps(whole, default=str).encode() + b"\n"
+    return dumps(whole, default=str).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:

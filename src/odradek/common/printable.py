@@ -12,11 +12,12 @@ Must not: change a value that the application gets: topics, records and headers 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
+
+from odradek.common.imports import loaded
 
 T = TypeVar("T")
 
@@ -35,7 +36,10 @@ def _python_escape(character: str) -> str:
 
 def json_escape(character: str) -> str:
     """A character as JSON may write it."""
-    return json.dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
+    loaded("json")
+    from json import dumps  # only here: most clients start without it
+
+    return dumps(character)[1:-1] if character != "\x7f" else "\\u007f"
 
 
 def printable(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import reads
@@ -64,6 +63,8 @@ def proxy_url(name: str, value: Any) -> Proxy:
 
 def _read(given: Secret | str) -> Proxy | str:
     """The proxy, or what is wrong. (Nothing is raised here: this frame's locals are in clear.)"""
+    from urllib.parse import unquote, urlsplit  # only here: most clients start without it
+
     try:
         parts = urlsplit((given if isinstance(given, str) else given.reveal()).strip())
         scheme, host, port = parts.scheme.lower(), parts.hostname or "", parts.port

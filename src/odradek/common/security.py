@@ -7,17 +7,19 @@ errors with their cure. Must not: read files, or show a secret.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.jaas import LoginModule, parse_jaas
+from odradek.common.likeness import similar
 from odradek.common.secret import Secret
 from odradek.common.security_options import IAM, IGNORED, OAUTH
 from odradek.common.security_values import pem
 from odradek.common.types import Address
+
+if TYPE_CHECKING:
+    from odradek.common.jaas import LoginModule
 
 logger = logging.getLogger("odradek")
 
@@ -103,6 +105,8 @@ def _warn_idle(names: list[str], protocol: str, better: str) -> None:
 
 def _settle_sasl(values: Values, given: Collection[str]) -> None:
     if values["sasl.jaas.config"] is not None:
+        from odradek.common.jaas import parse_jaas  # only here: most clients start without it
+
         _take_jaas(values, given, parse_jaas(values["sasl.jaas.config"]))
     if values["sasl.mechanism"] is None:
         if values["sasl.username"] is not None or values["sasl.password"] is not None:
@@ -238,7 +242,7 @@ def _warn_of_unknown(kind: str, module: LoginModule) -> None:
     for name in module.options:
         if name in names or name.startswith(prefixes):
             continue
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+        close = similar(name, names, least=0.7)
         what = f"{name!r} (is {close[0]} meant?)" if close else "one of its options"
         logger.warning("sasl.jaas.config: %s doesn't know %s; it has no effect", module.name, what)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike, fsdecode
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import Parse, reads, text
@@ -143,6 +142,8 @@ def pairs(name: str, value: Any) -> Mapping[str, str]:
 
 def shown_url(url: str) -> str:
     """A URL without what may be secret in it: user, password, query, fragment."""
+    from urllib.parse import urlsplit, urlunsplit  # only here: most clients start without it
+
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
-from uuid import UUID
 
 from odradek.common.arguments import refusal
+from odradek.common.imports import loaded
 from odradek.common.types import Address, is_host
 from odradek.metadata.partitions import (
     Partition,
@@ -68,6 +68,9 @@ class Topic:
     @property
     def uuid(self) -> str:
         """The topic id as text."""
+        loaded("uuid")
+        from uuid import UUID  # only here: most clients start without it
+
         return str(UUID(bytes=self.topic_id))
 
 

@@ -1,7 +1,7 @@
 """What every request and response can do; the generated modules add fields and layouts.
 
-In: a dataclass and a version, or bytes and a version. Out: buffers ready for the socket, or the
-dataclass. Must not: guess a version, raise anything but `MalformedMessageError` for bytes that a
+In: a message and a version, or bytes and a version. Out: buffers ready for the socket, or the
+message. Must not: guess a version, raise anything but `MalformedMessageError` for bytes that a
 peer sent, or copy records.
 """
 
@@ -23,6 +23,8 @@ from odradek.protocol.primitives import (
     as_bytes_view,
 )
 
+NEW: Any = object()
+"""The default of a field whose default is a list or a struct: each object has one of its own."""
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 Writer = Callable[[Output, Any], None]
 
@@ -40,7 +42,30 @@ class Api(NamedTuple):
     flexible_from: int | None
 
 
-class Message:
+class Struct:
+    """What a message or a part of one holds, by the names of its class's slots."""
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+    __hash__ = None  # type: ignore[assignment]  # two that are equal may change
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all fields with those of another one of the same class."""
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, n) == getattr(other, n) for n in field_names(type(self)))
+
+    def __repr__(self) -> str:
+        """Show the fields as the arguments that make the same again."""
+        told = ", ".join(f"{name}={getattr(self, name)!r}" for name in field_names(type(self)))
+        return f"{type(self).__qualname__}({told})"
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """The fields of a class, those of the classes that it is made from first."""
+    return tuple(name for each in reversed(cls.__mro__) for name in getattr(each, "__slots__", ()))
+
+
+class Message(Struct):
     """A request or a response of one API, in any of its versions."""
 
     __slots__ = ()

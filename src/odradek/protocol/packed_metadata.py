@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812  # an exception class with a function's name
@@ -320,16 +319,20 @@ def _plain(reader: Reader) -> Reader:
     return read
 
 
-@dataclass(slots=True)
 class PackedMetadataResponse(MetadataResponse):
     """Metadata's answer; the partitions of its topics are `PackedPartitions` from version 9 on."""
 
+    __slots__ = ("unread",)
     READERS: ClassVar[tuple[Reader, ...]] = tuple(
         _plain(reader) if version < FIRST else _reader(version)
         for version, reader in enumerate(MetadataResponse.READERS, MetadataResponse.MIN_VERSION)
     )
-    unread: _Topics | None = None
-    """What is left of an answer of more than `SLICE` bytes: see `read_on`."""
+
+    def __init__(self, *fields: Any) -> None:
+        """Take `MetadataResponse`'s fields, in their order."""
+        super().__init__(*fields)
+        self.unread: _Topics | None = None
+        """What is left of an answer of more than `SLICE` bytes: see `read_on`."""
 
     def ends(self, *, operations: int | None = None, error_code: int = 0) -> None:
         """Take in what comes after the topics."""
@@ -347,8 +350,8 @@ class PackedMetadataResponse(MetadataResponse):
         return self.unread is None
 
 
-@dataclass(slots=True)
 class PackedMetadataRequest(MetadataRequest):
     """Metadata's request, for an answer of packed partitions."""
 
+    __slots__ = ()
     RESPONSE: ClassVar[type[Message]] = PackedMetadataResponse

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.record import kernel_sources
 from odradek.record.batch import BatchHeader, batch_size, read_header
-from odradek.record.builder import estimate_record_size
 from odradek.record.columns import (
     BinaryColumn,
     ByteBuffer,
@@ -26,17 +25,29 @@ from odradek.record.columns import (
     RecordColumns,
 )
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
-from odradek.record.open_batches import ITEMS
-from odradek.record.sent_columns import (
-    Encoded,
-    InvalidRowError,
-    Piece,
-    SentBinary,
-    SentColumns,
-    SentHeaders,
-    SentNumbers,
-    StopReason,
-)
+
+if TYPE_CHECKING:
+    from odradek.record.kernel_avro import AvroReader
+    from odradek.record.sending import (
+        ITEMS,
+        KERNEL,
+        BatchBuilder,
+        ColumnEncoder,
+        Encoded,
+        InvalidRowError,
+        OpenBatches,
+        Piece,
+        Room,
+        SentBinary,
+        SentColumns,
+        SentHeaders,
+        SentNumbers,
+        StopReason,
+        build_reports,
+        estimate_record_size,
+        murmur2,
+        partition_for_key,
+    )
 
 __all__ = [
     "ITEMS",
@@ -81,10 +92,9 @@ __all__ = [
 
 
 _asked = os.environ.get("ODRADEK_KERNEL")
-_decoder = choose_kernel(_asked, kernel_sources.DECODER)
-_encoder = choose_kernel(_asked, kernel_sources.ENCODER)
+DECODER = choose_kernel(_asked, kernel_sources.DECODER)
 
-if TYPE_CHECKING or _decoder == "native":
+if TYPE_CHECKING or DECODER == "native":
     from odradek.record.kernel import (
         become,
         blanks,
@@ -119,41 +129,10 @@ else:
 
 text_hashes: Callable[[Any, Any, Any], None] | None = None
 """Where there is no kernel, `odradek.spark.sink.row_digest` has numpy do it."""
-if _decoder == "native":
+if DECODER == "native":
     from odradek.record import kernel
 
     text_hashes = kernel.text_hashes
-
-if TYPE_CHECKING:
-    from odradek.record.builder import BatchBuilder
-    from odradek.record.encoder import ColumnEncoder
-    from odradek.record.kernel_avro import AvroReader
-    from odradek.record.murmur2 import murmur2, partition_for_key
-    from odradek.record.open_batches import OpenBatches, Room, build_reports
-elif _encoder == "native":
-    from odradek.record.kernel_encode import (
-        BatchBuilder,
-        ColumnEncoder,
-        OpenBatches,
-        Room,
-        build_reports,
-        murmur2,
-        partition_for_key,
-    )
-else:
-    from odradek.record import builder
-    from odradek.record.encoder import ColumnEncoder
-    from odradek.record.murmur2 import murmur2, partition_for_key
-    from odradek.record.open_batches import OpenBatches, Room, build_reports
-
-    class BatchBuilder(builder.BatchBuilder):
-        """The plain one, and a word once that it is slow unless that was asked for."""
-
-        __slots__ = ()
-
-        def __init__(self, *arguments: Any) -> None:
-            kernel_sources.warn_once(_asked)
-            super().__init__(*arguments)
 
 
 def avro_reader(columns: bytes) -> AvroReader | None:
@@ -174,5 +153,11 @@ def _avro_kernel() -> type[AvroReader] | None:
     return AvroReader
 
 
-KERNEL = "native" if _decoder == _encoder == "native" else "python"
-"""What decodes and encodes in this process; `odradek version` prints it."""
+def __getattr__(name: str) -> Any:
+    """The sending half, on its first use: consumers start without it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from odradek.record import sending
+
+    found = globals()[name] = getattr(sending, name)
+    return found

@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-import google_crc32c
-
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
+from odradek.common.imports import loaded
 
 HEADER_SIZE = 61
 """Bytes before the first record."""
@@ -164,6 +163,9 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
     The library takes `bytes` only; other buffers are copied in pieces that stay in the cache.
     """
+    loaded("google_crc32c")
+    import google_crc32c  # only here: the kernels compute their own
+
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
     view = memoryview(data)

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.record import lz4_frame, snappy_frame
+from odradek.common.imports import loaded
 from odradek.record.batch import BadBatchError
-from odradek.record.limits import DECOMPRESSED_LIMIT, BeyondLimitError, Limits
-from odradek.record.lz4_frame import NO_ROOM
+from odradek.record.limits import DECOMPRESSED_LIMIT, NO_ROOM, BeyondLimitError, Limits
 
 if TYPE_CHECKING:
     import zstandard
@@ -62,8 +61,14 @@ def compress(codec: int, level: int | None, data: memoryview) -> bytes | bytearr
     if codec == _GZIP:
         return _gzip(level, data)
     if codec == _LZ4:
+        loaded("odradek.record.lz4_frame")
+        from odradek.record import lz4_frame
+
         return lz4_frame.write(data, level)
     if codec == _SNAPPY:
+        loaded("odradek.record.snappy_frame")
+        from odradek.record import snappy_frame
+
         return snappy_frame.write(data)
     return _zstd(_ZSTD_DEFAULT if level is None else level, data)
 
@@ -153,6 +158,9 @@ def decompress_into(
 def _measure(codec: int, data: memoryview, scratch: Scratch, limit: int) -> int:
     """Decompress only to count."""
     if codec == _LZ4:
+        loaded("odradek.record.lz4_frame")
+        from odradek.record import lz4_frame
+
         sizes = lz4_frame.measure(data)
     else:
         sizes = map(len, _gunzip(data) if codec == _GZIP else _unzstd(data, scratch))
@@ -176,6 +184,9 @@ def _too_large(limit: int) -> BadBatchError:
 
 def _unsnappy(data: memoryview, scratch: Scratch, limit: int) -> memoryview:
     """Read snappy; its blocks say their sizes, which are checked against what they can hold."""
+    loaded("odradek.record.snappy_frame")
+    from odradek.record import snappy_frame
+
     blocks = snappy_frame.blocks(data)
     size = sum(claimed for _, _, claimed in blocks)
     if size > limit:
@@ -301,9 +312,16 @@ def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
         raise BadBatchError(f"its zstd data is broken ({error})") from error
 
 
+def _unlz4_into(data: memoryview, room: memoryview, _: Scratch) -> int:
+    loaded("odradek.record.lz4_frame")
+    from odradek.record import lz4_frame
+
+    return lz4_frame.read_into(data, room)
+
+
 _READERS: dict[int, Callable[[memoryview, memoryview, Scratch], int]] = {
     _GZIP: _gunzip_into,
-    _LZ4: lambda data, room, _: lz4_frame.read_into(data, room),
+    _LZ4: _unlz4_into,
     _ZSTD: _unzstd_into,
 }
 """They decompress into the room they are given and tell the size, or `NO_ROOM`."""

@@ -15,7 +15,7 @@ from odradek.common.errors import ConfigurationError, RecordTooLargeError
 from odradek.record import batch as b
 from odradek.record.builder import BatchBuilder
 from odradek.record.columns import ByteBuffer, Headers
-from odradek.record.murmur2 import partition_for_key
+from odradek.record.key_hash import partition_for_key
 from odradek.record.sent_columns import (
     Encoded,
     InvalidRowError,

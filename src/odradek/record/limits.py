@@ -22,6 +22,8 @@ DECOMPRESSED, RATIO = "max.decompressed.batch.bytes", "max.decompression.ratio"
 RECORDS, HEADERS = "max.records.per.batch", "max.headers.per.record"
 DECOMPRESSED_LIMIT = 256 << 20
 """No batch may become larger than this; brokers refuse batches of a few MB by default."""
+NO_ROOM = -1
+"""What a decompressor gives where the records need more memory than it was given."""
 FREE_OF_RATIO = 32 << 20
 """What every batch may become, however small it is: a few zeros legally shrink ten thousand times,
 and that much memory harms nobody."""

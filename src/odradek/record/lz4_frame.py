@@ -18,9 +18,7 @@ from typing import NamedTuple
 from cramjam import DecompressionError, lz4
 
 from odradek.record.batch import BadBatchError
-
-NO_ROOM = -1
-"""What a reader gives where the records need more memory than it was given."""
+from odradek.record.limits import NO_ROOM
 
 _MAGIC = 0x184D2204
 _FRAME = Struct("<IBB")

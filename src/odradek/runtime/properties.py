@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec
 
 from odradek.common.arguments import refusal, shown
@@ -115,6 +114,8 @@ def _text(place: str) -> str:
             f"{place} is read as a properties file's path; for brokers give "
             f'{{"bootstrap.servers": "{place}"}}'
         )
+    from pathlib import Path  # only here: most clients start without it
+
     try:
         with Path(place).open("rb") as file:  # it may be a device without an end
             data = file.read(LARGEST + 1)

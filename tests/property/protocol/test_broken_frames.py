@@ -7,7 +7,6 @@ a hostile length must not allocate.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import typing
 import weakref
@@ -22,7 +21,7 @@ from tests.peak_memory import peak_below
 from odradek.common.errors import MalformedMessageError
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.protocol.api_keys import API_NAMES, GENERATED
-from odradek.protocol.message import Message
+from odradek.protocol.message import Message, Struct, field_names
 from odradek.protocol.registry import request_class
 
 MUTATIONS = 40
@@ -32,11 +31,10 @@ HOSTILE = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"
 
 def full(annotation: Any) -> Any:
     """A value for a field of this type, with two elements in every list."""
-    if dataclasses.is_dataclass(annotation):
-        hints = typing.get_type_hints(annotation)
-        names = [field.name for field in dataclasses.fields(annotation)]
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        hints = typing.get_type_hints(annotation.__init__)
         made: Any = annotation
-        return made(**{name: full(hints[name]) for name in names})
+        return made(**{name: full(hints[name]) for name in field_names(annotation)})
     if typing.get_origin(annotation) is list:
         (element,) = typing.get_args(annotation)
         return [full(element), full(element)]
@@ -66,12 +64,12 @@ def reset(value: Any, struct: str, name: str) -> None:
     if isinstance(value, list):
         for item in value:
             reset(item, struct, name)
-    elif dataclasses.is_dataclass(value):
+    elif isinstance(value, Struct):
         if type(value).__name__ == struct:
             made: Any = type(value)
             setattr(value, name, getattr(made(), name))
-        for field in dataclasses.fields(value):
-            reset(getattr(value, field.name), struct, name)
+        for field in field_names(type(value)):
+            reset(getattr(value, field), struct, name)
 
 
 def frames() -> list[tuple[type[Message], int]]:

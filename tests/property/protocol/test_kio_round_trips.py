@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.volume import PART
 
 from odradek.protocol.api_keys import API_NAMES, GENERATED
-from odradek.protocol.message import Message
+from odradek.protocol.message import Message, Struct, field_names
 from odradek.protocol.primitives import records_view
 from odradek.protocol.registry import request_class
 from odradek.simulation.brokers.injected_errors import APIS
@@ -184,12 +184,13 @@ class Slot:
 
 
 def struct_in(annotation: Any) -> Any:
-    """The dataclass inside `list[X]`, `X | None` or `X`."""
+    """The class inside `list[X]`, `X | None` or `X`."""
     for part in typing.get_args(annotation):
         found = struct_in(part)
         if found is not None:
             return found
-    return annotation if dataclasses.is_dataclass(annotation) else None
+    ours = isinstance(annotation, type) and issubclass(annotation, Struct)
+    return annotation if ours else None
 
 
 _SLOTS: dict[Any, list[Slot]] = {}
@@ -201,10 +202,10 @@ def slots(ours: type[Any], theirs: type[Any]) -> list[Slot]:
         return _SLOTS[ours, theirs]
     fields = {field.name: field for field in dataclasses.fields(theirs)}
     their_types = typing.get_type_hints(theirs)
-    our_types = typing.get_type_hints(ours)
+    our_types = typing.get_type_hints(ours.__init__)
     made = _SLOTS[ours, theirs] = []
-    for field in dataclasses.fields(ours):
-        name = kio_name(field.name, fields)
+    for our_name in field_names(ours):
+        name = kio_name(our_name, fields)
         if name is None:
             continue
         annotation = their_types[name]
@@ -216,7 +217,7 @@ def slots(ours: type[Any], theirs: type[Any]) -> list[Slot]:
         element = typing.get_args(annotation)[0] if array else annotation
         kind = fields[name].metadata.get("kafka_type", "struct")
         made.append(
-            Slot(field.name, name, kind, array, nullable, element, struct_in(our_types[field.name]))
+            Slot(our_name, name, kind, array, nullable, element, struct_in(our_types[our_name]))
         )
     missing = set(fields) - {slot.theirs for slot in made}
     assert not missing, f"{ours.__name__} lacks {missing}"
@@ -295,8 +296,8 @@ def flat(message: Message, version: int) -> bytes:
 
 def plain(value: Any) -> Any:
     """The same value with every records field as bytes, so that `==` compares contents."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        fields = {name: plain(getattr(value, name)) for name in field_names(type(value))}
         return type(value)(**fields)
     if isinstance(value, list):
         return [plain(item) for item in value]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.record import builder, encoder, kernel_sources, open_batches
-from odradek.record.murmur2 import murmur2, partition_for_key
+from odradek.record.key_hash import murmur2, partition_for_key
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
-from uuid import UUID
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
@@ -25,6 +24,7 @@ from odradek.common.errors import (
     KafkaError,
 )
 from odradek.common.events import Event, Listener
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
@@ -32,6 +32,8 @@ from odradek.network.host import Host
 from odradek.network.sasl.mechanism import Mechanism
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.clients.producer.producer_engine import ProducerEngine
     from odradek.clients.telemetry.metrics_push import MetricsPush
 
@@ -178,6 +180,9 @@ class ClientCalls(Generic[E]):
             push, changed = self._push, [network.changed]
             if push is not None:
                 if any(push.instance_id):
+                    loaded("uuid")
+                    from uuid import UUID  # only here: most clients start without it
+
                     return UUID(bytes=push.instance_id)
                 if push.refused is not None:
                     raise push.refused

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.consumer.fetching.completed_fetch import NULL_LOCK
@@ -38,15 +38,18 @@ from odradek.clients.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from odradek.clients.descriptions import TopicDescription, describe_topics, list_topics
 from odradek.clients.impatience import LEAST
 from odradek.clients.missing_topics import alike, cure, like_it
 from odradek.common.config import Config, lookback
 from odradek.common.errors import IllegalStateError, KafkaError
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import Lock, Rng, TopicPartition
 from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
+
+if TYPE_CHECKING:
+    from odradek.clients.descriptions import TopicDescription
 
 FRAME_SLACK = 64 << 20
 """A first batch is sent whole even where it is above `fetch.max.bytes`."""
@@ -287,14 +290,23 @@ class ConsumerEngine(ClientEngine):
 
     def describe(self, topics: Sequence[str], deadline: float) -> Flow[dict[str, TopicDescription]]:
         """Describe topics by a request of its own."""
+        loaded("odradek.clients.descriptions")
+        from odradek.clients.descriptions import describe_topics
+
         return describe_topics(self, topics, deadline)
 
     def list_topics(self, deadline: float, *, internal: bool) -> Flow[list[str]]:
         """The names of all topics."""
+        loaded("odradek.clients.descriptions")
+        from odradek.clients.descriptions import list_topics
+
         return list_topics(self, deadline, internal=internal)
 
     def partitions_for(self, topic: str, deadline: float) -> Flow[list[TopicPartition]]:
         """The partitions of a topic; the error of one that isn't there has names like it."""
+        loaded("odradek.clients.descriptions")
+        from odradek.clients.descriptions import describe_topics, list_topics
+
         try:
             found = yield from describe_topics(self, [topic], deadline)
         except UnknownTopicOrPartitionError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from odradek.record.murmur2 import murmur2 as _signed
+from odradek.record.key_hash import murmur2 as _signed
 
 
 class DefaultPartitioner:

@@ -9,13 +9,12 @@ to, and raises `AuthenticationError`s. Must not: put a secret into an error.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from odradek.common.echoes import LEAST, plain_forms, without_echo
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
+from odradek.common.imports import loaded
 from odradek.common.secret import HIDDEN, Secret
 from odradek.common.types import Address, Rng
 
@@ -87,6 +86,12 @@ def without(words: str, secret: Secret) -> str:
     text = secret.reveal()
     if not text:
         return words
+    # Only here: most clients start without them.
+    loaded("base64", "odradek.common.echoes")
+    from base64 import b64encode
+
+    from odradek.common.echoes import LEAST, plain_forms, without_echo
+
     words = without_echo(words, secret)
     if not words.endswith(CUT):
         return words

@@ -9,11 +9,11 @@ it was looked at (so before the look for duplicates, too). Must not: know connec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.common.types import TopicPartition
-from odradek.protocol.message import Message
+from odradek.protocol.message import Message, Struct, field_names
 from odradek.protocol.messages import add_partitions_to_txn as a
 from odradek.protocol.messages import offset_commit as o
 from odradek.protocol.messages import produce as p
@@ -251,10 +251,10 @@ def _mark_items(item: Any, code: int) -> None:
     """Put it wherever there is a place for one, but to items rather than to the whole."""
     inside = [
         each
-        for field_ in fields(item)
-        if isinstance(found := getattr(item, field_.name), list)
+        for name in field_names(type(item))
+        if isinstance(found := getattr(item, name), list)
         for each in found
-        if is_dataclass(each)
+        if isinstance(each, Struct)
     ]
     for each in inside:
         _mark_items(each, code)

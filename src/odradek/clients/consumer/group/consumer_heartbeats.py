@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from uuid import UUID
 
 from odradek.clients.consumer.group.membership import Group
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Rng, TopicPartition
 from odradek.protocol.messages.consumer_group_heartbeat import (
@@ -53,6 +53,9 @@ class Heartbeats:
 
     def choose_id(self, rng: Rng) -> None:
         """A random UUID, from the client's own generator."""
+        loaded("uuid")
+        from uuid import UUID  # only here: most clients start without it
+
         octets = bytes(int(rng.random() * 256) for _ in range(16))
         self.member_id = str(UUID(bytes=octets, version=4))
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
 from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.membership import MemberState
-from odradek.clients.descriptions import list_topics
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, KafkaError
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import error_for
 from odradek.network.flow import START, Flow, Signal, Wait
 
@@ -167,6 +167,9 @@ class TopicWatch:
 
     def _list(self, serial: int, now: float) -> Flow[float]:
         """Resolve the pattern; keeps what is known where no broker answers."""
+        loaded("odradek.clients.descriptions")
+        from odradek.clients.descriptions import list_topics  # only here: few have a pattern
+
         config = self._group.config
         internal = not config["exclude.internal.topics"]
         deadline = now + patience(config)

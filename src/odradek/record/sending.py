@@ -1,0 +1,81 @@
+"""The half of this room that sends: who encodes, and what is encoded.
+
+In: `ODRADEK_KERNEL`. Out: `BatchBuilder`, `ColumnEncoder`, `OpenBatches`. `odradek.record` gives
+these names to all other rooms, and imports this module on the first use of one of them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from odradek.record import DECODER, kernel_sources
+from odradek.record.builder import estimate_record_size
+from odradek.record.kernel_sources import choose_kernel
+from odradek.record.open_batches import ITEMS
+from odradek.record.sent_columns import (
+    Encoded,
+    InvalidRowError,
+    Piece,
+    SentBinary,
+    SentColumns,
+    SentHeaders,
+    SentNumbers,
+    StopReason,
+)
+
+__all__ = [
+    "ITEMS",
+    "KERNEL",
+    "BatchBuilder",
+    "ColumnEncoder",
+    "Encoded",
+    "InvalidRowError",
+    "OpenBatches",
+    "Piece",
+    "Room",
+    "SentBinary",
+    "SentColumns",
+    "SentHeaders",
+    "SentNumbers",
+    "StopReason",
+    "build_reports",
+    "estimate_record_size",
+    "murmur2",
+    "partition_for_key",
+]
+
+_asked = os.environ.get("ODRADEK_KERNEL")
+_encoder = choose_kernel(_asked, kernel_sources.ENCODER)
+KERNEL = "native" if _encoder == DECODER == "native" else "python"
+"""What decodes and encodes in this process; `odradek version` prints it."""
+
+if TYPE_CHECKING:
+    from odradek.record.builder import BatchBuilder
+    from odradek.record.encoder import ColumnEncoder
+    from odradek.record.key_hash import murmur2, partition_for_key
+    from odradek.record.open_batches import OpenBatches, Room, build_reports
+elif _encoder == "native":
+    from odradek.record.kernel_encode import (
+        BatchBuilder,
+        ColumnEncoder,
+        OpenBatches,
+        Room,
+        build_reports,
+        murmur2,
+        partition_for_key,
+    )
+else:
+    from odradek.record import builder
+    from odradek.record.encoder import ColumnEncoder
+    from odradek.record.key_hash import murmur2, partition_for_key
+    from odradek.record.open_batches import OpenBatches, Room, build_reports
+
+    class BatchBuilder(builder.BatchBuilder):
+        """The plain one, and a word once that it is slow unless that was asked for."""
+
+        __slots__ = ()
+
+        def __init__(self, *arguments: Any) -> None:
+            kernel_sources.warn_once(_asked)
+            super().__init__(*arguments)
