@@ -63,9 +63,9 @@ from odradek.common.errors import (
     ConnectionFailedError, ConnectionRefusedByPeerError, ConnectionSetupTimeoutError,
     CorruptRecordError, CredentialsRefusedError, DisconnectedError, DnsError, ExplainedError,
     FatalTransactionError, HostNameMismatchError, IllegalStateError, KafkaError, KafkaTimeoutError,
-    MalformedMessageError, MechanismUnsupportedError, NoBrokerAvailableError, NotAProxyError,
-    NotKafkaError, PartitionerError, PlaintextPortError, ProxyAuthenticationError, ProxyError,
-    ProxyRefusedError, RecordTooLargeError, ResponseTimeoutError, SaslExpectedError,
+    MalformedMessageError, MechanismUnsupportedError, MissingExtraError, NoBrokerAvailableError,
+    NotAProxyError, NotKafkaError, PartitionerError, PlaintextPortError, ProxyAuthenticationError,
+    ProxyError, ProxyRefusedError, RecordTooLargeError, ResponseTimeoutError, SaslExpectedError,
     SaslNotExpectedError, ServerNotTrustedError, SystemLimitError, TlsError, TlsPortError,
     TlsProtocolError, TokenError, TokenExpiredError, TransactionAbortedError, UnknownErrorCodeError,
     UnsupportedFeatureError, WakeupError,
@@ -133,9 +133,9 @@ from odradek.serialization.avro import AvroDeserializer, AvroSerializer
 from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
 from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.errors import (
-    DeserializationError, IncompatibleSchemaError, InvalidSchemaError, MissingExtraError,
-    RecordDeserializationError, RegistryAuthenticationError, RegistryUnreachableError,
-    SchemaNotFoundError, SchemaRegistryError, SerializationError,
+    DeserializationError, IncompatibleSchemaError, InvalidSchemaError, RecordDeserializationError,
+    RegistryAuthenticationError, RegistryUnreachableError, SchemaNotFoundError, SchemaRegistryError,
+    SerializationError,
 )
 from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (

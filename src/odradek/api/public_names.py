@@ -78,7 +78,7 @@ MODULES: dict[str, str] = {
         ConnectionSetupTimeoutError CorruptRecordError CredentialsRefusedError
         DisconnectedError DnsError ExplainedError FatalTransactionError
         HostNameMismatchError IllegalStateError KafkaError KafkaTimeoutError
-        MalformedMessageError MechanismUnsupportedError NoBrokerAvailableError
+        MalformedMessageError MechanismUnsupportedError MissingExtraError NoBrokerAvailableError
         NotAProxyError NotKafkaError PartitionerError PlaintextPortError
         ProxyAuthenticationError ProxyError ProxyRefusedError RecordTooLargeError
         ResponseTimeoutError SaslExpectedError SaslNotExpectedError ServerNotTrustedError
@@ -150,7 +150,7 @@ MODULES: dict[str, str] = {
     "odradek.serialization.columns": "ConvertedColumn arrow_to_avro avro_to_arrow",
     "odradek.serialization.context": "MessageField SerializationContext",
     "odradek.serialization.errors": """
-        DeserializationError IncompatibleSchemaError InvalidSchemaError MissingExtraError
+        DeserializationError IncompatibleSchemaError InvalidSchemaError
         RecordDeserializationError RegistryAuthenticationError RegistryUnreachableError
         SchemaNotFoundError SchemaRegistryError SerializationError
     """,

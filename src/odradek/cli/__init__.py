@@ -21,6 +21,7 @@ from typing import Annotated
 import typer
 
 from odradek.cli.overviews import overview
+from odradek.common.errors import MissingExtraError
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,9 @@ def main() -> None:
             status = 0 if isinstance(end.__context__, BrokenPipeError) else end.code
         except KeyboardInterrupt:  # while the command was imported
             status = INTERRUPTED
+        except MissingExtraError as error:
+            sys.stderr.write(f"odradek {wanted or ''}: {error}\n")
+            status = 1
         if sys.stdout is not None:  # `>&-`
             sys.stdout.flush()  # here, where somebody can be told that it can't be done
     except OSError as error:

@@ -160,6 +160,10 @@ class ConfigurationError(KafkaError, ValueError):
     """A configuration name or value can't be used; the text says which and what is allowed."""
 
 
+class MissingExtraError(ConfigurationError, ImportError):
+    """A package that this needs isn't installed; the text has the line to type."""
+
+
 class ArgumentError(ConfigurationError, TypeError):
     """An argument of a call has a wrong type; the text names it, what came and what to give.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.clients.metrics.catalogue import SCOPES, Meaning
 from odradek.clients.metrics.metric import Metric, Metrics
-from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.common.errors import ArgumentError
 from odradek.common.imports import loaded
 from odradek.monitoring.names import Measured, MeasuredClients, words
 
@@ -58,7 +58,7 @@ class OpenTelemetryMetrics:
 
     The provider's readers ask the clients whenever they export, once for all instruments; a client
     that nobody holds any more is forgotten. Raises `ArgumentError` for what is no client, and
-    `ConfigurationError` where the extra isn't installed.
+    `MissingExtraError` where the extra isn't installed.
     """
 
     def __init__(self, *clients: Measured, meter_provider: MeterProvider | None = None) -> None:
@@ -67,11 +67,7 @@ class OpenTelemetryMetrics:
         self._clients = MeasuredClients(clients)
         self._asked: dict[tuple[str, ...], list[tuple[Metric, str]]] = {}
         self._served: set[str] = set()
-        try:
-            loaded("opentelemetry.metrics")
-        except ImportError as error:
-            text = "OpenTelemetry isn't installed: pip install 'odradek[opentelemetry]'"
-            raise ConfigurationError(text) from error
+        loaded("opentelemetry.metrics")
         from opentelemetry.metrics import get_meter
 
         self._make(get_meter(SCOPE, meter_provider=meter_provider))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from odradek.common.errors import ArgumentError, ConfigurationError, IllegalStateError
+from odradek.common.errors import ArgumentError, IllegalStateError
 from odradek.common.imports import loaded
 from odradek.network.handshake import SOFTWARE_VERSION
 
@@ -45,7 +45,7 @@ class OpenTelemetryTraces:
 
     What is raised leaves all of them untraced: `ArgumentError` for what is neither,
     `IllegalStateError` for one that is traced already, `ClientClosedError`, and
-    `ConfigurationError` where the extra isn't installed.
+    `MissingExtraError` where the extra isn't installed.
     """
 
     def __init__(self, *clients: Any, tracer_provider: TracerProvider | None = None) -> None:
@@ -54,11 +54,7 @@ class OpenTelemetryTraces:
                 raise ArgumentError(f"clients must be producers and consumers, not {client!r}")
         if not clients:
             raise ArgumentError("traces need a client whose work they are of")
-        try:
-            loaded("opentelemetry.trace", "opentelemetry.propagate", "odradek.monitoring.spans")
-        except ImportError as error:
-            text = "OpenTelemetry isn't installed: pip install 'odradek[opentelemetry]'"
-            raise ConfigurationError(text) from error
+        loaded("opentelemetry.trace", "opentelemetry.propagate", "odradek.monitoring.spans")
         from opentelemetry.trace import get_tracer
 
         from odradek.monitoring.spans import of_work

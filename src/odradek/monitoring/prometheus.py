@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.clients.metrics.metric import Kind, Metrics
-from odradek.common.errors import ArgumentError, ConfigurationError
+from odradek.common.errors import ArgumentError
 from odradek.common.imports import loaded
 from odradek.monitoring.names import Measured, MeasuredClients, told_apart, words
 
@@ -98,18 +98,14 @@ class PrometheusCollector:
 
     Each scrape asks the clients; one that nobody holds any more is forgotten. Names and labels are
     those of `prometheus_text`. Raises `ArgumentError` for what is no client, and
-    `ConfigurationError` where the extra isn't installed.
+    `MissingExtraError` where the extra isn't installed.
     """
 
     def __init__(self, *clients: Measured) -> None:
         if not clients:
             raise ArgumentError("a collector needs a client whose metrics it collects")
         self._clients = MeasuredClients(clients)
-        try:
-            loaded("prometheus_client.core")
-        except ImportError as error:
-            text = "prometheus_client isn't installed: pip install 'odradek[prometheus]'"
-            raise ConfigurationError(text) from error
+        loaded("prometheus_client.core")
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """One family after the other, as `prometheus_client` asks for them."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.imports import loaded
 from odradek.serialization.avro import AvroSerializer, given_schema, parsed_avro
 from odradek.serialization.avro_nesting import AvroNesting
 from odradek.serialization.avro_rows import AvroRows, NoSchema
@@ -75,6 +76,7 @@ def avro_to_arrow(
 
 
 def _check_column(column: object) -> None:
+    loaded("pyarrow")
     import pyarrow as pa
 
     if not isinstance(column, pa.Array | pa.ChunkedArray):
@@ -174,9 +176,9 @@ def arrow_to_avro(
     >>> written.values.type
     DataType(binary)
     """
+    _check_column(column)
     import pyarrow as pa
 
-    _check_column(column)
     if not callable(serializer):
         raise ConfigurationError(
             f"serializer must be an AvroSerializer, not {type(serializer).__name__}"

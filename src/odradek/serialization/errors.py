@@ -21,10 +21,6 @@ class DeserializationError(KafkaError):
     """Bytes can't be read: they aren't of this format, or not of the schema that they name."""
 
 
-class MissingExtraError(KafkaError, ImportError):
-    """A package that this format needs isn't installed; the text has the line to type."""
-
-
 class SchemaRegistryError(ExplainedError):
     """A schema registry refused a call, or can't be asked."""
 

@@ -1,42 +1,35 @@
-"""Packages that a format needs, and the line to type where one isn't there.
+"""Packages that a format needs.
 
-In: a format. Out: the module, or `MissingExtraError`. Must not: be called before a format is asked
-for.
+In: a format. Out: the module, or `MissingExtraError` with the line to type. Must not: be called
+before a format is asked for.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from odradek.serialization.errors import MissingExtraError
+from odradek.common.imports import loaded
 
 
 def fastavro() -> Any:
     """Avro's codec."""
-    try:
-        import fastavro as found
-    except ImportError:
-        raise _missing("fastavro", "Avro") from None
+    loaded("fastavro")
+    import fastavro as found
+
     return found
 
 
 def jsonschema_rs() -> Any:
     """The validator of JSON Schema."""
-    try:
-        import jsonschema_rs as found
-    except ImportError:
-        raise _missing("jsonschema-rs", "JSON Schema") from None
+    loaded("jsonschema_rs")
+    import jsonschema_rs as found
+
     return found
 
 
 def protobuf() -> Any:
     """Protobuf's own package."""
-    try:
-        from google.protobuf import descriptor as found
-    except ImportError:
-        raise _missing("protobuf", "Protobuf") from None
+    loaded("google.protobuf.descriptor")
+    from google.protobuf import descriptor as found
+
     return found
-
-
-def _missing(package: str, kind: str) -> MissingExtraError:
-    return MissingExtraError(f"{kind} needs the package {package}: pip install 'odradek[schemas]'")

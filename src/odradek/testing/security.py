@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from odradek.common.imports import loaded
 from odradek.testing.broker import CLIENT_LISTENER, LocalBroker
 
 if TYPE_CHECKING:  # a plaintext cluster needn't wait for the import of `cryptography`
@@ -117,6 +118,7 @@ class Security:
     def prepare(self, directory: Path) -> None:
         """Make the authority, before any broker is configured."""
         if self.tls and self._authority is None:
+            loaded("odradek.testing.authority")
             from odradek.testing.authority import Authority
 
             self._authority = Authority(directory / "certificates")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.simulate.fleet_report import compare, draw, ships, show
+from odradek.common.imports import loaded
 
 if TYPE_CHECKING:
     from odradek.cli.simulate.fleet_tables import Book
@@ -152,6 +153,7 @@ def _cases(
 
 def _take(plan: FleetPlan, workers: FleetWorkers, outputs: Outputs) -> None:
     """Simulate what isn't done yet, and show all of it."""
+    loaded("pyarrow")
     from odradek.cli.simulate.fleet_tables import Book, OtherPlanError
 
     try:

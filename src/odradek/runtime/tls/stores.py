@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odradek.common.errors import ConfigurationError
+from odradek.common.imports import loaded
 from odradek.common.secret import Secret
 
 logger = logging.getLogger("odradek")
@@ -199,6 +200,7 @@ def _read(source: StoreSource, data: bytes, *, for_trust: bool) -> Store:
         return read_jks(data, source.password, source.key_password, for_trust=for_trust)
     if data[:1] != b"\x30":
         raise StoreError("it is neither PEM nor PKCS12 nor JKS")
+    loaded("odradek.runtime.tls.pkcs12")
     from odradek.runtime.tls.pkcs12 import read_pkcs12
 
     return read_pkcs12(data, source.password, for_trust=for_trust)

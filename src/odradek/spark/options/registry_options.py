@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from odradek.common.errors import MissingExtraError
 from odradek.common.secret import Secret
 from odradek.serialization import extras
-from odradek.serialization.errors import MissingExtraError
 from odradek.serialization.registry_settings import SECRETS, registry_settings
 from odradek.spark.problems import OptionError
 from odradek.spark.values.decoding import CORRUPT as JSON_CORRUPT

@@ -1,0 +1,103 @@
+"""What comes without any extra, and the line to type where one is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from odradek.common.imports import DISTRIBUTIONS, OPTIONAL
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name == {package!r} or name.startswith({package!r} + "."):
+            raise ModuleNotFoundError("No module named " + name, name=name)
+
+sys.meta_path.insert(0, Blocked())
+from odradek import MissingExtraError
+try:
+    {code}
+except MissingExtraError as error:
+    print(error)
+"""
+ONES = {
+    "cryptography": "from odradek.testing import LocalCluster\n"
+    "    LocalCluster(1, security='SSL').__enter__()",
+    "fastavro": "from odradek import AvroDeserializer, SchemaRegistryClient\n"
+    "    client = SchemaRegistryClient({'schema.registry.url': 'http://127.0.0.1:1'})\n"
+    "    AvroDeserializer(client)",
+    "google.protobuf": "from odradek import ProtobufDeserializer\n    ProtobufDeserializer(object)",
+    "jsonschema_rs": "from odradek import JSONDeserializer\n    JSONDeserializer('{}')",
+    "opentelemetry": "from odradek import OpenTelemetryTraces, Producer\n"
+    "    OpenTelemetryTraces(Producer({'bootstrap.servers': '127.0.0.1:1'}))",
+    "prometheus_client": "from odradek import Producer, PrometheusCollector\n"
+    "    PrometheusCollector(Producer({'bootstrap.servers': '127.0.0.1:1'}))",
+    "pyarrow": "from odradek import Producer\n"
+    "    Producer({'bootstrap.servers': '127.0.0.1:1'}).send_arrow('t', [])",
+}
+
+
+def extra_of(name: str) -> set[str]:
+    """Names of the packages of an extra, those of the extras in it included."""
+    found: set[str] = set()
+    for line in PROJECT["optional-dependencies"][name]:
+        wanted = Requirement(line)
+        if wanted.name == "odradek":
+            found |= {package for extra in wanted.extras for package in extra_of(extra)}
+        else:
+            found.add(wanted.name)
+    return found
+
+
+def test_a_client_of_records_needs_four_packages() -> None:
+    names = {Requirement(line).name for line in PROJECT["dependencies"]}
+    assert names == {"cramjam", "google-crc32c", "isal", "zstandard"}
+
+
+@pytest.mark.parametrize("package", sorted(OPTIONAL))
+def test_each_optional_package_is_in_the_extra_that_is_named(package: str) -> None:
+    _, extra = OPTIONAL[package]
+    names = {DISTRIBUTIONS.get(package, package).replace("_", "-")}
+    assert names <= {name.removesuffix("-api") for name in extra_of(extra)}
+    assert names <= {name.removesuffix("-api") for name in extra_of("all")}
+
+
+def test_spark_pipelines_and_the_demo_bring_what_they_use() -> None:
+    assert {"pyspark", "pandas", "pyarrow"} <= extra_of("spark")
+    assert {"pyspark", "pandas", "pyarrow", "typer", "rich"} <= extra_of("pipelines")
+    assert extra_of("pipelines") <= extra_of("demo")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", sorted(ONES))
+def test_a_missing_package_is_answered_with_the_line_to_type(package: str) -> None:
+    code = BLOCKED.format(package=package, code=ONES[package])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    top = package.partition(".")[0]
+    what, extra = OPTIONAL[top]
+    named = DISTRIBUTIONS.get(top, top)
+    assert done.stdout == f"{what} the package {named}: pip install 'odradek[{extra}]'\n", done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_the_command_says_what_it_needs(package: str) -> None:
+    code = BLOCKED.format(package=package, code="from odradek.__main__ import main; main()")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "version"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    line = f"The command odradek needs the package {package}: pip install 'odradek[cli]'"
+    assert done.stderr == f"odradek: {line}\n"
