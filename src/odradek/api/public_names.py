@@ -147,7 +147,9 @@ MODULES: dict[str, str] = {
     "odradek.record.sent_columns": "InvalidRowError",
     "odradek.serialization.async_registry_client": "AsyncSchemaRegistryClient",
     "odradek.serialization.avro": "AvroDeserializer AvroSerializer",
-    "odradek.serialization.columns": "ConvertedColumn arrow_to_avro avro_to_arrow",
+    "odradek.serialization.avro_columns": "arrow_to_avro avro_to_arrow",
+    "odradek.serialization.converted_column": "ConvertedColumn",
+    "odradek.serialization.protobuf_columns": "protobuf_to_arrow",
     "odradek.serialization.context": "MessageField SerializationContext",
     "odradek.serialization.errors": """
         DeserializationError IncompatibleSchemaError InvalidSchemaError MissingExtraError

@@ -59,13 +59,13 @@ __all__ = [
     "SentHeaders",
     "SentNumbers",
     "StopReason",
-    "avro_reader",
     "batch_size",
     "become",
     "blanks",
     "build_reports",
     "build_rows",
     "collectable",
+    "column_reader",
     "decode",
     "estimate_record_size",
     "kernel_warning",
@@ -127,7 +127,7 @@ if _decoder == "native":
 if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder
     from odradek.record.encoder import ColumnEncoder
-    from odradek.record.kernel_avro import AvroReader
+    from odradek.record.kernel_columns import ColumnReader
     from odradek.record.murmur2 import murmur2, partition_for_key
     from odradek.record.open_batches import OpenBatches, Room, build_reports
 elif _encoder == "native":
@@ -156,22 +156,22 @@ else:
             super().__init__(*arguments)
 
 
-def avro_reader(columns: bytes) -> AvroReader | None:
+def column_reader(columns: bytes) -> ColumnReader | None:
     """A reader of the Avro kernel for columns of this layout; None where it isn't to be had."""
-    made = _avro_kernel()
+    made = _columns_kernel()
     return None if made is None else made(columns)
 
 
 @cache
-def _avro_kernel() -> type[AvroReader] | None:
+def _columns_kernel() -> type[ColumnReader] | None:
     if sys.byteorder != "little":
         return None  # it copies Avro's numbers as they stand
-    if choose_kernel(_asked, kernel_sources.AVRO) == "python":
+    if choose_kernel(_asked, kernel_sources.COLUMNS) == "python":
         kernel_sources.warn_once(_asked)
         return None
-    from odradek.record.kernel_avro import AvroReader
+    from odradek.record.kernel_columns import ColumnReader
 
-    return AvroReader
+    return ColumnReader
 
 
 KERNEL = "native" if _decoder == _encoder == "native" else "python"

@@ -7,8 +7,9 @@ that need them, when an object of theirs is made.
 
 from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
 from odradek.serialization.avro import AvroDeserializer, AvroSerializer
-from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
+from odradek.serialization.avro_columns import arrow_to_avro, avro_to_arrow
 from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.converted_column import ConvertedColumn
 from odradek.serialization.errors import (
     DeserializationError,
     IncompatibleSchemaError,
@@ -35,6 +36,7 @@ from odradek.serialization.plain import (
     StringSerializer,
 )
 from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.protobuf_columns import protobuf_to_arrow
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 from odradek.serialization.subjects import (
@@ -80,6 +82,7 @@ __all__ = [
     "StringSerializer",
     "arrow_to_avro",
     "avro_to_arrow",
+    "protobuf_to_arrow",
     "record_subject_name_strategy",
     "topic_record_subject_name_strategy",
     "topic_subject_name_strategy",

@@ -65,7 +65,7 @@ class ProtobufSerializer(Generic[M]):
         conf: Mapping[str, Any] | None = None,
     ) -> None:
         """Check class and settings; the registry isn't asked yet."""
-        self._descriptor = _descriptor(msg_type)
+        self._descriptor = message_descriptor(msg_type)
         settings = read_settings(conf, WRITING | {"skip.known.types": True})
         self._framer = Framer(schema_registry_client, settings)
         self._skips = settings["skip.known.types"]
@@ -119,7 +119,7 @@ class ProtobufDeserializer(Generic[M]):
         schema_registry_client: SchemaRegistryClient | None = None,
     ) -> None:
         """Check the class; the registry isn't asked yet."""
-        self._descriptor = _descriptor(message_type)
+        self._descriptor = message_descriptor(message_type)
         self._class = message_type
         self._unframer = None
         if schema_registry_client is not None:
@@ -157,7 +157,7 @@ class ProtobufDeserializer(Generic[M]):
             raise DeserializationError(why)
 
 
-def _descriptor(message_type: Any) -> Any:
+def message_descriptor(message_type: Any) -> Any:
     """What a generated class knows of itself. Raises `ConfigurationError`."""
     protobuf()
     found = getattr(message_type, "DESCRIPTOR", None)

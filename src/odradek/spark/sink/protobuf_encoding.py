@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.serialization import SchemaRegistryClient
 from odradek.serialization.protobuf import message_indexes
+from odradek.serialization.protobuf_types import TIMESTAMP, UNSIGNED
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.problems import OptionError
 from odradek.spark.sink.column_check import check_type
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
-from odradek.spark.values.protobuf_files import described, message_named
-from odradek.spark.values.registry_protobuf import TIMESTAMP, UNSIGNED, message_type
+from odradek.spark.values.registry_protobuf import files_of, message_of, message_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,7 @@ class ProtobufEncoding(Encoding):
         registry = SchemaRegistryClient(self.settings)
         found = self.registered(registry)
         try:
-            descriptor = message_named(described(found, registry), self.message, self.subject)
+            descriptor = message_of(files_of(found, registry), self.message, self.subject)
             wanted = arrow_type(message_type(descriptor))
         except OptionError as error:
             raise SinkSchemaError(str(error)) from None

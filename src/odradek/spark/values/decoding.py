@@ -11,7 +11,7 @@ part that has a line it doesn't take is gone through value by value: what fits i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -133,6 +133,15 @@ def in_parts(
     if not parts:
         return pa.nulls(0, target)
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
+    """The values of these rows; null elsewhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = pa.array([at in rows for at in range(len(values))], pa.bool_())
+    return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
 class JsonDecoder:

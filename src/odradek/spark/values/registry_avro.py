@@ -26,7 +26,7 @@ from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema, texts_referred
 from odradek.spark.values.avro_values import shaped
-from odradek.spark.values.decoding import ValueDecodeError
+from odradek.spark.values.decoding import ValueDecodeError, kept_where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,8 +131,7 @@ class RegistryAvroDecoder:
             return found
         columns = found.flatten()  # null where the struct is
         if self._form.corrupt is not None:
-            kept = pa.array([at in self.bad for at in numbers], pa.bool_())
-            columns.append(_where(kept, values))
+            columns.append(kept_where(self.bad, values))
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
 
     def _shaped(self, raw: pa.Array, numbers: list[int]) -> pa.Array:
@@ -186,11 +185,3 @@ class RegistryAvroDecoder:
         if why:
             return NoSchema(f"its schema {of.id} can't be read as {self._form.whence}: {why}")
         return written.parsed
-
-
-def _where(kept: pa.Array, values: pa.Array) -> pa.Array:
-    """The values at places that are kept; null elsewhere."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.if_else(kept, values, pa.scalar(None, values.type))

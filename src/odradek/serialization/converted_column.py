@@ -1,0 +1,73 @@
+"""What functions over whole columns give, and what they all ask of their arguments.
+
+In: columns, and a serializer that writes one value. Out: `ConvertedColumn`. Must not: know a
+format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.errors import SerializationError
+from odradek.serialization.registry_client import SchemaRegistryClient
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedColumn:
+    """A column that was made of another, row by row."""
+
+    values: pa.Array
+    """As many as there were rows; null for null, and where a row is among `errors`."""
+    errors: Mapping[int, str]
+    """By the row's number, from 0, why it can't be converted; in their order."""
+
+
+def check_column(column: object) -> None:
+    """Refuse what is no column. Raises `ConfigurationError`."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        raise ConfigurationError(
+            "column must be an Arrow array, as table.column(name) gives it, not "
+            f"{type(column).__name__}"
+        )
+
+
+def check_registry(registry: object) -> None:
+    """Refuse what is no client of a registry. Raises `ConfigurationError`."""
+    if not isinstance(registry, SchemaRegistryClient):
+        raise ConfigurationError(
+            f"registry must be a SchemaRegistryClient, not {type(registry).__name__}"
+        )
+
+
+def written_rows(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: Callable[[Any, SerializationContext], bytes | None],
+    topic: str,
+    field: MessageField,
+) -> ConvertedColumn:
+    """What a serializer writes of each value; those that don't fit are null, and errors."""
+    import pyarrow as pa
+
+    if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
+        raise ConfigurationError(
+            f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
+        )
+    context = SerializationContext(topic, field)
+    errors: dict[int, str] = {}
+    written: list[bytes | None] = []
+    for number, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+        try:
+            written.append(serializer(value, context))
+        except SerializationError as error:
+            written.append(None)
+            errors[number] = str(error)
+    return ConvertedColumn(pa.array(written, pa.binary()), errors)
