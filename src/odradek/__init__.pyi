@@ -138,6 +138,7 @@ from odradek.serialization.errors import (
     RecordDeserializationError, RegistryAuthenticationError, RegistryUnreachableError,
     SchemaNotFoundError, SchemaRegistryError, SerializationError,
 )
+from odradek.serialization.json_columns import arrow_to_json, json_to_arrow, plain_json_to_arrow
 from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (
     DoubleDeserializer, DoubleSerializer, IntegerDeserializer, IntegerSerializer, LongDeserializer,
@@ -145,7 +146,7 @@ from odradek.serialization.plain import (
     StringSerializer,
 )
 from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
-from odradek.serialization.protobuf_columns import protobuf_to_arrow
+from odradek.serialization.protobuf_columns import arrow_to_protobuf, protobuf_to_arrow
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 from odradek.serialization.subjects import (
@@ -259,7 +260,8 @@ __all__ = [
     "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
     "UserScramCredentialDeletion", "UserScramCredentialUpsertion", "ValueDecodeError",
     "VoterNotFoundError", "WakeupError", "WorkFailedError", "WorkProgress", "Workers",
-    "__version__", "arrow_to_avro", "avro_to_arrow", "prometheus_text", "protobuf_to_arrow",
+    "__version__", "arrow_to_avro", "arrow_to_json", "arrow_to_protobuf", "avro_to_arrow",
+    "json_to_arrow", "plain_json_to_arrow", "prometheus_text", "protobuf_to_arrow",
     "read_properties", "record_subject_name_strategy", "topic_record_subject_name_strategy",
     "topic_subject_name_strategy",
 ]

@@ -149,7 +149,8 @@ MODULES: dict[str, str] = {
     "odradek.serialization.avro": "AvroDeserializer AvroSerializer",
     "odradek.serialization.avro_columns": "arrow_to_avro avro_to_arrow",
     "odradek.serialization.converted_column": "ConvertedColumn",
-    "odradek.serialization.protobuf_columns": "protobuf_to_arrow",
+    "odradek.serialization.json_columns": "arrow_to_json json_to_arrow plain_json_to_arrow",
+    "odradek.serialization.protobuf_columns": "arrow_to_protobuf protobuf_to_arrow",
     "odradek.serialization.context": "MessageField SerializationContext",
     "odradek.serialization.errors": """
         DeserializationError IncompatibleSchemaError InvalidSchemaError MissingExtraError

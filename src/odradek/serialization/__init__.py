@@ -22,6 +22,11 @@ from odradek.serialization.errors import (
     SchemaRegistryError,
     SerializationError,
 )
+from odradek.serialization.json_columns import (
+    arrow_to_json,
+    json_to_arrow,
+    plain_json_to_arrow,
+)
 from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (
     DoubleDeserializer,
@@ -36,7 +41,7 @@ from odradek.serialization.plain import (
     StringSerializer,
 )
 from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
-from odradek.serialization.protobuf_columns import protobuf_to_arrow
+from odradek.serialization.protobuf_columns import arrow_to_protobuf, protobuf_to_arrow
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 from odradek.serialization.subjects import (
@@ -81,7 +86,11 @@ __all__ = [
     "StringDeserializer",
     "StringSerializer",
     "arrow_to_avro",
+    "arrow_to_json",
+    "arrow_to_protobuf",
     "avro_to_arrow",
+    "json_to_arrow",
+    "plain_json_to_arrow",
     "protobuf_to_arrow",
     "record_subject_name_strategy",
     "topic_record_subject_name_strategy",

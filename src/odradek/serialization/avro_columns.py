@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.avro import AvroSerializer, given_schema, parsed_avro
 from odradek.serialization.avro_nesting import AvroNesting
-from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.avro_rows import AvroRows
 from odradek.serialization.avro_types import arrow_type, without_uuids
 from odradek.serialization.context import MessageField
 from odradek.serialization.converted_column import (
     ConvertedColumn,
+    NoSchema,
     check_column,
+    check_reader_schema,
     check_registry,
+    context_of,
     written_rows,
 )
 from odradek.serialization.errors import (
@@ -57,10 +60,7 @@ def avro_to_arrow(
     """
     check_column(column)
     check_registry(registry)
-    if not isinstance(reader_schema, str | Schema | None):
-        raise ConfigurationError(
-            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
-        )
+    check_reader_schema(reader_schema)
     return _Decoding(registry, reader_schema).converted(column)
 
 
@@ -159,4 +159,5 @@ def arrow_to_avro(
         raise ConfigurationError(
             f"serializer must be an AvroSerializer, not {type(serializer).__name__}"
         )
-    return written_rows(column, serializer, topic, field)
+    context = context_of(topic, field)
+    return written_rows(column, lambda value: serializer(value, context))

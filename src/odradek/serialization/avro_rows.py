@@ -8,25 +8,18 @@ batch after batch. Must not: fail all rows for one of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.avro_plan import program
 from odradek.serialization.avro_reading import AvroReading, is_bytes
 from odradek.serialization.column_layout import UnplannedError
+from odradek.serialization.converted_column import NoSchema
 from odradek.serialization.errors import DeserializationError, InvalidSchemaError
 from odradek.serialization.framed_rows import FramedRows
 from odradek.serialization.wire_format import ID_SIZE
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class NoSchema:
-    """Why the rows of one id can't be read; a schema may be a text itself."""
-
-    why: str
 
 
 class AvroRows(FramedRows):

@@ -14,6 +14,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.errors import SerializationError
 from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.schemas import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,13 @@ class ConvertedColumn:
     """As many as there were rows; null for null, and where a row is among `errors`."""
     errors: Mapping[int, str]
     """By the row's number, from 0, why it can't be converted; in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSchema:
+    """Why the rows of one id can't be read; a schema may be a text itself."""
+
+    why: str
 
 
 def check_column(column: object) -> None:
@@ -48,25 +56,34 @@ def check_registry(registry: object) -> None:
         )
 
 
-def written_rows(
-    column: pa.Array | pa.ChunkedArray,
-    serializer: Callable[[Any, SerializationContext], bytes | None],
-    topic: str,
-    field: MessageField,
-) -> ConvertedColumn:
-    """What a serializer writes of each value; those that don't fit are null, and errors."""
-    import pyarrow as pa
+def check_reader_schema(reader_schema: object) -> None:
+    """Refuse what is no schema. Raises `ConfigurationError`."""
+    if not isinstance(reader_schema, str | Schema | None):
+        raise ConfigurationError(
+            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
+        )
 
+
+def context_of(topic: str, field: MessageField) -> SerializationContext:
+    """What serializers are told. Raises `ConfigurationError`."""
     if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
         raise ConfigurationError(
             f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
         )
-    context = SerializationContext(topic, field)
+    return SerializationContext(topic, field)
+
+
+def written_rows(
+    column: pa.Array | pa.ChunkedArray, write: Callable[[Any], bytes | None]
+) -> ConvertedColumn:
+    """What is written of each value but null; those that don't fit are null, and errors."""
+    import pyarrow as pa
+
     errors: dict[int, str] = {}
     written: list[bytes | None] = []
     for number, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
         try:
-            written.append(serializer(value, context))
+            written.append(None if value is None else write(value))
         except SerializationError as error:
             written.append(None)
             errors[number] = str(error)

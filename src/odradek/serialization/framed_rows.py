@@ -1,13 +1,9 @@
 """Rows of framed bytes as Arrow arrays of one type: by a kernel, and by a library what it leaves.
 
 In: a type, and of a format a program for each schema's id and what reads a row by its library. Out:
-arrays, and by a row's number why it can't be read. Programs are made once for each schema, so
-one object serves batch after batch. Must not: fail all rows for one of them, or take memory out of
-proportion to bytes (R-IN-4): a byte may say that a list has one more record of thousands of fields,
-all null, and 100 KB of them were 2 GB of columns. So the columns of a call have room for `FREE`
-bytes, `RATIO` times the bytes of its rows, and a null for each row, which has to fit into the
-former. A row that needs more than there is left goes by the library, and is measured before Arrow
-gets it: it may have its own bytes' share, so those before it don't take that from it.
+arrays, and by a row's number why it can't be read. Programs are made once for each schema, so one
+object serves batch after batch. Must not: fail all rows for one of them, or take more memory than
+`column_room` gives.
 """
 
 from __future__ import annotations
@@ -16,24 +12,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from odradek.record import column_reader
-from odradek.record.limits import DECOMPRESSED_LIMIT
 from odradek.serialization.column_layout import Columns, UnplannedError, array_of
-from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+from odradek.serialization.column_room import TOGETHER, ColumnRoom, array_of_values
+from odradek.serialization.errors import DeserializationError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.record.kernel_columns import ColumnReader
-
-SAID = 300
-"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
-TOGETHER = 1024
-"""Rows that are objects at a time: more of them keep the garbage collector busy."""
-FREE = DECOMPRESSED_LIMIT
-"""Bytes that columns of any rows may take: what a batch of records may become."""
-RATIO = 64
-"""Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
-takes up to that for each column of a record that is null, most of which have few of them."""
 
 
 class FramedRows(ABC):
@@ -43,8 +29,6 @@ class FramedRows(ABC):
         self._kind = kind
         self._columns = Columns(kind)
         self._kernel = column_reader(self._columns.layout())
-        self._room = self._share = 0
-        """Bytes that columns may still take in a call, and of those of each row."""
 
     @abstractmethod
     def _program_of(self, row: bytes) -> tuple[bytes, bytes]:
@@ -65,14 +49,14 @@ class FramedRows(ABC):
         import pyarrow as pa
 
         errors: dict[int, str] = {}
-        size = FREE + RATIO * column.nbytes
-        self._check_nulls(len(column), size)
-        self._room, self._share = size, FREE // max(len(column), 1)
-        found, left = self._by_kernel(column, size + len(column) * self._columns.root.of_null)
+        room = ColumnRoom(self._columns.root, len(column), column.nbytes)
+        found, left = self._by_kernel(column, room.of_kernel)
         parts, there = [found], list[int]()
         for first in range(0, len(left), TOGETHER):
             numbers = left[first : first + TOGETHER]
-            values = [self._value(number, column[number].as_py(), errors) for number in numbers]
+            values = [
+                self._value(number, column[number].as_py(), room, errors) for number in numbers
+            ]
             read = [at for at, value in enumerate(values) if value is not None]
             if read:
                 places = [numbers[at] for at in read]
@@ -86,16 +70,6 @@ class FramedRows(ABC):
                 order[number] = at
             found = pa.concat_arrays(parts).take(pa.array(order, pa.int64()))
         return found, dict(sorted(errors.items()))
-
-    def _check_nulls(self, rows: int, most: int) -> None:
-        of_null = self._columns.root.of_null
-        if rows * of_null > most:
-            raise InvalidSchemaError(
-                f"{rows} rows of a type of which a null takes {of_null} bytes would take more than "
-                f"the {most} that these rows may take",
-                None,
-                "Convert fewer rows at a time, or give a reader's schema with fewer fields.",
-            )
 
     def _by_kernel(
         self, column: pa.Array | pa.ChunkedArray, room: int
@@ -142,48 +116,12 @@ class FramedRows(ABC):
             except UnplannedError:
                 kernel.add(number, None)
 
-    def _value(self, number: int, data: bytes | None, errors: dict[int, str]) -> Any:
+    def _value(
+        self, number: int, data: bytes | None, room: ColumnRoom, errors: dict[int, str]
+    ) -> Any:
         """The value of a row by the library; None, and why, where it has none."""
         try:
-            return None if data is None else self._fitting(self._by_library(data), len(data))
+            return None if data is None else room.fitting(self._by_library(data), len(data))
         except DeserializationError as error:
             errors[number] = str(error)
             return None
-
-    def _fitting(self, value: Any, size: int) -> Any:
-        """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
-        root = self._columns.root
-        own = root.of_null + RATIO * size + self._share
-        most = max(own, self._room)
-        try:
-            found = root.size_of(value)
-        except (TypeError, LookupError, AttributeError):
-            return value  # Arrow says what is wrong with it
-        if found > most:
-            raise DeserializationError(
-                f"its {size} bytes would take more than {most} in columns: its schema has a record "
-                "of so many fields, or a text so long, for a byte"
-            )
-        self._room -= found
-        return value
-
-
-def array_of_values(
-    values: list[Any], kind: pa.DataType, numbers: list[int], errors: dict[int, str]
-) -> pa.Array:
-    """An array of values; those that the type can't hold are found by halves."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        if len(values) == 1:
-            errors[numbers[0]] = f"Arrow's {str(kind)[:SAID]} can't hold it: {str(error)[:SAID]}"
-            return pa.nulls(1, kind)
-    half = len(values) // 2
-    return pa.concat_arrays(
-        [
-            array_of_values(values[:half], kind, numbers[:half], errors),
-            array_of_values(values[half:], kind, numbers[half:], errors),
-        ]
-    )

@@ -69,14 +69,14 @@ class ProtobufSerializer(Generic[M]):
         settings = read_settings(conf, WRITING | {"skip.known.types": True})
         self._framer = Framer(schema_registry_client, settings)
         self._skips = settings["skip.known.types"]
-        self._class = msg_type
+        self.message_type = msg_type
         self._indexes = message_indexes(self._descriptor)
 
     def __call__(self, obj: M | None, ctx: SerializationContext | None = None) -> bytes | None:
         """The bytes of a message; None for None."""
         if obj is None:
             return None
-        if not isinstance(obj, self._class):
+        if not isinstance(obj, self.message_type):
             raise SerializationError(
                 f"a {self._descriptor.full_name} is wanted, not {type(obj).__name__}"
             )

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization.converted_column import ConvertedColumn, check_column, check_registry
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.context import MessageField
+from odradek.serialization.converted_column import (
+    ConvertedColumn,
+    check_column,
+    check_registry,
+    context_of,
+    written_rows,
+)
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
     SchemaNotFoundError,
+    SerializationError,
 )
-from odradek.serialization.protobuf import message_descriptor
+from odradek.serialization.protobuf import ProtobufSerializer, message_descriptor
 from odradek.serialization.protobuf_files import described, message_named
 from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.protobuf_rows import NamedBySchemas, ProtobufRows
+from odradek.serialization.protobuf_shapes import message_shape
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.wire_format import SchemaId, schema_of
 
@@ -125,3 +135,42 @@ class _OneSchema:
             self._known.add(of.id)
         assert self._named is not None  # noqa: S101 - rows are read after the first one
         return self._named(of)
+
+
+def arrow_to_protobuf(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: ProtobufSerializer[Any],
+    topic: str,
+    field: MessageField = MessageField.VALUE,
+) -> ConvertedColumn:
+    """Make a column of framed Protobuf, as `Producer.send_arrow` takes it, of a column of structs.
+
+    `serializer` has the class; the subject is that of `topic` and `field`. The structs' fields are
+    the message's, in any order, of the types that `protobuf_to_arrow` gives them; a null is a field
+    that isn't there. Null stays null. Rows that are no such message are null, and among the
+    result's `errors`: look before you send, for a null value deletes.
+
+    Raises `SchemaRegistryError` where the schema can't be had.
+
+    >>> written = arrow_to_protobuf(table.column("flight"), serialize, "flights")
+    >>> written.values.type
+    DataType(binary)
+    """
+    check_column(column)
+    if not isinstance(serializer, ProtobufSerializer):
+        raise ConfigurationError(
+            f"serializer must be a ProtobufSerializer, not {type(serializer).__name__}"
+        )
+    context = context_of(topic, field)
+    made = serializer.message_type
+    shape = message_shape(message_descriptor(made))
+
+    def written(value: Any) -> bytes | None:
+        try:
+            message = made(**shape(value))
+        # What is of another type, or has a field that the message hasn't, a class says in its ways.
+        except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+            raise SerializationError(f"it doesn't fit the message: {error}") from None
+        return serializer(message, context)
+
+    return written_rows(column, written)

@@ -21,12 +21,15 @@ from tests.unit.spark.test_registry_protobuf import files, written
 from odradek import (
     ConfigurationError,
     InvalidSchemaError,
+    ProtobufDeserializer,
+    ProtobufSerializer,
     RegistryUnreachableError,
     Schema,
     SchemaRegistryClient,
+    arrow_to_protobuf,
     protobuf_to_arrow,
 )
-from odradek.serialization import framed_rows
+from odradek.serialization import column_room
 from odradek.serialization.protobuf_rows import ProtobufRows
 
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
@@ -258,7 +261,7 @@ def test_few_bytes_take_no_memory_of_columns(
     monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
 ) -> None:
     """Two bytes may be a message of hundreds of fields; the rows beside it are read."""
-    monkeypatch.setattr(framed_rows, "FREE", 1 << 20)
+    monkeypatch.setattr(column_room, "FREE", 1 << 20)
     file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
     first = file.message_type.add(name="M")
     first.field.add(name="w", number=1, type=11, label=3, type_name=".m.W")
@@ -284,6 +287,53 @@ def test_a_registry_that_is_away_fails_no_row(
     for given in (files()["Order"], None):
         with pytest.raises(RegistryUnreachableError):
             protobuf_to_arrow(column(row), away, given)
+
+
+def test_there_and_back(registry: SchemaRegistryClient) -> None:
+    order = files()["Order"]
+    messages = [
+        order(
+            f_uint64=(1 << 64) - 1, f_string="ä", kind=1, at={"code": "JFK"}, numbers=[1, 2],
+            many=[{"code": "A"}], named={"a": {"code": "C"}}, maybe=0, f_double=1.5,
+            time={"seconds": -1, "nanos": 1000},
+        ),
+        order(kind=-9),
+    ]  # fmt: skip
+    rows = column(written(registry, messages[0]), None, written(registry, messages[1]))
+    read = protobuf_to_arrow(rows, registry, order)
+    write = ProtobufSerializer(order, registry)
+    back = arrow_to_protobuf(read.values, write, "t")
+    assert back.errors == {}
+    deserialize = ProtobufDeserializer(order, registry)
+    found = [deserialize(one) for one in back.values.to_pylist()]
+    assert found == [messages[0], None, messages[1]]
+
+
+def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
+    """Each fails alone: another type, several of a oneof, a name that an enum doesn't have."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="M")
+    message.oneof_decl.add(name="choice")
+    for number, name in enumerate("xy", 1):
+        message.field.add(name=name, number=number, type=5, label=1, oneof_index=0)
+    made = message_class(file.SerializeToString())
+    write = ProtobufSerializer(made, registry, {"auto.register.schemas": True})
+    rows = [{"x": 1, "y": None}, {"x": 1, "y": 2}, {"x": 1 << 40, "y": None}, {"x": None, "y": 0}]
+    found = arrow_to_protobuf(pa.array(rows), write, "t")
+    assert list(found.errors) == [1, 2]
+    assert "several fields of a oneof" in found.errors[1]
+    assert found.values[0].as_py() == FRAME + b"\x08\x01"
+    assert found.values[3].as_py() == FRAME + b"\x10\x00"
+    for wrong in ({"x": "1"}, {"z": 1}, 5, [1]):
+        assert (
+            "doesn't fit the message" in arrow_to_protobuf(pa.array([wrong]), write, "t").errors[0]
+        )
+    order = ProtobufSerializer(files()["Order"], registry, {"auto.register.schemas": True})
+    assert list(arrow_to_protobuf(pa.array([{"kind": "ODD"}]), order, "u").errors) == [0]
+    with pytest.raises(ConfigurationError, match="must be a ProtobufSerializer"):
+        arrow_to_protobuf(pa.array(rows), made, "t")
+    with pytest.raises(ConfigurationError, match="topic must be a text"):
+        arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
 
 
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:

@@ -19,7 +19,8 @@ from odradek.serialization import (
     SchemaNotFoundError,
     SchemaRegistryClient,
 )
-from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.avro_rows import AvroRows
+from odradek.serialization.converted_column import NoSchema
 from odradek.serialization.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
 from odradek.spark.problems import OptionError
