@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import random
 from array import array
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ ODD = (
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", b"\xc0\x80", b"\xed\xa0\x80",
 )  # fmt: skip
 """Numbers at the edges of what tags, sizes and values take, and what is no text."""
-SAME_SCHEMAS = 10
+SAME_SCHEMAS = 40
 """Cases with the same message: making a class takes longer than reading."""
 
 
@@ -64,6 +65,7 @@ class Answers(SchemaRegistryClient):
         return self._file
 
 
+@lru_cache(16)
 def message_class(file: bytes) -> Any:
     """The class of a file's first message."""
     pool = descriptor_pool.DescriptorPool()
@@ -235,7 +237,7 @@ class Protobufs:
                 self._set_map(getattr(message, one.name), one.message_type)
             elif one.is_repeated:
                 held = getattr(message, one.name)
-                for _ in range(self._random.choice((0, 1, 3, 30))):
+                for _ in range(self._random.choice((0, 1, 1, 2, 3, 20))):
                     if one.message_type is None:
                         held.append(self._value(one))
                     else:
@@ -260,7 +262,7 @@ class Protobufs:
 
     def _set_map(self, held: Any, entry: Any) -> None:
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-        for at in range(self._random.choice((0, 1, 2, 40))):
+        for at in range(self._random.choice((0, 1, 1, 2, 3, 30))):
             name = f"k{at}" if key.type == 9 else at % 2 == 0 if key.type == 8 else at
             if value.message_type is None:
                 held[name] = self._value(value)
@@ -331,15 +333,22 @@ def differ(case: Case) -> str | None:
     return None if ours == theirs else f"{case}\nkernel: {ours}\nlibrary: {theirs}"
 
 
+@lru_cache(16)
+def planned(file: bytes) -> tuple[bytes, tuple[bytes | None, bytes]]:
+    """The layout of a message's columns, and its program."""
+    descriptor = message_class(file).DESCRIPTOR
+    columns = Columns(protobuf_type(descriptor).kind)
+    try:
+        return columns.layout(), ProtobufProgram(descriptor, columns).after(b"\0")
+    except UnplannedError:
+        return columns.layout(), (None, b"")
+
+
 def drive(kernel: Any, case: Case) -> list[Any] | None:
     """Have the kernel read rows from buffers that end where their bytes end; its columns."""
-    descriptor = message_class(case.file).DESCRIPTOR
-    columns = Columns(protobuf_type(descriptor).kind)
-    reader = kernel.ColumnReader(columns.layout(), SMALL)
-    try:
-        reader.add(1, *ProtobufProgram(descriptor, columns).after(b"\0"))
-    except UnplannedError:
-        reader.add(1, None)
+    layout, program = planned(case.file)
+    reader = kernel.ColumnReader(layout, SMALL)
+    reader.add(1, *program)
     data = b"".join(row or b"" for row in case.rows)
     ends, marks = [0], bytearray(len(case.rows))
     for row in case.rows:
@@ -353,7 +362,7 @@ def drive(kernel: Any, case: Case) -> list[Any] | None:
         if done < len(case.rows):
             reader.add(reader.unknown_schema, None)
     found = []
-    for number in range(len(columns.layout()) // 32):
+    for number in range(len(layout) // 32):
         count, nulls, *blocks = reader.column(number)
         found.append((count, nulls, *(None if one is None else bytes(one) for one in blocks)))
     return found

@@ -29,7 +29,7 @@ from odradek import (
     arrow_to_protobuf,
     protobuf_to_arrow,
 )
-from odradek.serialization import column_room
+from odradek.serialization import column_room, framed_rows
 from odradek.serialization.protobuf_rows import ProtobufRows
 
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
@@ -109,7 +109,7 @@ def test_what_serializers_write_is_the_kernel_s(
     registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in other binary types, in parts, and with a message's older and newer versions."""
-    native("kernel_columns")
+    monkeypatch.setattr(framed_rows, "column_reader", native("kernel_columns").ColumnReader)
     monkeypatch.setattr(ProtobufRows, "_by_library", lambda *_: pytest.fail("by the library"))
     old, new = files()["Order"], files(later=True)["Order"]
     times = [{"seconds": -62_135_596_800}, {"seconds": 253_402_300_799, "nanos": 999_999_999}]
