@@ -66,6 +66,8 @@ def json_to_arrow(
     check_column(column)
     check_registry(registry)
     check_reader_schema(reader_schema)
+    if not isinstance(validate, bool):
+        raise ConfigurationError(f"validate must be true or false, not {type(validate).__name__}")
     return _Decoding(registry, reader_schema, validate).converted(column)
 
 

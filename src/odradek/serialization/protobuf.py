@@ -65,7 +65,7 @@ class ProtobufSerializer(Generic[M]):
         conf: Mapping[str, Any] | None = None,
     ) -> None:
         """Check class and settings; the registry isn't asked yet."""
-        self._descriptor = message_descriptor(msg_type)
+        self._descriptor = message_descriptor(msg_type, "msg_type")
         settings = read_settings(conf, WRITING | {"skip.known.types": True})
         self._framer = Framer(schema_registry_client, settings)
         self._skips = settings["skip.known.types"]
@@ -157,12 +157,15 @@ class ProtobufDeserializer(Generic[M]):
             raise DeserializationError(why)
 
 
-def message_descriptor(message_type: Any) -> Any:
-    """What a generated class knows of itself. Raises `ConfigurationError`."""
+def message_descriptor(message_type: Any, name: str = "message_type") -> Any:
+    """What a generated class knows of itself; `name`: the argument's.
+
+    Raises `ConfigurationError`.
+    """
     protobuf()
     found = getattr(message_type, "DESCRIPTOR", None)
     if not isinstance(message_type, type) or found is None or not hasattr(found, "file"):
         raise ConfigurationError(
-            f"a class that protoc has generated is wanted, not {message_type!r}"
+            f"{name} must be a class that protoc has generated, not {message_type!r}"
         )
     return found
