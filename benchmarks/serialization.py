@@ -1,10 +1,10 @@
-"""`python -m benchmarks.serialization`: framed Avro to objects and columns, beside confluent-kafka.
+"""`python -m benchmarks.serialization`: framed bytes to objects and columns, and confluent-kafka's.
 
 The same records, one process, each lane several times; the least processor time of each counts.
-Its lanes are confluent-kafka's `AvroDeserializer` in a loop, ours in a loop, and `avro_to_arrow`;
-then JSON with a schema, in loops. confluent-kafka and what it needs are in the environment of
-tests/interop/schema_packages.lock, which is made where it isn't there. No broker and no network:
-theirs has its registry in memory, ours a dict in place of the answers.
+Its lanes are, for Avro, Protobuf and JSON with a schema each, confluent-kafka's deserializer in a
+loop, ours in a loop, and a whole column to Arrow. confluent-kafka and what it needs are in the
+environment of tests/interop/schema_packages.lock, which is made where it isn't there. No broker and
+no network: theirs has its registry in memory, ours a dict in place of the answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,10 @@ JSON = {
 }
 
 
+FIELDS = (("id", 3), ("to", 9), ("cost", 1), ("seats", 5), ("tail", 9), ("tags", 9))
+"""Of the message: names, and Protobuf's numbers of their types."""
+
+
 def main() -> None:
     """Run the lanes in the environment of the peers."""
     built = building.python_with("schema-packages", LOCK)
@@ -76,33 +80,23 @@ def loop(read: Any, rows: list[bytes], told: Any) -> None:
         read(row, told)
 
 
-def lanes() -> None:
-    """Measure and print, a line a lane."""
-    import fastavro
-    import pyarrow as pa
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-    from confluent_kafka.schema_registry.avro import AvroDeserializer
-    from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-    from confluent_kafka.serialization import MessageField, SerializationContext
+def message_class() -> Any:
+    """A class as protoc makes them of a file with one message."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-    import odradek
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="Flight")
+    for number, (name, kind) in enumerate(FIELDS, 1):
+        label = 3 if name == "tags" else 1
+        message.field.add(name=name, number=number, type=kind, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("m.Flight"))
 
-    class Answers(odradek.SchemaRegistryClient):
-        """A registry whose answers are here."""
 
-        here = (odradek.Schema(json.dumps(AVRO)), odradek.Schema(json.dumps(JSON), "JSON"))
-
-        def get_schema(self, schema_id: int, fmt: str | None = None) -> odradek.Schema:
-            return self.here[schema_id - 1]
-
-    theirs = SchemaRegistryClient.new_client({"url": "mock://benchmark"})
-    ids = [
-        theirs.register_schema("t-value", Schema(json.dumps(AVRO), "AVRO")),
-        theirs.register_schema("j-value", Schema(json.dumps(JSON), "JSON")),
-    ]
-    ours = Answers({"url": "http://127.0.0.1:1"})
-    parsed = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
-    values = [
+def records() -> list[dict[str, Any]]:
+    """What is written and read."""
+    return [
         {
             "id": at * 1000,
             "to": None if at % 3 else "JFK",
@@ -113,30 +107,113 @@ def lanes() -> None:
         }
         for at in range(ROWS)
     ]
-    avro = []
+
+
+def as_avro(values: list[dict[str, Any]]) -> Iterator[bytes]:
+    """The records as Avro, without frames."""
+    import fastavro
+
+    parsed = fastavro.parse_schema(json.loads(json.dumps(AVRO)))
     for value in values:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, parsed, value)
-        avro.append(b"\0" + ids[0].to_bytes(4, "big") + stream.getvalue())
-    plain = [b"\0" + ids[1].to_bytes(4, "big") + json.dumps(value).encode() for value in values]
-    column = pa.array(avro, pa.binary())
+        yield stream.getvalue()
+
+
+def framed(schema: int, payload: bytes) -> bytes:
+    """A payload behind its schema's id."""
+    return b"\0" + schema.to_bytes(4, "big") + payload
+
+
+def lanes() -> None:
+    """Measure and print, a line a lane."""
+    import base64
+
+    import pyarrow as pa
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroDeserializer
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    import odradek
+
+    flight = message_class()
+    file = base64.b64encode(flight.DESCRIPTOR.file.serialized_pb).decode()
+
+    class Answers(odradek.SchemaRegistryClient):
+        """A registry whose answers are here."""
+
+        here = (
+            odradek.Schema(json.dumps(AVRO)),
+            odradek.Schema(json.dumps(JSON), "JSON"),
+            odradek.Schema(file, "PROTOBUF"),
+        )
+
+        def get_schema(self, schema_id: int, fmt: str | None = None) -> odradek.Schema:
+            return self.here[schema_id - 1]
+
+    theirs = SchemaRegistryClient.new_client({"url": "mock://benchmark"})
+    ids = [
+        theirs.register_schema("t-value", Schema(json.dumps(AVRO), "AVRO")),
+        theirs.register_schema("j-value", Schema(json.dumps(JSON), "JSON")),
+        theirs.register_schema("p-value", Schema(file, "PROTOBUF")),
+    ]
+    ours = Answers({"url": "http://127.0.0.1:1"})
+    values = records()
+    avro = [framed(ids[0], one) for one in as_avro(values)]
+    plain = [framed(ids[1], json.dumps(one).encode()) for one in values]
+    messages = [framed(ids[2], b"\0" + flight(**one).SerializeToString()) for one in values]
     conf = {"subject.name.strategy.type": "TOPIC"}
     context = SerializationContext("t", MessageField.VALUE)
     mine = odradek.SerializationContext("t", odradek.MessageField.VALUE)
     readers: list[tuple[str, Any, list[bytes], Any]] = [
         ("Avro, theirs in a loop", AvroDeserializer(theirs, conf=conf), avro, context),
         ("Avro, ours in a loop", odradek.AvroDeserializer(ours), avro, mine),
+        (
+            "Protobuf, theirs in a loop",
+            ProtobufDeserializer(flight, conf, theirs),
+            messages,
+            context,
+        ),
+        ("Protobuf, ours in a loop", odradek.ProtobufDeserializer(flight, ours), messages, mine),
         ("JSON, theirs in a loop", JSONDeserializer(None, None, theirs, conf), plain, context),
         ("JSON, ours in a loop", odradek.JSONDeserializer(None, None, ours), plain, mine),
     ]
     for name, read, rows, told in readers:
         took = best(partial(loop, read, rows, told))
         print(f"{name}: {took:.2f} µs a record", flush=True)
-    took = best(lambda: odradek.avro_to_arrow(column, ours))
-    print(f"Avro, column to Arrow: {took:.2f} µs a record")
-    as_objects = [readers[0][1](row, context) for row in avro]
-    if odradek.avro_to_arrow(column, ours).values.to_pylist() != as_objects:
-        sys.exit("the lanes don't read the same")
+    columns: list[tuple[str, Callable[[], Any], Any]] = [
+        ("Avro", partial(odradek.avro_to_arrow, pa.array(avro), ours), readers[0]),
+        ("Protobuf", partial(odradek.protobuf_to_arrow, pa.array(messages), ours), readers[2]),
+        ("JSON", partial(odradek.json_to_arrow, pa.array(plain), ours), readers[4]),
+        (
+            "JSON, unchecked",
+            partial(odradek.json_to_arrow, pa.array(plain), ours, validate=False),
+            readers[4],
+        ),
+    ]
+    for name, whole, reader in columns:
+        measure_column(name, whole, reader)
+
+
+def measure_column(name: str, whole: Callable[[], Any], reader: Any) -> None:
+    """Measure a whole column, and see that it has what a loop's reader makes of the rows."""
+    took = best(whole)
+    print(f"{name}, column to Arrow: {took:.2f} µs a record", flush=True)
+    _, read, rows, told = reader
+    for row, in_column in zip(rows, whole().values.to_pylist(), strict=True):
+        in_loop = read(row, told)
+        if any(value_of(in_loop, one) != in_column[one] for one in in_column):
+            sys.exit(f"{name}: the lanes don't read the same")
+
+
+def value_of(read: Any, name: str) -> Any:
+    """A field of a dict or a message."""
+    if isinstance(read, dict):
+        return read.get(name)
+    found = getattr(read, name)
+    return list(found) if name == "tags" else found
 
 
 if __name__ == "__main__":

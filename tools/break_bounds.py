@@ -31,7 +31,12 @@ sys.path.insert(0, str(ROOT))  # the harness is a part of the tests
 from tests.fuzz import sanitized  # noqa: E402
 from tests.fuzz.targets import SLOWEST  # noqa: E402
 
-KERNELS = {"kernel": "decode", "kernel_encode": "encode", "kernel_avro": "avro"}
+KERNELS = {
+    "kernel": ("decode",),
+    "kernel_encode": ("encode",),
+    "kernel_columns": ("avro", "protobuf"),
+}
+"""The kernels, and their targets."""
 READY = 'SOURCES: str = odradek_digest.decode().partition(":")[2]'
 """After this line of a kernel the number is read."""
 TESTS = (
@@ -40,7 +45,8 @@ TESTS = (
     *("tests/unit/record/test_encoder.py", "tests/unit/record/test_builder.py"),
     *("tests/unit/record/test_decode.py", "tests/unit/record/test_kernel_avro.py"),
     *("tests/property/record/test_kernel_decode.py", "tests/property/record/test_kernel_encode.py"),
-    "tests/property/record/test_kernel_avro.py",
+    *("tests/property/record/test_kernel_avro.py", "tests/property/record/test_kernel_protobuf.py"),
+    "tests/unit/serialization/test_protobuf_columns.py",
 )
 SECONDS = 60.0
 """What the test command gives to a target, of processor time."""
@@ -126,13 +132,14 @@ def noticed(
     own = folder / f"{kernel}-{number}"
     own.mkdir()
     flag = {bounds.VARIABLE: str(number)}
-    process = sanitized.Process(
-        builds.watched, KERNELS[kernel], own, "--seconds", str(seconds), "--seed", "1", **flag
-    )
-    told = process.wait(SLOWEST * seconds + 60)
-    if told["failure"] is not None:
-        failure = told["failure"]
-        return f"{KERNELS[kernel]}, {failure['error']}: {first_line(failure['text'])}"
+    for target in KERNELS[kernel]:
+        process = sanitized.Process(
+            builds.watched, target, own, "--seconds", str(seconds), "--seed", "1", **flag
+        )
+        told = process.wait(SLOWEST * seconds + 60)
+        if told["failure"] is not None:
+            failure = told["failure"]
+            return f"{target}, {failure['error']}: {first_line(failure['text'])}"
     if quick:
         return None
     return noticed_by_tests(builds.plain, own, flag)

@@ -394,9 +394,9 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "something may stand behind a JSON value",
         "R-SP",
-        "spark/values/decoding.py",
-        "        if len(doubtful):",
-        "        if False:",
+        "serialization/json_lines.py",
+        "                if len(doubtful):",
+        "                if False:",
         "tests/unit/spark/test_values.py::test_what_stands_behind_a_value_makes_it_malformed",
     ),
 )

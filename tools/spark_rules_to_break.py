@@ -260,7 +260,7 @@ SPARK_BREAKAGES: tuple[Breakage, ...] = (
     broken(
         "one of several fields of a oneof is chosen",
         "R-RT-2",
-        "spark/sink/protobuf_encoding.py",
+        "serialization/protobuf_shapes.py",
         "if len(choice & there.keys()) > 1:",
         "if False:",
         "tests/unit/spark/test_protobuf_encoding.py::test_nothing_of_a_oneof_is_chosen",

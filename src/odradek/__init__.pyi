@@ -130,13 +130,15 @@ from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
 from odradek.runtime.properties import read_properties
 from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
 from odradek.serialization.avro import AvroDeserializer, AvroSerializer
-from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
+from odradek.serialization.avro_columns import arrow_to_avro, avro_to_arrow
 from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.converted_column import ConvertedColumn
 from odradek.serialization.errors import (
     DeserializationError, IncompatibleSchemaError, InvalidSchemaError, RecordDeserializationError,
     RegistryAuthenticationError, RegistryUnreachableError, SchemaNotFoundError, SchemaRegistryError,
     SerializationError,
 )
+from odradek.serialization.json_columns import arrow_to_json, json_to_arrow, plain_json_to_arrow
 from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (
     DoubleDeserializer, DoubleSerializer, IntegerDeserializer, IntegerSerializer, LongDeserializer,
@@ -144,6 +146,7 @@ from odradek.serialization.plain import (
     StringSerializer,
 )
 from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.protobuf_columns import arrow_to_protobuf, protobuf_to_arrow
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 from odradek.serialization.subjects import (
@@ -257,7 +260,8 @@ __all__ = [
     "UnsupportedForMessageFormatError", "UnsupportedSaslMechanismError", "UnsupportedVersionError",
     "UserScramCredentialDeletion", "UserScramCredentialUpsertion", "ValueDecodeError",
     "VoterNotFoundError", "WakeupError", "WorkFailedError", "WorkProgress", "Workers",
-    "__version__", "arrow_to_avro", "avro_to_arrow", "prometheus_text", "read_properties",
-    "record_subject_name_strategy", "topic_record_subject_name_strategy",
+    "__version__", "arrow_to_avro", "arrow_to_json", "arrow_to_protobuf", "avro_to_arrow",
+    "json_to_arrow", "plain_json_to_arrow", "prometheus_text", "protobuf_to_arrow",
+    "read_properties", "record_subject_name_strategy", "topic_record_subject_name_strategy",
     "topic_subject_name_strategy",
 ]

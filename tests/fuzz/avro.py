@@ -24,9 +24,10 @@ from tests.fuzz.sent import exact
 
 from odradek import Schema, SchemaNotFoundError, SchemaRegistryClient, avro_to_arrow
 from odradek.common.errors import KafkaError
-from odradek.serialization import avro_rows
-from odradek.serialization.avro_plan import Columns, UnplannedError, program
+from odradek.serialization import framed_rows
+from odradek.serialization.avro_plan import program
 from odradek.serialization.avro_types import arrow_type, without_uuids
+from odradek.serialization.column_layout import Columns, UnplannedError
 
 PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 LOGICAL = (
@@ -302,7 +303,7 @@ class Avros:
 @contextmanager
 def without_kernel() -> Iterator[None]:
     """Leave all rows to fastavro."""
-    with patch.object(avro_rows, "avro_reader", lambda _: None):
+    with patch.object(framed_rows, "column_reader", lambda _: None):
         yield
 
 
@@ -337,7 +338,7 @@ def drive(kernel: Any, case: Case) -> list[Any] | None:
         columns = Columns(arrow_type(writers[0] if wanted is None else wanted))
     except KafkaError:
         return None
-    reader = kernel.AvroReader(columns.layout(), SMALL)
+    reader = kernel.ColumnReader(columns.layout(), SMALL)
     for number, one in enumerate(writers, 1):
         try:
             reader.add(number, *program(one, wanted, columns))

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1"
 MODULE = "tests.fuzz.targets"
-KERNELS = ("kernel", "kernel_encode", "kernel_avro")
+KERNELS = ("kernel", "kernel_encode", "kernel_columns")
 REPORT_STATUS = 99
 """What a process ends with when a sanitizer has something to report."""
 # A short quarantine keeps memory in the cache (a third fewer cases with 4 MB); without the depth of

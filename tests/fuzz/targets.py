@@ -139,10 +139,26 @@ def avro_chunk(seed: int) -> Callable[[bool], Any]:
     """Cases for the reader of Avro; each call does one and gives it."""
     from tests.fuzz.avro import Avros, differ, drive  # Arrow and fastavro come with it
 
-    kernel, avros = load("kernel_avro"), Avros(seed)
+    kernel, avros = load("kernel_columns"), Avros(seed)
 
     def one(compare: bool) -> Any:
         case = avros.case()
+        drive(kernel, case)
+        if compare and (why := differ(case)) is not None:
+            raise DifferentError(why)
+        return case
+
+    return one
+
+
+def protobuf_chunk(seed: int) -> Callable[[bool], Any]:
+    """Cases for the reader of Protobuf; each call does one and gives it."""
+    from tests.fuzz.protobuf import Protobufs, differ, drive  # Arrow and protobuf come with it
+
+    kernel, protobufs = load("kernel_columns"), Protobufs(seed)
+
+    def one(compare: bool) -> Any:
+        case = protobufs.case()
         drive(kernel, case)
         if compare and (why := differ(case)) is not None:
             raise DifferentError(why)
@@ -155,6 +171,7 @@ TARGETS: dict[str, Chunk] = {
     "decode": decode_chunk,
     "encode": encode_chunk,
     "avro": avro_chunk,
+    "protobuf": protobuf_chunk,
 }
 
 

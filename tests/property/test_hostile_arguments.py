@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.simulation.test_admin_async import CALLS
 
 import odradek
@@ -39,6 +40,7 @@ from odradek import (
     MessageField,
     NewTopic,
     OffsetAndMetadata,
+    ProtobufSerializer,
     SchemaRegistryClient,
     SerializationContext,
     TopicPartition,
@@ -170,10 +172,12 @@ GOOD: dict[str, Any] = {
     "column": pa.array([None], pa.binary()),
     "registry": REGISTRY,
     "serializer": AvroSerializer(REGISTRY, '"string"'),
+    "kind": pa.struct([("to", pa.string())]),
 }
 """What the other parameters get, where they must be given or would wait for long."""
 GOOD_FOR: dict[tuple[str, str], Any] = {
     ("send_arrow", "data"): pa.record_batch(BATCH),
+    ("arrow_to_protobuf", "serializer"): ProtobufSerializer(Timestamp, REGISTRY),
     ("send_arrow", "value"): "value",
     **{
         (method, name): value

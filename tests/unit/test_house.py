@@ -33,7 +33,7 @@ GENERATED = (
 KERNELS = (
     SOURCE / "odradek" / "record" / "kernel.py",
     SOURCE / "odradek" / "record" / "kernel_encode.py",
-    SOURCE / "odradek" / "record" / "kernel_avro.py",
+    SOURCE / "odradek" / "record" / "kernel_columns.py",
 )
 COMPAT = SOURCE / "odradek" / "compat"
 ENTRY_POINTS = {"odradek.__main__"}

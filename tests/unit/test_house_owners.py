@@ -15,7 +15,7 @@ from tests.source_trees import PACKAGE as ROOT
 from tests.source_trees import parsed
 
 GENERATED = ROOT / "protocol" / "messages"
-KERNELS = ("record/kernel.py", "record/kernel_encode.py", "record/kernel_avro.py")
+KERNELS = ("record/kernel.py", "record/kernel_encode.py", "record/kernel_columns.py")
 """C structs, which have no methods."""
 ERRORS = frozenset({"__cause__", "__context__", "__traceback__"})
 """Exceptions are everybody's; Python itself sets these."""

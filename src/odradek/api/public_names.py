@@ -147,7 +147,10 @@ MODULES: dict[str, str] = {
     "odradek.record.sent_columns": "InvalidRowError",
     "odradek.serialization.async_registry_client": "AsyncSchemaRegistryClient",
     "odradek.serialization.avro": "AvroDeserializer AvroSerializer",
-    "odradek.serialization.columns": "ConvertedColumn arrow_to_avro avro_to_arrow",
+    "odradek.serialization.avro_columns": "arrow_to_avro avro_to_arrow",
+    "odradek.serialization.converted_column": "ConvertedColumn",
+    "odradek.serialization.json_columns": "arrow_to_json json_to_arrow plain_json_to_arrow",
+    "odradek.serialization.protobuf_columns": "arrow_to_protobuf protobuf_to_arrow",
     "odradek.serialization.context": "MessageField SerializationContext",
     "odradek.serialization.errors": """
         DeserializationError IncompatibleSchemaError InvalidSchemaError

@@ -27,7 +27,7 @@ from odradek.record.columns import (
 from odradek.record.kernel_sources import choose_kernel, kernel_warning
 
 if TYPE_CHECKING:
-    from odradek.record.kernel_avro import AvroReader
+    from odradek.record.kernel_columns import ColumnReader
     from odradek.record.sending import (
         ITEMS,
         KERNEL,
@@ -70,13 +70,13 @@ __all__ = [
     "SentHeaders",
     "SentNumbers",
     "StopReason",
-    "avro_reader",
     "batch_size",
     "become",
     "blanks",
     "build_reports",
     "build_rows",
     "collectable",
+    "column_reader",
     "decode",
     "estimate_record_size",
     "kernel_warning",
@@ -135,22 +135,22 @@ if DECODER == "native":
     text_hashes = kernel.text_hashes
 
 
-def avro_reader(columns: bytes) -> AvroReader | None:
+def column_reader(columns: bytes) -> ColumnReader | None:
     """A reader of the Avro kernel for columns of this layout; None where it isn't to be had."""
-    made = _avro_kernel()
+    made = _columns_kernel()
     return None if made is None else made(columns)
 
 
 @cache
-def _avro_kernel() -> type[AvroReader] | None:
+def _columns_kernel() -> type[ColumnReader] | None:
     if sys.byteorder != "little":
         return None  # it copies Avro's numbers as they stand
-    if choose_kernel(_asked, kernel_sources.AVRO) == "python":
+    if choose_kernel(_asked, kernel_sources.COLUMNS) == "python":
         kernel_sources.warn_once(_asked)
         return None
-    from odradek.record.kernel_avro import AvroReader
+    from odradek.record.kernel_columns import ColumnReader
 
-    return AvroReader
+    return ColumnReader
 
 
 def __getattr__(name: str) -> Any:

@@ -17,8 +17,8 @@ from types import ModuleType
 
 SHARED = ("native.pxd", "native.h")
 DECODER, ENCODER = "odradek.record.kernel", "odradek.record.kernel_encode"
-AVRO = "odradek.record.kernel_avro"
-KERNELS = (DECODER, ENCODER, AVRO)
+COLUMNS = "odradek.record.kernel_columns"
+KERNELS = (DECODER, ENCODER, COLUMNS)
 """Modules that are compiled; each from its own `.py` and what they share."""
 MARK = b"odradek-kernel-sources:"
 """Stands before the digest in a binary."""

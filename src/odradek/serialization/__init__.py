@@ -7,8 +7,9 @@ that need them, when an object of theirs is made.
 
 from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
 from odradek.serialization.avro import AvroDeserializer, AvroSerializer
-from odradek.serialization.columns import ConvertedColumn, arrow_to_avro, avro_to_arrow
+from odradek.serialization.avro_columns import arrow_to_avro, avro_to_arrow
 from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.converted_column import ConvertedColumn
 from odradek.serialization.errors import (
     DeserializationError,
     IncompatibleSchemaError,
@@ -19,6 +20,11 @@ from odradek.serialization.errors import (
     SchemaNotFoundError,
     SchemaRegistryError,
     SerializationError,
+)
+from odradek.serialization.json_columns import (
+    arrow_to_json,
+    json_to_arrow,
+    plain_json_to_arrow,
 )
 from odradek.serialization.json_schema import JSONDeserializer, JSONSerializer
 from odradek.serialization.plain import (
@@ -34,6 +40,7 @@ from odradek.serialization.plain import (
     StringSerializer,
 )
 from odradek.serialization.protobuf import ProtobufDeserializer, ProtobufSerializer
+from odradek.serialization.protobuf_columns import arrow_to_protobuf, protobuf_to_arrow
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import RegisteredSchema, Schema, SchemaReference
 from odradek.serialization.subjects import (
@@ -77,7 +84,12 @@ __all__ = [
     "StringDeserializer",
     "StringSerializer",
     "arrow_to_avro",
+    "arrow_to_json",
+    "arrow_to_protobuf",
     "avro_to_arrow",
+    "json_to_arrow",
+    "plain_json_to_arrow",
+    "protobuf_to_arrow",
     "record_subject_name_strategy",
     "topic_record_subject_name_strategy",
     "topic_subject_name_strategy",

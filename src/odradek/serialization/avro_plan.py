@@ -1,24 +1,21 @@
 """Programs for the Avro kernel: how bytes of one schema fill the columns of another.
 
-In: the writer's and the reader's schema as fastavro has parsed them, and the Arrow type of the
-latter. Out: the columns' layout, a program (`record.avro_program`), arrays of what the kernel has
-filled. Must not: plan what fastavro would read otherwise: wherever its rules are odd, or a schema
-is more than a column can be, `UnplannedError` leaves all rows of that writer to fastavro.
+In: the writer's and the reader's schema as fastavro has parsed them, and columns of the Arrow type
+of the latter. Out: a program (`record.column_program`). Must not: plan what fastavro would read
+otherwise: wherever its rules are odd, or a schema is more than a column can be, `UnplannedError`
+leaves all rows of that writer to fastavro.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from odradek.record.avro_program import NONE, Keeping, Number, Op
+from odradek.record.column_program import NONE, Keeping, Number, Op
 from odradek.serialization.avro_types import DEEPEST, LOGICAL_TYPES, named_types
+from odradek.serialization.column_layout import Columns, PlannedColumn, UnplannedError, kept
 from odradek.serialization.wire_format import varint
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 INT = (-(1 << 31), (1 << 31) - 1)
 LONG = (-(1 << 63), (1 << 63) - 1)
@@ -49,131 +46,6 @@ MOST_VISITS = 100_000
 """Types within types of a writer's schema; one that uses types by their names may have 2**60."""
 LARGEST_WHOLE = 1 << 24
 """A float holds each whole number up to this one."""
-
-
-_OWN = {Keeping.BITS: 1, Keeping.BINARY: 4, Keeping.LIST: 4}
-"""Bytes of an entry of a column, without its validity and what is in it, where no width says it."""
-
-
-class UnplannedError(Exception):
-    """The kernel doesn't read this; fastavro does."""
-
-
-class Columns:
-    """The columns of an Arrow type, in the order of a walk from the whole to its parts."""
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self._numbers: list[list[int]] = []
-        self.root = PlannedColumn(kind, self._numbers)
-
-    def layout(self) -> bytes:
-        """As the kernel takes it."""
-        return array("q", [one for column in self._numbers for one in column]).tobytes()
-
-
-class PlannedColumn:
-    """One column, and those within it."""
-
-    def __init__(self, kind: pa.DataType, numbers: list[list[int]]) -> None:
-        self.kind, self.number = kind, len(numbers)
-        how, width, inner = _kept(kind)
-        own = [how, width, NONE, NONE]
-        numbers.append(own)
-        self.children: list[PlannedColumn] = []
-        for one in inner:
-            child = PlannedColumn(one, numbers)
-            if self.children:
-                numbers[self.children[-1].number][3] = child.number
-            else:
-                own[2] = child.number
-            self.children.append(child)
-        self.of_null = 1 + _OWN.get(how, width)
-        """Bytes of an entry that is null, with those of its parts; rounded up."""
-        if how is Keeping.STRUCT:
-            self.of_null += sum(one.of_null for one in self.children)
-        self.is_flat = how in (Keeping.NOTHING, Keeping.BITS, Keeping.FIXED)
-        self.size_of = self._sizing(how)
-        """Bytes that a value of fastavro's takes in columns."""
-
-    def _sizing(self, how: Keeping) -> Callable[[Any], int]:
-        """A function for each kind: it is called for every value that fastavro reads."""
-        import pyarrow as pa
-
-        of_null, inner = self.of_null, self.children
-        if how is Keeping.BINARY:
-            return lambda one: of_null if one is None else of_null + len(one)
-        if how is Keeping.STRUCT:
-            names = [field.name for field in self.kind]
-            own = 1 + sum(one.of_null for one in inner if one.is_flat)
-            parts = [
-                (name, one.size_of)
-                for name, one in zip(names, inner, strict=True)
-                if not one.is_flat
-            ]
-            return lambda one: (
-                of_null if one is None else own + sum([size(one[name]) for name, size in parts])
-            )
-        if pa.types.is_map(self.kind):
-            _, value = inner[0].children
-            each = inner[0].of_null - value.of_null
-            return lambda one: (
-                of_null
-                if not one
-                else sum(map(len, one), of_null + each * len(one))
-                + sum(map(value.size_of, one.values()))
-            )
-        if how is Keeping.LIST and not inner[0].is_flat:
-            return lambda one: of_null if not one else sum(map(inner[0].size_of, one), of_null)
-        if how is Keeping.LIST:
-            return lambda one: of_null + inner[0].of_null * len(one or ())
-        return lambda one: of_null
-
-
-def _kept(kind: pa.DataType) -> tuple[Keeping, int, list[pa.DataType]]:
-    """How a column of a type is kept, bytes of an entry, and the types within it."""
-    import pyarrow as pa
-
-    if pa.types.is_null(kind):
-        return Keeping.NOTHING, 0, []
-    if pa.types.is_boolean(kind):
-        return Keeping.BITS, 0, []
-    if pa.types.is_struct(kind):
-        return Keeping.STRUCT, 0, [one.type for one in kind]
-    if pa.types.is_map(kind):
-        return Keeping.LIST, 0, [_entries(kind)]
-    if pa.types.is_list(kind):
-        return Keeping.LIST, 0, [kind.value_type]
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return Keeping.BINARY, 0, []
-    return Keeping.FIXED, kind.bit_width // 8, []
-
-
-def _entries(kind: pa.MapType) -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.struct([kind.key_field, kind.item_field])
-
-
-def array_of(columns: Columns, reader: Any) -> pa.Array:
-    """The array of what the kernel's reader has filled; it is empty afterwards."""
-    return _array_of(columns.root, reader)
-
-
-def _array_of(column: PlannedColumn, reader: Any) -> pa.Array:
-    import pyarrow as pa
-
-    count, nulls, *blocks = reader.column(column.number)
-    valid, ends, data = (None if one is None else pa.py_buffer(one) for one in blocks)
-    inner = [_array_of(one, reader) for one in column.children]
-    kind = column.kind
-    if pa.types.is_null(kind):
-        return pa.nulls(count)
-    buffers = [valid]
-    if ends is not None:
-        buffers.append(ends)
-    if data is not None:
-        buffers.append(data)
-    return pa.Array.from_buffers(kind, count, buffers, nulls, children=inner or None)
 
 
 def program(written: Any, wanted: Any, columns: Columns) -> tuple[bytes, bytes]:
@@ -329,7 +201,7 @@ class _Compiling:
                 self._default(field["type"], field["default"], column.children[at])
 
     def _fixed(self, size: int, column: PlannedColumn) -> None:
-        how = _kept(column.kind)[0]
+        how = kept(column.kind)[0]
         if how is Keeping.BINARY and size == 0:
             raise UnplannedError("no bytes in a column that tells their number")
         self._step(Op.BINARY if how is Keeping.BINARY else Op.FIXED, column, size)

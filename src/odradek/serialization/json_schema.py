@@ -42,7 +42,7 @@ SAID = 300
 """Characters of what a validator says that an error repeats."""
 
 
-class _Checks:
+class JsonChecks:
     """Validators of schemas, each made once."""
 
     def __init__(self, registry: SchemaRegistryClient | None) -> None:
@@ -52,10 +52,7 @@ class _Checks:
 
     def check(self, schema: Schema, value: Any) -> str | None:
         """Why a value doesn't fit; None where it does. Raises `InvalidSchemaError`."""
-        found = self._made.get(schema)
-        if found is None:
-            found = kept(self._made, schema, self._validator(schema))
-        validator, effort = found
+        validator, effort = self.prepare(schema)
         too_much = effort.check(value)
         if too_much is not None:
             return too_much
@@ -67,6 +64,13 @@ class _Checks:
         except (ValueError, TypeError, RecursionError) as error:
             return f"{type(error).__name__}: {error}"
         return None
+
+    def prepare(self, schema: Schema) -> tuple[Any, JsonEffort]:
+        """What checks values of a schema. Raises `InvalidSchemaError`."""
+        found = self._made.get(schema)
+        if found is None:
+            found = kept(self._made, schema, self._validator(schema))
+        return found
 
     def _validator(self, schema: Schema) -> tuple[Any, JsonEffort]:
         others: dict[str, Any] = {}
@@ -130,7 +134,7 @@ class JSONSerializer:
         """Check schema and settings; the registry isn't asked yet."""
         settings = read_settings(conf, WRITING | VALIDATE)
         self._framer = Framer(schema_registry_client, settings)
-        self._checks = _Checks(schema_registry_client) if settings["validate"] else None
+        self._checks = JsonChecks(schema_registry_client) if settings["validate"] else None
         self._to_dict = given_function("to_dict", to_dict)
         self._schema: Schema | None = None
         self._name: str | None = None
@@ -147,6 +151,10 @@ class JSONSerializer:
         found = self._registered(ctx)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
         return self._framer.framed(self.payload(value, found.schema), found, ctx)
+
+    def schema(self, ctx: SerializationContext | None) -> Schema:
+        """By which a record of this context is written. Raises as a call does."""
+        return self._registered(ctx).schema
 
     def payload(self, value: Any, schema: Schema) -> bytes:
         """A value as JSON, without a frame."""
@@ -185,7 +193,7 @@ class JSONDeserializer:
         settings = read_settings(conf, READING | VALIDATE)
         registry = schema_registry_client
         self._unframer = None if registry is None else Unframer(registry, settings)
-        self._checks = _Checks(registry) if settings["validate"] else None
+        self._checks = JsonChecks(registry) if settings["validate"] else None
         self._from_dict = given_function("from_dict", from_dict)
         self._schema = None if schema_str is None else given_schema(schema_str, JSON)
         if self._schema is not None:

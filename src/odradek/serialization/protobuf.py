@@ -65,18 +65,18 @@ class ProtobufSerializer(Generic[M]):
         conf: Mapping[str, Any] | None = None,
     ) -> None:
         """Check class and settings; the registry isn't asked yet."""
-        self._descriptor = _descriptor(msg_type)
+        self._descriptor = message_descriptor(msg_type, "msg_type")
         settings = read_settings(conf, WRITING | {"skip.known.types": True})
         self._framer = Framer(schema_registry_client, settings)
         self._skips = settings["skip.known.types"]
-        self._class = msg_type
+        self.message_type = msg_type
         self._indexes = message_indexes(self._descriptor)
 
     def __call__(self, obj: M | None, ctx: SerializationContext | None = None) -> bytes | None:
         """The bytes of a message; None for None."""
         if obj is None:
             return None
-        if not isinstance(obj, self._class):
+        if not isinstance(obj, self.message_type):
             raise SerializationError(
                 f"a {self._descriptor.full_name} is wanted, not {type(obj).__name__}"
             )
@@ -119,7 +119,7 @@ class ProtobufDeserializer(Generic[M]):
         schema_registry_client: SchemaRegistryClient | None = None,
     ) -> None:
         """Check the class; the registry isn't asked yet."""
-        self._descriptor = _descriptor(message_type)
+        self._descriptor = message_descriptor(message_type)
         self._class = message_type
         self._unframer = None
         if schema_registry_client is not None:
@@ -157,12 +157,15 @@ class ProtobufDeserializer(Generic[M]):
             raise DeserializationError(why)
 
 
-def _descriptor(message_type: Any) -> Any:
-    """What a generated class knows of itself. Raises `ConfigurationError`."""
+def message_descriptor(message_type: Any, name: str = "message_type") -> Any:
+    """What a generated class knows of itself; `name`: the argument's.
+
+    Raises `ConfigurationError`.
+    """
     protobuf()
     found = getattr(message_type, "DESCRIPTOR", None)
     if not isinstance(message_type, type) or found is None or not hasattr(found, "file"):
         raise ConfigurationError(
-            f"a class that protoc has generated is wanted, not {message_type!r}"
+            f"{name} must be a class that protoc has generated, not {message_type!r}"
         )
     return found

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fuzz.avro import Avros, differ
 from tests.fuzz.kernels import native
 
-native("kernel_avro")
+native("kernel_columns")
 
 
 @settings(max_examples=40, deadline=None)

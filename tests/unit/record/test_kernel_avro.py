@@ -15,11 +15,12 @@ from tests.fuzz.sent import exact
 
 from odradek import avro_to_arrow
 from odradek.common.errors import KafkaError
-from odradek.serialization.avro_plan import Columns, array_of, program
+from odradek.serialization.avro_plan import program
 from odradek.serialization.avro_types import arrow_type
+from odradek.serialization.column_layout import Columns, array_of
 from odradek.serialization.wire_format import varint
 
-kernel = native("kernel_avro")
+kernel = native("kernel_columns")
 FRAME = b"\0\0\0\0\1"
 CUT = {
     "type": "record",
@@ -49,7 +50,7 @@ def filled(
     """The values that the kernel makes of rows, and the numbers of those that it leaves."""
     written = parsed(schema)
     columns = Columns(arrow_type(written))
-    reader = kernel.AvroReader(columns.layout(), most)
+    reader = kernel.ColumnReader(columns.layout(), most)
     reader.add(1, *program(written, None, columns))
     rows = [FRAME + one for one in payloads]
     ends = [0]
@@ -152,12 +153,12 @@ def test_columns_that_lie() -> None:
     made = program("int", None, columns)
     row = exact(FRAME + b"\2")
     for ends in ((0, 7), (0, 1 << 30), (-1, 6), (6, 0), (3, 6)):
-        reader = kernel.AvroReader(columns.layout())
+        reader = kernel.ColumnReader(columns.layout())
         reader.add(1, *made)
         marks = bytearray(1)
         assert reader.read(row, numbers(*ends), None, False, 0, 1, 0, marks) == 1
         assert marks == b"\1", ends
-    reader = kernel.AvroReader(columns.layout())
+    reader = kernel.ColumnReader(columns.layout())
     one = numbers(0, 6)
     for arguments in (
         (row, numbers(0), None, False, 0, 1, 0, bytearray(1)),
@@ -174,12 +175,12 @@ def test_columns_that_lie() -> None:
         with pytest.raises(ValueError, match="no such column"):
             reader.column(number)
     with pytest.raises(ValueError, match="no column"):
-        kernel.AvroReader(b"")
+        kernel.ColumnReader(b"")
 
 
 def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
     columns = Columns(pa.int32())
-    reader = kernel.AvroReader(columns.layout())
+    reader = kernel.ColumnReader(columns.layout())
     rows = exact(b"\0\0\0\0\1\2" + b"\0\0\0\0\2\4" + b"\0\0\0\0\1\6")
     marks = bytearray(3)
     arguments = (rows, numbers(0, 6, 12, 18), None, False, 0, 3)
@@ -210,7 +211,7 @@ class Watched:
     marks: list[bytearray] = []  # noqa: RUF012 - of one test
 
     def __init__(self, layout: bytes) -> None:
-        self._reader = kernel.AvroReader(layout)
+        self._reader = kernel.ColumnReader(layout)
 
     def read(self, *arguments: Any) -> Any:
         self.marks.append(arguments[7])
@@ -222,7 +223,7 @@ class Watched:
 
 def test_most_random_rows_are_the_kernel_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """The property test compares nothing where the kernel leaves all rows."""
-    monkeypatch.setattr("odradek.serialization.avro_rows.avro_reader", Watched)
+    monkeypatch.setattr("odradek.serialization.framed_rows.column_reader", Watched)
     taken = there = 0
     for seed in range(20):
         case = Avros(seed).case()

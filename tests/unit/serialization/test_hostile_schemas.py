@@ -42,7 +42,7 @@ from odradek import (
 )
 from odradek.runtime.hosts.in_thread import at_hand
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestServers
-from odradek.serialization import avro_nesting, avro_rows, references
+from odradek.serialization import avro_nesting, column_room, references
 from odradek.serialization.avro_reading import AvroReading
 from odradek.serialization.context import NO_WAITING
 from odradek.serialization.json_effort import JsonEffort
@@ -235,7 +235,7 @@ def test_few_bytes_take_no_memory_of_columns(
     server: RegistryServer, monkeypatch: pytest.MonkeyPatch, native: bool
 ) -> None:
     """A null in a list, or a symbol, may be thousands of bytes; the rows beside it are read."""
-    monkeypatch.setattr(avro_rows, "FREE", 1 << 20)
+    monkeypatch.setattr(column_room, "FREE", 1 << 20)
     nulls = [field(["null", "double"], f"f{at}") for at in range(500)]
     word = {"type": "enum", "name": "E", "symbols": ["A", "B" * 20_000]}
     wide = record("W", *nulls)

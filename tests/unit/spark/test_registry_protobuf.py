@@ -169,7 +169,7 @@ def test_later_versions_and_other_messages(
         (4, "404"),
         (5, "it isn't a m.Order"),
         (6, "type AVRO, not PROTOBUF"),
-        (7, "none that Spark can hold"),
+        (7, "none that a column can hold"),
     ):
         assert told in made.bad[row]
     chosen = decoder(asked(server, **PROTOBUF, valueMessage="m.Other"))

@@ -1,30 +1,24 @@
 """Keys and values written as JSON that a JSON Schema describes, in Confluent's wire format.
 
-In: a column of any type. Out: bytes of what Spark's `to_json` gives: nulls of a struct are left
-out, times are ISO 8601, bytes are base64, numbers that are none (NaN) are texts. Each value is
-checked by its schema. Must not: round a number: a decimal with a scale has to be cast.
+In: a column of any type. Out: bytes of what Spark's `to_json` gives. Each value is checked by its
+schema. Must not: round a number: a decimal with a scale has to be cast.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from odradek.common.errors import ConfigurationError
 from odradek.serialization import JSONSerializer, SchemaRegistryClient
 from odradek.serialization.json_schema import json_of
+from odradek.serialization.json_shapes import JsonShapes
 from odradek.serialization.wire_format import SchemaId
 from odradek.spark.sink.encoding import Encoding, Write
 from odradek.spark.sink.sink_problems import SinkSchemaError
-from odradek.spark.values.registry_json import plain_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_Shape = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,84 +31,9 @@ class JsonEncoding(Encoding):
         found = self.registered(registry)
         schema, prefix = found.schema, SchemaId(found.schema_id).prefix()
         document = json_of(schema)
-        shape = _Shapes(document).of(given, document, name)
+        try:
+            shape = JsonShapes(document).of(given, document, name)
+        except ConfigurationError as error:
+            raise SinkSchemaError(str(error)) from None
         write = JSONSerializer(schema, registry).payload
         return lambda value: prefix + write(shape(value), schema)
-
-
-class _Shapes:
-    """What makes JSON's values of Arrow's."""
-
-    def __init__(self, document: Any) -> None:
-        self._document = document
-
-    def of(self, kind: pa.DataType, schema: Any, where: str) -> _Shape:
-        """Of one type; `schema`: what the document says of it, as far as that is known."""
-        import pyarrow as pa
-
-        plain = plain_schema(schema, self._document)
-        plain = plain if isinstance(plain, dict) else {}
-        if pa.types.is_struct(kind):
-            return self._struct(kind, plain, where)
-        if pa.types.is_map(kind):
-            return self._map(kind, plain, where)
-        if pa.types.is_list(kind):
-            item = self.of(kind.value_type, plain.get("items"), f"{where}'s items")
-            return lambda given: [None if one is None else item(one) for one in given]
-        if pa.types.is_decimal(kind) and kind.scale == 0:
-            return int
-        for test, shape in _PLAIN:
-            if getattr(pa.types, test)(kind):
-                return shape
-        raise SinkSchemaError(
-            f"{where} is {kind}, which JSON has no exact value for: cast the column"
-        )
-
-    def _struct(self, kind: pa.StructType, schema: dict[str, Any], where: str) -> _Shape:
-        properties, required = schema.get("properties"), schema.get("required")
-        known = properties if isinstance(properties, dict) else {}
-        needed = required if isinstance(required, list) else []
-        fields = [
-            (one.name, self.of(one.type, known.get(one.name), f"{where}.{one.name}"))
-            for one in kind
-        ]
-
-        def made(given: dict[str, Any]) -> dict[str, Any]:
-            there = {n: shape(given[n]) for n, shape in fields if given[n] is not None}
-            # Only null itself can stand for what the schema wants to be there.
-            return there | {n: None for n in given if given[n] is None and n in needed}
-
-        return made
-
-    def _map(self, kind: pa.MapType, schema: dict[str, Any], where: str) -> _Shape:
-        import pyarrow as pa
-
-        if not pa.types.is_string(kind.key_type):
-            raise SinkSchemaError(f"{where} is {kind}, and JSON's keys are texts: cast the column")
-        item = self.of(kind.item_type, schema.get("additionalProperties"), f"{where}'s values")
-        return lambda given: {key: None if one is None else item(one) for key, one in given.items()}
-
-
-def _same(given: Any) -> Any:
-    return given
-
-
-def _number(given: float) -> float | str:
-    return given if math.isfinite(given) else json.dumps(given)
-
-
-def _iso(given: Any) -> str:
-    """A date, a local time, or one in UTC with Z."""
-    return str(given.isoformat()).replace("+00:00", "Z")
-
-
-_PLAIN: tuple[tuple[str, _Shape], ...] = (
-    ("is_boolean", _same),
-    ("is_integer", _same),
-    ("is_floating", _number),
-    ("is_string", _same),
-    ("is_date", _iso),
-    ("is_timestamp", _iso),
-    ("is_binary", lambda given: b64encode(given).decode()),
-    ("is_null", _same),
-)

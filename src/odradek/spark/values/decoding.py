@@ -11,12 +11,13 @@ part that has a line it doesn't take is gone through value by value: what fits i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.common.errors import KafkaError
+from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_values import JsonValues
 from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
 
@@ -31,9 +32,6 @@ MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 """Spark's names for what becomes of values that don't fit."""
 TOGETHER = 1024
 """Values that are read together: so many are gone through one by one where one of them is bad."""
-
-MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
-"""An object's end with a member behind it: of the object around, or of none."""
 
 
 class ValueDecodeError(KafkaError):
@@ -135,6 +133,15 @@ def in_parts(
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
+def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
+    """The values of these rows; null elsewhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = pa.array([at in rows for at in range(len(values))], pa.bool_())
+    return pc.if_else(kept, values, pa.scalar(None, values.type))
+
+
 class JsonDecoder:
     """Decodes the JSON values of one task."""
 
@@ -144,8 +151,7 @@ class JsonDecoder:
         self._target, self._fail_fast = target, fail_fast
         self._fields = [field for field in target if field.name != CORRUPT]
         self._corrupt = len(self._fields) < target.num_fields
-        self._plain = pa.struct(self._fields)
-        self._read = pa.schema([("v", _as_read(self._plain))])
+        self._lines = ArrowJson(pa.struct(self._fields))
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -156,10 +162,8 @@ class JsonDecoder:
     def _part(self, values: pa.Array, first: int) -> pa.Array:
         import pyarrow as pa
 
-        try:
-            found = self._together(values)
-        except (pa.ArrowInvalid, UnicodeDecodeError, OverflowError):
-            found = None
+        # Nothing but the corrupt record is no object to Arrow.
+        found = self._lines.read(values) if self._fields else None
         if found is None:
             return self._one_by_one(values, first)
         if not self._corrupt:
@@ -171,32 +175,6 @@ class JsonDecoder:
             fields=list(self._target),
             mask=found.is_null(),
         )
-
-    def _together(self, values: pa.Array) -> pa.Array | None:
-        """Have Arrow read all values; None where it finds another number of them.
-
-        Each stands in an object of its own line: so none can end early, or swallow the next. What
-        looks as if further members came behind an object is read once more, in a list: what may
-        follow a value in an object (`,"w":2`) can't there, and the other way round.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if not self._fields:
-            return None  # nothing but the corrupt record
-        shown = pc.fill_null(values, b"null")
-        table = _read_lines(b'{"v":', shown, b"}\n", self._read)
-        if table.num_rows != len(values):
-            return None
-        doubtful = shown.filter(pc.match_substring_regex(shown, MORE_MEMBERS))
-        if len(doubtful):
-            listed = _read_lines(b'{"v":[', doubtful, b"]}\n", pa.schema([("no", pa.int8())]))
-            if listed.num_rows != len(doubtful):
-                return None
-        found = table.column("v").combine_chunks()
-        if found.null_count != values.null_count:
-            return None  # a JSON null, which is no null to from_json
-        return found if found.type == self._plain else found.cast(self._plain)
 
     def _one_by_one(self, values: pa.Array, first: int) -> pa.Array:
         import pyarrow as pa
@@ -215,41 +193,6 @@ class JsonDecoder:
         return pa.array(rows, self._target)
 
 
-def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import json as arrow_json
-
-    lines = pc.binary_join_element_wise(before, values, after, b"")
-    lines = lines.cast(pa.string())  # refuses what isn't UTF-8; the reader would take it
-    _, offsets, data = lines.buffers()
-    begin, end = lines.offset, lines.offset + len(lines)
-    bounds = memoryview(offsets).cast("i")
-    text = data.slice(bounds[begin], bounds[end] - bounds[begin])
-    return arrow_json.read_json(
-        pa.BufferReader(text),
-        read_options=arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
-        parse_options=arrow_json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="ignore"
-        ),
-    )
-
-
-def _as_read(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's reader knows for one that it is cast to afterwards."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_read(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
-    return pa.string() if pa.types.is_date(kind) else kind
-
-
-class _MisfitError(Exception):
-    """Something isn't of the type that the schema says."""
-
-
 def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any] | None, str]:
     """Decode one value as `from_json` does: the row, and what is wrong with it."""
     nothing = dict.fromkeys((field.name for field in fields), None)
@@ -264,81 +207,4 @@ def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any
     if not isinstance(document, dict):
         return dict(nothing), f"a JSON {type(document).__name__}, not an object"
     problems: list[str] = []
-    return _struct(document, fields, "", problems), "; ".join(problems)
-
-
-def _struct(
-    document: dict[str, Any], fields: list[pa.Field], where: str, problems: list[str]
-) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for field in fields:
-        row[field.name] = None
-        try:
-            row[field.name] = _fitting(
-                document.get(field.name), field.type, f"{where}{field.name}", problems
-            )
-        except (_MisfitError, ValueError, OverflowError, RecursionError):
-            problems.append(f"field {where}{field.name} isn't {field.type}")
-    return row
-
-
-def _fitting(given: Any, kind: pa.DataType, where: str, problems: list[str]) -> Any:
-    """Give what a type makes of JSON, or raise."""
-    import pyarrow as pa
-
-    if given is None:
-        return None
-    if pa.types.is_struct(kind):
-        return _struct(_of(given, dict), list(kind), f"{where}.", problems)
-    if pa.types.is_list(kind):
-        return [_fitting(each, kind.value_type, where, problems) for each in _of(given, list)]
-    if pa.types.is_integer(kind):
-        bits = 1 << (kind.bit_width - 1)
-        if not -bits <= _of(given, int) < bits:
-            raise _MisfitError
-        return given
-    for test, read in _READ:
-        if getattr(pa.types, test)(kind):
-            return read(given, kind)
-    raise _MisfitError
-
-
-def _of(given: Any, kind: type) -> Any:
-    if type(given) is not kind:
-        raise _MisfitError
-    return given
-
-
-def _floating(given: Any, _: pa.DataType) -> float:
-    if type(given) is str and given in ("NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF"):
-        return float(given)
-    if type(given) not in (int, float):
-        raise _MisfitError
-    return float(given)
-
-
-def _text(given: Any, _: pa.DataType) -> str:
-    """Give the text of whatever stands there, as from_json does."""
-    found = given
-    if not isinstance(given, str):
-        found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)
-    found.encode()  # raises a ValueError for half of a surrogate pair, which no column can hold
-    return str(found)
-
-
-def _timestamp(given: Any, kind: pa.DataType) -> datetime:
-    found = datetime.fromisoformat(_of(given, str))
-    if kind.tz is None:
-        if found.tzinfo is not None:
-            raise _MisfitError
-        return found
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-_READ: tuple[tuple[str, Callable[[Any, pa.DataType], Any]], ...] = (
-    ("is_boolean", lambda given, _: _of(given, bool)),
-    ("is_floating", _floating),
-    ("is_string", _text),
-    ("is_date", lambda given, _: date.fromisoformat(_of(given, str))),
-    ("is_timestamp", _timestamp),
-)
+    return JsonValues().struct(document, fields, "", problems), "; ".join(problems)

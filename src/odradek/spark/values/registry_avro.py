@@ -19,14 +19,15 @@ from odradek.serialization import (
     SchemaNotFoundError,
     SchemaRegistryClient,
 )
-from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.avro_rows import AvroRows
+from odradek.serialization.converted_column import NoSchema
 from odradek.serialization.schemas import AVRO
 from odradek.serialization.wire_format import ID_SIZE, schema_of
 from odradek.spark.problems import OptionError
 from odradek.spark.values.avro_resolution import clash
 from odradek.spark.values.avro_schema import AvroSchema, avro_schema, texts_referred
 from odradek.spark.values.avro_values import shaped
-from odradek.spark.values.decoding import ValueDecodeError
+from odradek.spark.values.decoding import ValueDecodeError, kept_where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,8 +132,7 @@ class RegistryAvroDecoder:
             return found
         columns = found.flatten()  # null where the struct is
         if self._form.corrupt is not None:
-            kept = pa.array([at in self.bad for at in numbers], pa.bool_())
-            columns.append(_where(kept, values))
+            columns.append(kept_where(self.bad, values))
         return pa.StructArray.from_arrays(columns, fields=list(self._target), mask=values.is_null())
 
     def _shaped(self, raw: pa.Array, numbers: list[int]) -> pa.Array:
@@ -186,11 +186,3 @@ class RegistryAvroDecoder:
         if why:
             return NoSchema(f"its schema {of.id} can't be read as {self._form.whence}: {why}")
         return written.parsed
-
-
-def _where(kept: pa.Array, values: pa.Array) -> pa.Array:
-    """The values at places that are kept; null elsewhere."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.if_else(kept, values, pa.scalar(None, values.type))

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
-from odradek.serialization import SchemaRegistryClient
+from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
+from odradek.serialization.json_types import json_type
 from odradek.serialization.schemas import JSON
 from odradek.serialization.wire_format import ID_SIZE
 from odradek.spark.problems import OptionError
@@ -24,15 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-DEEPEST = 32
-"""Definitions in definitions: more is a schema that refers to itself, and its JSON stays a text."""
 UNFRAMED = "no zero and four bytes of a schema's id stand before the JSON"
-_PLAIN = {
-    "string": "StringType",
-    "integer": "LongType",
-    "number": "DoubleType",
-    "boolean": "BooleanType",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,58 +121,17 @@ def struct_of(text: str, whence: str) -> StructType:
 
     Raises `OptionError`.
     """
-    from pyspark.sql import types as t
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructType
 
     try:
-        document = json.loads(text)
+        found = from_arrow_type(json_type(json.loads(text)))
     except (ValueError, RecursionError) as error:
         raise OptionError(f"{whence} isn't JSON: {error}") from None
-    found = _type(document, document, 0)
-    if not isinstance(found, t.StructType):
+    except InvalidSchemaError as error:
+        raise OptionError(f"{whence}: {error}") from None
+    if not isinstance(found, StructType):
         raise OptionError(
             f"{whence} describes no object with properties: give valueSchema, or leave keys bytes"
         )
     return found
-
-
-def _type(schema: Any, whole: Any, depth: int) -> DataType:
-    from pyspark.sql import types as t
-
-    schema = plain_schema(schema, whole)
-    if not isinstance(schema, dict) or depth > DEEPEST:
-        return t.StringType()
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    properties = schema.get("properties")
-    if kind in ("object", None) and isinstance(properties, dict) and properties:
-        return t.StructType(
-            [t.StructField(name, _type(one, whole, depth + 1)) for name, one in properties.items()]
-        )
-    if kind == "array" and isinstance(schema.get("items"), dict):
-        return t.ArrayType(_type(schema["items"], whole, depth + 1))
-    made: DataType = getattr(t, _PLAIN.get(str(kind), "StringType"))()
-    return made
-
-
-def plain_schema(schema: Any, whole: Any) -> Any:
-    """A schema without references within its text, and without a choice between null and it."""
-    for _ in range(DEEPEST):
-        if not isinstance(schema, dict):
-            return schema
-        pointer = schema.get("$ref")
-        choices = schema.get("oneOf") or schema.get("anyOf")
-        if isinstance(pointer, str) and pointer.startswith("#"):
-            schema = whole
-            for part in pointer.split("/")[1:]:
-                name = part.replace("~1", "/").replace("~0", "~")
-                schema = schema.get(name) if isinstance(schema, dict) else None
-        elif isinstance(choices, list):
-            there = [one for one in choices if one != {"type": "null"}]
-            if len(there) != 1:
-                return None
-            schema = there[0]
-        else:
-            return schema
-    return None

@@ -7,38 +7,23 @@ Must not: take bytes of another message for this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import IllegalStateError
-from odradek.serialization import (
-    DeserializationError,
-    InvalidSchemaError,
-    SchemaNotFoundError,
-    SchemaRegistryClient,
-)
-from odradek.serialization.protobuf_messages import messages_at
-from odradek.serialization.wire_format import SchemaId, schema_of
+from odradek.serialization import InvalidSchemaError, SchemaRegistryClient
+from odradek.serialization.protobuf_files import described, message_named
+from odradek.serialization.protobuf_rows import NamedBySchemas, ProtobufRows
+from odradek.serialization.protobuf_types import protobuf_type
 from odradek.spark.problems import OptionError
-from odradek.spark.values.decoding import ValueDecodeError
-from odradek.spark.values.protobuf_files import described, message_named
+from odradek.spark.values.decoding import ValueDecodeError, kept_where
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-TIMESTAMP = "google.protobuf.Timestamp"
-MOST_SECONDS = 9_223_372_036_853
-"""Seconds whose microseconds have 64 bits."""
-_PLAIN = {
-    "INT32": "IntegerType", "SINT32": "IntegerType", "SFIXED32": "IntegerType",
-    "INT64": "LongType", "SINT64": "LongType", "SFIXED64": "LongType",
-    "UINT32": "LongType", "FIXED32": "LongType",
-    "FLOAT": "FloatType", "DOUBLE": "DoubleType", "BOOL": "BooleanType",
-    "STRING": "StringType", "ENUM": "StringType", "BYTES": "BinaryType",
-}  # fmt: skip
-UNSIGNED = ("UINT64", "FIXED64")
+    from odradek.serialization import RegisteredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +45,7 @@ class RegistryProtobufFormat:
     def resolved(self) -> RegistryProtobufFormat:
         """The same with the message's file. Raises `SchemaRegistryError` and `OptionError`."""
         registry = SchemaRegistryClient(self.settings)
-        files = described(registry.get_latest_version(self.subject), registry)
+        files = files_of(registry.get_latest_version(self.subject), registry)
         found = replace(self, files=files)
         found.schema()  # whether it can be used
         return found
@@ -69,7 +54,7 @@ class RegistryProtobufFormat:
         """What Protobuf knows of the message. Raises `OptionError`."""
         if not self.files:
             raise IllegalStateError("the message's file isn't looked up yet")
-        return message_named(self.files, self.message, self.subject)
+        return message_of(self.files, self.message, self.subject)
 
     def schema(self) -> DataType:
         """Give the type of the decoded column."""
@@ -89,98 +74,42 @@ class RegistryProtobufFormat:
         return RegistryProtobufDecoder(target, self)
 
 
+def files_of(found: RegisteredSchema, registry: SchemaRegistryClient) -> tuple[bytes, ...]:
+    """Descriptors of a subject's version. Raises `SchemaRegistryError` and `OptionError`."""
+    try:
+        return described(found.schema, found.schema_id, f"{found.subject}.proto", registry)
+    except InvalidSchemaError as error:
+        raise OptionError(f"version {found.version} of subject {found.subject}: {error}") from None
+
+
+def message_of(files: tuple[bytes, ...], message: str | None, subject: str) -> Any:
+    """What Protobuf knows of a message; None: the file's first. Raises `OptionError`."""
+    try:
+        return message_named(files, message, f"subject {subject}")
+    except InvalidSchemaError as error:
+        raise OptionError(str(error)) from None
+
+
 def message_type(descriptor: Any) -> StructType:
     """The type of a column of this message. Raises `OptionError` where there is none."""
-    found: StructType = _struct(descriptor, ()).kind
-    return found
+    from pyspark.sql.pandas.types import from_arrow_type
 
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A field's type, and what makes a value of Python's of it."""
-
-    kind: Any
-    value: Callable[[Any], Any]
-
-
-def _struct(descriptor: Any, around: tuple[str, ...]) -> _Column:
-    from pyspark.sql import types as t
-
-    name = descriptor.full_name
-    if name in around:
-        raise OptionError(f"the message {name} holds itself, which no column of Spark can do")
-    columns = [(one, _field(one, (*around, name))) for one in descriptor.fields]
-    if not columns:
-        raise OptionError(f"the message {name} has no field")
-
-    def value(message: Any) -> dict[str, Any]:
-        return {
-            one.name: None
-            if one.has_presence and not message.HasField(one.name)
-            else column.value(getattr(message, one.name))
-            for one, column in columns
-        }
-
-    return _Column(t.StructType([t.StructField(one.name, c.kind) for one, c in columns]), value)
-
-
-def _field(one: Any, around: tuple[str, ...]) -> _Column:
-    from pyspark.sql import types as t
-
-    inner = one.message_type
-    if inner is not None and inner.GetOptions().map_entry:
-        key = _single(inner.fields_by_name["key"], around)
-        item = _single(inner.fields_by_name["value"], around)
-        return _Column(
-            t.MapType(key.kind, item.kind),
-            lambda found: [(key.value(each), item.value(found[each])) for each in found],
-        )
-    single = _single(one, around)
-    if not one.is_repeated:
-        return single
-    return _Column(t.ArrayType(single.kind), lambda found: [single.value(each) for each in found])
-
-
-def _single(one: Any, around: tuple[str, ...]) -> _Column:
-    """Of one value, repeated or not."""
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
-    from pyspark.sql import types as t
-
-    if one.message_type is not None:
-        if one.message_type.full_name == TIMESTAMP:
-            return _Column(t.TimestampType(), _micros)
-        return _struct(one.message_type, around)
-    kind = FieldDescriptorProto.Type.Name(one.type).removeprefix("TYPE_")
-    if kind in UNSIGNED:
-        from decimal import Decimal
-
-        return _Column(t.DecimalType(20, 0), Decimal)
-    if kind == "ENUM":
-        names = {number: each.name for number, each in one.enum_type.values_by_number.items()}
-        return _Column(t.StringType(), lambda found: names.get(found, str(found)))
-    return _Column(getattr(t, _PLAIN[kind])(), lambda found: found)
-
-
-def _micros(found: Any) -> int:
-    """A timestamp's microseconds. Raises `ValueError` for one that Spark can't hold."""
-    if abs(found.seconds) > MOST_SECONDS:
-        raise ValueError(f"a timestamp of {found.seconds} s is none that Spark can hold")
-    return int(found.seconds * 1_000_000 + found.nanos // 1000)
+    try:
+        found = protobuf_type(descriptor, empty=False).kind
+    except InvalidSchemaError as error:
+        raise OptionError(str(error)) from None
+    made: StructType = from_arrow_type(found)  # type: ignore[assignment]  # a struct's is one
+    return made
 
 
 class RegistryProtobufDecoder:
     """Decodes a column of one task; each schema is asked for once in a process."""
 
     def __init__(self, target: pa.StructType, form: RegistryProtobufFormat) -> None:
-        from google.protobuf.message_factory import GetMessageClass
-
         descriptor = form.descriptor()
-        self._registry = SchemaRegistryClient(form.settings)
+        named = NamedBySchemas(SchemaRegistryClient(form.settings), descriptor.full_name)
+        self._rows = ProtobufRows(descriptor, named, empty=False)
         self._target, self._form = target, form
-        self._name, self._class = descriptor.full_name, GetMessageClass(descriptor)
-        self._value = _struct(descriptor, ()).value
-        self._checked: dict[SchemaId, str | None] = {}
-        """What is wrong with the message that a schema and its indexes mean."""
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -191,44 +120,13 @@ class RegistryProtobufDecoder:
         """
         import pyarrow as pa
 
-        from odradek.spark.values.schema import nullable_struct
-
-        self.bad = {}
-        rows: list[Any] = []
-        for row, data in enumerate(values.to_pylist()):
-            try:
-                rows.append(None if data is None else self._read(data))
-            except (DeserializationError, ValueError) as error:
-                self.bad[row] = str(error)
-                rows.append(None if self._form.corrupt is None else {self._form.corrupt: data})
+        found, self.bad = self._rows.read(values)
         if self.bad and self._form.fail_fast:
             raise ValueDecodeError(*next(iter(self.bad.items())))
-        return nullable_struct(pa.array(rows, self._target), values)
-
-    def _read(self, data: bytes) -> dict[str, Any]:
-        from google.protobuf.message import DecodeError
-
-        of, at = schema_of(data, indexed=True)
-        if of not in self._checked:
-            self._checked[of] = self._wrong(of)
-        why = self._checked[of]
-        if why is not None:
-            raise DeserializationError(why)
-        message = self._class()
-        try:
-            message.ParseFromString(data[at:])
-        except DecodeError as error:
-            raise DeserializationError(f"it isn't a {self._name}: {error}") from None
-        return self._value(message)  # type: ignore[no-any-return]  # a struct's is a dict
-
-    def _wrong(self, of: SchemaId) -> str | None:
-        if of.id is None:
-            return "it names its schema by GUID, which columns don't know"
-        try:
-            names = messages_at(self._registry.get_schema(of.id), of.indexes or (0,))
-        except (SchemaNotFoundError, InvalidSchemaError) as error:
-            return str(error)
-        if self._name in names:
-            return None
-        said = " or ".join(sorted(names)) or f"message {list(of.indexes or ())}, of none"
-        return f"its schema {of.id} says that it is {said}, not {self._name}"
+        columns = found.flatten()  # null where the struct is
+        if self._form.corrupt is not None:
+            columns.append(kept_where(self.bad, values))
+        plain = pa.StructArray.from_arrays(
+            columns, names=[one.name for one in self._target], mask=values.is_null()
+        )
+        return plain.cast(self._target)

@@ -111,12 +111,3 @@ def without_rows(batch: pa.RecordBatch, rows: Collection[int]) -> pa.RecordBatch
     import pyarrow as pa
 
     return batch.filter(pa.array([row not in rows for row in range(batch.num_rows)], pa.bool_()))
-
-
-def nullable_struct(found: pa.StructArray, values: pa.Array) -> pa.StructArray:
-    """The same structs, null where a value is null and nowhere else: a struct of nulls instead."""
-    import pyarrow as pa
-
-    return pa.StructArray.from_arrays(
-        found.flatten(), fields=list(found.type), mask=values.is_null()
-    )

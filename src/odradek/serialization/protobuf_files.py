@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from odradek.serialization.errors import InvalidSchemaError
 from odradek.serialization.references import referred
-from odradek.serialization.schemas import PROTOBUF
-from odradek.spark.problems import OptionError
+from odradek.serialization.schemas import PROTOBUF, Schema
 
 if TYPE_CHECKING:
-    from odradek.serialization import RegisteredSchema, SchemaRegistryClient
+    from odradek.serialization.registry_client import SchemaRegistryClient
 
 BUILT_IN = (
     "any", "source_context", "descriptor", "duration", "empty", "field_mask", "struct",
@@ -26,37 +26,37 @@ BUILT_IN = (
 """Files `google/protobuf/….proto`, which come with Protobuf itself; each after those it imports."""
 
 
-def described(found: RegisteredSchema, registry: SchemaRegistryClient) -> tuple[bytes, ...]:
-    """Descriptors of a schema's file and, before it, of those that it imports.
+def described(
+    schema: Schema, schema_id: int, name: str, registry: SchemaRegistryClient
+) -> tuple[bytes, ...]:
+    """Descriptors of a schema's file, under this name, and before it of those that it imports.
 
-    Raises `SchemaRegistryError`, and `OptionError` where the registry gives none.
+    Raises `SchemaRegistryError`; `InvalidSchemaError` where the registry gives none.
     """
     files: dict[str, bytes] = {}
-    try:
-        for one, needed in referred(found.schema, registry):
-            if one.name not in files:
-                files[one.name] = _file(registry, needed, one.name)
-        own = f"{found.subject}.proto"
-        files[own] = _file(registry, found, own)
-    except ValueError as error:
-        raise OptionError(f"version {found.version} of subject {found.subject}: {error}") from None
+    for one, needed in referred(schema, registry):
+        if one.name not in files:
+            files[one.name] = _file(registry, needed.schema, needed.schema_id, one.name)
+    files[name] = _file(registry, schema, schema_id, name)
     return tuple(files.values())
 
 
-def _file(registry: SchemaRegistryClient, found: RegisteredSchema, name: str) -> bytes:
-    """The descriptor of a schema's file, under its name. Raises `ValueError` where the registry
-    gives none.
-    """
-    if found.schema.schema_type != PROTOBUF:
-        raise ValueError(f"it is of type {found.schema.schema_type}, not PROTOBUF")
-    file = _descriptor(found.schema.schema_str, name)
+def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: str) -> bytes:
+    """The descriptor of a schema's file, under its name."""
+    if schema.schema_type != PROTOBUF:
+        raise InvalidSchemaError(
+            f"it is of type {schema.schema_type}, not PROTOBUF", None, "Check the topic."
+        )
+    file = _descriptor(schema.schema_str, name)
     if file is None:  # what was registered, or is told of it, is the file's text
-        text = registry.get_schema(found.schema_id, "serialized").schema_str
+        text = registry.get_schema(schema_id, "serialized").schema_str
         file = _descriptor(text, name)
     if file is None:
-        raise ValueError(
+        raise InvalidSchemaError(
             "the registry gives the text of a .proto file and no descriptor (format=serialized), "
-            "which columns need"
+            "which columns need",
+            None,
+            "Register it with ProtobufSerializer, or use a registry that gives descriptors.",
         )
     return file
 
@@ -88,10 +88,10 @@ def _built_in(imported: set[str]) -> list[bytes]:
     return found
 
 
-def message_named(files: Sequence[bytes], message: str | None, subject: str) -> Any:
+def message_named(files: Sequence[bytes], message: str | None, whose: str) -> Any:
     """What Protobuf knows of a message of the last file; None: its first one.
 
-    Raises `OptionError`.
+    `whose`: the file, for errors. Raises `InvalidSchemaError`.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
@@ -105,7 +105,7 @@ def message_named(files: Sequence[bytes], message: str | None, subject: str) -> 
             pool.AddSerializedFile(one)
         file = pool.FindFileByName(read[-1].name)
     except (TypeError, KeyError) as error:
-        raise OptionError(f"the file of subject {subject} can't be used: {error}") from None
+        raise InvalidSchemaError(f"the file of {whose} can't be used: {error}", None, "") from None
     messages = list(file.message_types_by_name.values())
     if message is None and messages:
         return messages[0]
@@ -113,6 +113,6 @@ def message_named(files: Sequence[bytes], message: str | None, subject: str) -> 
         return pool.FindMessageTypeByName(message or "")
     except KeyError:
         named = ", ".join(one.full_name for one in messages) or "none"
-        raise OptionError(
-            f"subject {subject} has no message {message}; there are: {named}"
+        raise InvalidSchemaError(
+            f"{whose} has no message {message}; there are: {named}", None, ""
         ) from None

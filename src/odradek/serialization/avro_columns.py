@@ -8,22 +8,27 @@ without a reader's schema that says how.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.common.errors import ConfigurationError
-from odradek.common.imports import loaded
 from odradek.serialization.avro import AvroSerializer, given_schema, parsed_avro
 from odradek.serialization.avro_nesting import AvroNesting
-from odradek.serialization.avro_rows import AvroRows, NoSchema
+from odradek.serialization.avro_rows import AvroRows
 from odradek.serialization.avro_types import arrow_type, without_uuids
-from odradek.serialization.context import MessageField, SerializationContext
+from odradek.serialization.context import MessageField
+from odradek.serialization.converted_column import (
+    ConvertedColumn,
+    NoSchema,
+    check_column,
+    check_reader_schema,
+    check_registry,
+    context_of,
+    written_rows,
+)
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
     SchemaNotFoundError,
-    SerializationError,
 )
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import AVRO, Schema
@@ -31,16 +36,6 @@ from odradek.serialization.wire_format import ID_SIZE, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertedColumn:
-    """A column that was made of another, row by row."""
-
-    values: pa.Array
-    """As many as there were rows; null for null, and where a row is among `errors`."""
-    errors: Mapping[int, str]
-    """By the row's number, from 0, why it can't be converted; in their order."""
 
 
 def avro_to_arrow(
@@ -63,27 +58,10 @@ def avro_to_arrow(
     >>> read.values.type, dict(read.errors)
     (StructType(struct<to: string>), {})
     """
-    _check_column(column)
-    if not isinstance(registry, SchemaRegistryClient):
-        raise ConfigurationError(
-            f"registry must be a SchemaRegistryClient, not {type(registry).__name__}"
-        )
-    if not isinstance(reader_schema, str | Schema | None):
-        raise ConfigurationError(
-            f"reader_schema must be a text or a Schema, not {type(reader_schema).__name__}"
-        )
+    check_column(column)
+    check_registry(registry)
+    check_reader_schema(reader_schema)
     return _Decoding(registry, reader_schema).converted(column)
-
-
-def _check_column(column: object) -> None:
-    loaded("pyarrow")
-    import pyarrow as pa
-
-    if not isinstance(column, pa.Array | pa.ChunkedArray):
-        raise ConfigurationError(
-            "column must be an Arrow array, as table.column(name) gives it, not "
-            f"{type(column).__name__}"
-        )
 
 
 class _Decoding:
@@ -176,24 +154,10 @@ def arrow_to_avro(
     >>> written.values.type
     DataType(binary)
     """
-    _check_column(column)
-    import pyarrow as pa
-
+    check_column(column)
     if not callable(serializer):
         raise ConfigurationError(
             f"serializer must be an AvroSerializer, not {type(serializer).__name__}"
         )
-    if not (isinstance(topic, str) and isinstance(field, str) and field in tuple(MessageField)):
-        raise ConfigurationError(
-            f"topic must be a text and field a MessageField, not {topic!r} and {field!r}"
-        )
-    context = SerializationContext(topic, field)
-    errors: dict[int, str] = {}
-    written: list[bytes | None] = []
-    for number, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
-        try:
-            written.append(serializer(value, context))
-        except SerializationError as error:
-            written.append(None)
-            errors[number] = str(error)
-    return ConvertedColumn(pa.array(written, pa.binary()), errors)
+    context = context_of(topic, field)
+    return written_rows(column, lambda value: serializer(value, context))

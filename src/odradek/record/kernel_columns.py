@@ -1,14 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True, embedsignature=True
-"""The native reader of Avro: framed values to Arrow's buffers; compiled by setup.py, never Python.
+"""The native reader of Avro and Protobuf: framed values to Arrow's buffers; compiled by setup.py.
 
-In: columns to fill, a program for each schema's id (`avro_program`), and a binary column. Out:
+In: columns to fill, a program for each schema's id (`column_program`), and a binary column. Out:
 buffers of the columns, and which rows it left. It is strict: what isn't written in the plain way
-(a boolean of 2, a number of eleven bytes, the same key twice in a map) is a row that it leaves,
-null, for the library to read or to refuse with its words. So whatever it takes, the library takes,
-and makes the same of it. Nothing here trusts a length: each is compared with what is left first.
-Nor a row: a byte that says null may stand for thousands of columns, so whoever calls says how many
-bytes all columns may take together (`room`). A row that needs more is left before that is taken.
+(a boolean of 2, a number of eleven bytes, a key twice in a map, a field of Protobuf twice) is a row
+that it leaves, null, for the library to read or to refuse with its words. So whatever it takes,
+the library takes, and makes the same of it. Nothing here trusts a length: each is compared with
+what is left first. Nor a row: a byte that says null may stand for thousands of columns, so whoever
+calls says how many bytes all columns may take together (`room`). A row that needs more is left
+before that is taken.
 
 The GIL is released for all rows in a row whose schemas are known.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    raise ImportError("odradek.record.kernel_avro isn't compiled, and is no use as Python")
+    raise ImportError("odradek.record.kernel_columns isn't compiled, and is no use as Python")
 
 from cython.cimports.cpython.buffer import (
     Py_buffer,
@@ -39,7 +40,16 @@ from cython.cimports.odradek.record.native import (
     odradek_digest,
 )
 
-from odradek.record.avro_program import COLUMN_NUMBERS, STEP_NUMBERS, Keeping, Number, Op
+from odradek.record.column_program import (
+    COLUMN_NUMBERS,
+    LARGEST_SECONDS,
+    STEP_NUMBERS,
+    FieldKind,
+    Keeping,
+    Label,
+    Number,
+    Op,
+)
 
 SOURCES: str = odradek_digest.decode().partition(":")[2]
 
@@ -80,6 +90,31 @@ READ_DECIMAL = cython.declare(int64_t, Op.DECIMAL)
 READ_CONSTANT = cython.declare(int64_t, Op.CONSTANT)
 READ_SWITCH = cython.declare(int64_t, Op.SWITCH)
 JUMP = cython.declare(int64_t, Op.JUMP)
+READ_SAME = cython.declare(int64_t, Op.SAME)
+READ_MESSAGE = cython.declare(int64_t, Op.MESSAGE)
+
+WIRE_INT32 = cython.declare(int64_t, FieldKind.INT32)
+WIRE_UINT32 = cython.declare(int64_t, FieldKind.UINT32)
+WIRE_UINT64 = cython.declare(int64_t, FieldKind.UINT64)
+WIRE_SINT32 = cython.declare(int64_t, FieldKind.SINT32)
+WIRE_SINT64 = cython.declare(int64_t, FieldKind.SINT64)
+WIRE_BOOL = cython.declare(int64_t, FieldKind.BOOL)
+WIRE_ENUM = cython.declare(int64_t, FieldKind.ENUM)
+WIRE_FIXED32 = cython.declare(int64_t, FieldKind.FIXED32)
+WIRE_FIXED64 = cython.declare(int64_t, FieldKind.FIXED64)
+WIRE_STRING = cython.declare(int64_t, FieldKind.STRING)
+WIRE_BYTES = cython.declare(int64_t, FieldKind.BYTES)
+WIRE_MESSAGE = cython.declare(int64_t, FieldKind.MESSAGE)
+MOST_SECONDS = cython.declare(int64_t, LARGEST_SECONDS)
+LABEL_NULL = cython.declare(int64_t, Label.NULL)
+LABEL_LEFT = cython.declare(int64_t, Label.LEFT)
+LABEL_MAP = cython.declare(int64_t, Label.MAP)
+
+VARINT = cython.declare(int64_t, 0)
+EIGHT = cython.declare(int64_t, 1)
+SIZED = cython.declare(int64_t, 2)
+FOUR = cython.declare(int64_t, 5)
+LARGEST_TAG = cython.declare(uint64_t, 0xFFFFFFFF)
 
 AS_INT = cython.declare(int64_t, Number.INT)
 AS_LONG = cython.declare(int64_t, Number.LONG)
@@ -186,6 +221,96 @@ def get_number(at: Source, end: Source, value: cython.pointer(int64_t)) -> Sourc
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_varint(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Source:
+    """Read a number of up to 64 bits as Protobuf has it; returns where it ends, NULL if bad."""
+    byte: uint64_t
+    found: uint64_t = 0
+    shift: cython.int = 0
+    while True:
+        if at >= end:
+            return cython.NULL
+        byte = at[0]
+        at += 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift >= 64:
+            break
+    if byte > 1 and shift == 70:
+        return cython.NULL
+    value[0] = found
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_short(at: Source, end: Source, value: cython.pointer(uint64_t)) -> Source:
+    """The same of a tag or a size: Protobuf refuses more than five bytes, whatever they say."""
+    begin: Source = at
+    at = get_varint(at, end, value)
+    if not at or at - begin > 5 or value[0] > LARGEST_TAG:
+        return cython.NULL
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def get_size(at: Source, end: Source, size: cython.pointer(int64_t)) -> Source:
+    """Read how many bytes follow; returns where they begin, NULL where there are fewer."""
+    value: uint64_t = 0
+    at = get_short(at, end, cython.address(value))
+    if not at or value > cython.cast(uint64_t, end - at):
+        return cython.NULL
+    size[0] = cython.cast(int64_t, value)
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def skipped(at: Source, end: Source, wire: int64_t) -> Source:
+    """Where a field that nobody knows ends; NULL where that can't be said, as of a group."""
+    value: uint64_t = 0
+    size: int64_t = 0
+    if wire == VARINT:
+        return get_varint(at, end, cython.address(value))
+    if wire == SIZED:
+        at = get_size(at, end, cython.address(size))
+        if not at:
+            return cython.NULL
+    elif wire == EIGHT:
+        size = 8
+    elif wire == FOUR:
+        size = 4
+    else:
+        return cython.NULL
+    if size > end - at:
+        return cython.NULL
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def wire_of(kind: int64_t) -> int64_t:
+    """How a field's values are written, one by one."""
+    if kind < WIRE_FIXED32:
+        return VARINT
+    if kind < WIRE_FIXED64:
+        return FOUR
+    if kind < WIRE_STRING:
+        return EIGHT
+    return SIZED
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def is_text(data: Source, size: int64_t) -> cython.bint:
@@ -255,6 +380,15 @@ def set_bit(bits: Bytes, index: int64_t) -> cython.void:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def bit(column: cython.pointer(Column), index: int64_t) -> cython.int:
+    """An entry of a column of bits."""
+    return column.data.data[index >> 3] >> (index & 7) & 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def ends_of(column: cython.pointer(Column)) -> cython.pointer(int32_t):
     """Where the entries of a column end, after a first 0."""
     return cython.cast(cython.pointer(int32_t), column.ends.data)
@@ -277,14 +411,54 @@ def hashed(data: Source, size: int64_t) -> uint64_t:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def key_of(keys: cython.pointer(Column), one: int64_t, size: cython.pointer(int64_t)) -> Source:
+    """The bytes of an entry of keys: of texts, or of numbers."""
+    ends: cython.pointer(int32_t)
+    if keys.kind == FIXED:
+        size[0] = keys.width
+        return keys.data.data + one * keys.width
+    ends = ends_of(keys)
+    size[0] = ends[one + 1] - ends[one]
+    return keys.data.data + ends[one]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def same_key(keys: cython.pointer(Column), one: int64_t, other: int64_t) -> cython.bint:
     """Whether two entries are the same bytes."""
-    ends: cython.pointer(int32_t) = ends_of(keys)
-    size: int64_t = ends[one + 1] - ends[one]
-    return (
-        size == ends[other + 1] - ends[other]
-        and memcmp(keys.data.data + ends[one], keys.data.data + ends[other], size) == 0
-    )
+    size: int64_t = 0
+    other_size: int64_t = 0
+    first: Source = key_of(keys, one, cython.address(size))
+    second: Source = key_of(keys, other, cython.address(other_size))
+    return size == other_size and memcmp(first, second, size) == 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def field_at(
+    fields: cython.pointer(Step), count: int64_t, number: int64_t, near: int64_t
+) -> int64_t:
+    """The place of a field by its number, or of the next larger; most come in their order."""
+    low: int64_t = 0
+    high: int64_t = count
+    middle: int64_t
+    if near < count and fields[near].low <= number:
+        if fields[near].low == number:
+            return near
+        low = near + 1
+        if low < count and fields[low].low == number:
+            return low
+    while low < high:
+        middle = (low + high) // 2
+        if fields[middle].low < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @cython.cfunc
@@ -305,7 +479,7 @@ def framed(data: Source, size: int64_t, begin: int64_t, end: int64_t) -> cython.
 
 @cython.final
 @cython.cclass
-class AvroReader:
+class ColumnReader:
     """Fills the columns of one call.
 
     `columns`: their numbers, the first is the whole. `most`: bytes or items that a column's
@@ -531,6 +705,11 @@ class AvroReader:
                 if not at:
                     return cython.NULL
                 number = step.stop
+            elif step.op == READ_MESSAGE:
+                if not self.message(number - 1, at, end):
+                    return cython.NULL
+                at = end
+                number = step.stop
             elif step.op == READ_CONSTANT:
                 if not self.run(
                     number, step.stop, self.constants + step.low,
@@ -598,6 +777,10 @@ class AvroReader:
             return at
         if step.op == READ_DECIMAL:
             return self.decimal(step, at, end)
+        if step.op == READ_SAME:
+            if end - at < step.high or memcmp(at, self.constants + step.low, step.high) != 0:
+                return cython.NULL
+            return at + step.high
         return cython.NULL
 
     @cython.cfunc
@@ -701,6 +884,263 @@ class AvroReader:
         ):
             return cython.NULL
         return at + size
+
+    # Protobuf
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def message(self, number: int64_t, at: Source, end: Source) -> cython.bint:
+        """All fields of a message in any order; False where one is there twice, or isn't plain.
+
+        Each has a column of its own, so it has been met where that has one entry more than before.
+        """
+        step: cython.pointer(Step) = self.steps + number
+        fields: cython.pointer(Step) = step + 1
+        field: cython.pointer(Step)
+        entry: int64_t = self.columns[step.column].count
+        tag: uint64_t = 0
+        found: int64_t
+        place: int64_t = 0
+        wire: int64_t
+        if not self.put_struct(step.column):
+            return False
+        while at < end:
+            at = get_short(at, end, cython.address(tag))
+            if not at:
+                return False
+            found = cython.cast(int64_t, tag >> 3)
+            wire = cython.cast(int64_t, tag & 7)
+            if found == 0:
+                return False
+            place = field_at(fields, step.low, found, place)
+            if place >= step.low or fields[place].low != found:
+                if step.high:
+                    return False
+                at = skipped(at, end, wire)
+                if not at:
+                    return False
+                continue
+            field = fields + place
+            if field.high > LABEL_LEFT:
+                at = self.repeated(field, wire, at, end)
+                if not at:
+                    return False
+                continue
+            if self.columns[field.column].count > entry:
+                return False
+            at = self.single(field, field.column, wire, at, end)
+            if not at or not self.put_others(field):
+                return False
+        place = 0
+        while place < step.low:
+            if not self.put_absent(fields + place, entry):
+                return False
+            place += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_others(self, field: cython.pointer(Step)) -> cython.bint:
+        """What else might be in the same oneof isn't there: where it comes, it comes twice."""
+        other: cython.pointer(Step) = field
+        if field.more < 0:
+            return True
+        while True:
+            other = self.steps + other.more
+            if other == field:
+                return True
+            if not self.put_null(other.column):
+                return False
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_absent(self, field: cython.pointer(Step), entry: int64_t) -> cython.bint:
+        """What a field is that hasn't come, or has come to its end."""
+        column: cython.pointer(Column) = self.columns + field.column
+        first: int64_t = 0
+        if field.high > LABEL_LEFT:
+            if field.high == LABEL_MAP:
+                if column.room > 0:
+                    first = ends_of(column)[column.count]
+                if not self.distinct(self.columns[column.child].child, first):
+                    return False
+            return self.put_list(field.column)
+        if column.count > entry:
+            return True
+        if field.high == LABEL_NULL:
+            return self.put_null(field.column)
+        if field.high == LABEL_LEFT:
+            return False
+        if field.op == WIRE_ENUM:
+            return self.put_name(field, field.column, 0)
+        if column.kind == BITS:
+            return self.put_bit(field.column, False)
+        if column.kind == BINARY:
+            return self.put_bytes(field.column, cython.NULL, 0)
+        if column.count >= column.room and not self.grow(column):
+            return False
+        memset(column.data.data + column.count * column.width, 0, column.width)
+        column.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def repeated(
+        self, field: cython.pointer(Step), wire: int64_t, at: Source, end: Source
+    ) -> Source:
+        """An item of a repeated field, or several that are packed."""
+        item: int64_t = self.columns[field.column].child
+        one: int64_t = wire_of(field.op)
+        size: int64_t = 0
+        stop: Source
+        if wire != SIZED or one == SIZED:
+            return self.single(field, item, wire, at, end)
+        at = get_size(at, end, cython.address(size))
+        if not at:
+            return cython.NULL
+        stop = at + size
+        while at < stop:
+            at = self.single(field, item, one, at, stop)
+            if not at:
+                return cython.NULL
+        return at
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def single(
+        self, field: cython.pointer(Step), column: int64_t, wire: int64_t, at: Source, end: Source
+    ) -> Source:
+        """One value of a field into a column; NULL where it is of another wire type."""
+        value: uint64_t = 0
+        size: int64_t = 0
+        if wire != wire_of(field.op):
+            return cython.NULL
+        if wire == VARINT:
+            at = get_varint(at, end, cython.address(value))
+            if not at or not self.put_varint(field, column, value):
+                return cython.NULL
+            return at
+        if wire == SIZED:
+            at = get_size(at, end, cython.address(size))
+            if not at or not self.put_sized(field, column, at, size):
+                return cython.NULL
+            return at + size
+        size = 4 if wire == FOUR else 8
+        if size > end - at or not self.put_flat(field, column, at):
+            return cython.NULL
+        return at + size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_flat(self, field: cython.pointer(Step), column: int64_t, data: Source) -> cython.bint:
+        """Four or eight bytes, the lowest first."""
+        both: uint64_t[2]
+        both[0] = both[1] = 0
+        if field.op == WIRE_FIXED32:
+            memcpy(cython.address(both[0]), data, 4)
+            return self.put_fixed(column, cython.cast(Source, cython.address(both[0])), 8)
+        if field.op == WIRE_FIXED64:
+            memcpy(cython.address(both[0]), data, 8)
+            return self.put_fixed(column, cython.cast(Source, cython.address(both[0])), 16)
+        return self.put_fixed(column, data, 4 if wire_of(field.op) == FOUR else 8)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_varint(
+        self, field: cython.pointer(Step), column: int64_t, value: uint64_t
+    ) -> cython.bint:
+        """A number as its field's kind has it: what is too large loses its highest bits."""
+        kind: int64_t = field.op
+        both: uint64_t[2]
+        if kind == WIRE_BOOL:
+            return self.put_bit(column, value != 0)
+        if kind == WIRE_ENUM:
+            return self.put_name(field, column, cython.cast(int32_t, value & LARGEST_TAG))
+        if kind == WIRE_SINT32:
+            value &= LARGEST_TAG
+        if kind in (WIRE_SINT32, WIRE_SINT64):
+            value = (value >> 1) ^ (0 - (value & 1))
+        elif kind == WIRE_UINT32:
+            value &= LARGEST_TAG
+        both[0] = value
+        both[1] = 0
+        return self.put_fixed(
+            column,
+            cython.cast(Source, cython.address(both[0])),
+            4 if kind in (WIRE_INT32, WIRE_SINT32) else 16 if kind == WIRE_UINT64 else 8,
+        )
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_name(self, field: cython.pointer(Step), column: int64_t, value: int32_t) -> cython.bint:
+        """The name of an enum's number; one that has none is left."""
+        table: cython.pointer(int32_t) = cython.cast(
+            cython.pointer(int32_t), cython.cast(Bytes, self.constants + field.stop)
+        )
+        low: int64_t = 0
+        high: int64_t = table[0]
+        middle: int64_t
+        while low < high:
+            middle = (low + high) // 2
+            if table[3 * middle + 1] < value:
+                low = middle + 1
+            else:
+                high = middle
+        if low >= table[0] or table[3 * low + 1] != value:
+            return False
+        return self.put_bytes(column, self.constants + table[3 * low + 2], table[3 * low + 3])
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_sized(
+        self, field: cython.pointer(Step), column: int64_t, data: Source, size: int64_t
+    ) -> cython.bint:
+        """A text, bytes, or a message within the message."""
+        if field.op == WIRE_MESSAGE:
+            return self.message(field.stop, data, data + size)
+        if field.op == WIRE_STRING:
+            if not is_text(data, size):
+                return False
+            return self.put_bytes(column, data, size)
+        if field.op == WIRE_BYTES:
+            return self.put_bytes(column, data, size)
+        return self.put_timestamp(column, data, data + size)
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_timestamp(self, column: int64_t, at: Source, end: Source) -> cython.bint:
+        """Seconds and nanoseconds, either of which may lack, as microseconds."""
+        value: uint64_t = 0
+        seconds: int64_t = 0
+        nanos: int64_t = 0
+        met: int64_t = 0
+        tag: int64_t
+        while at < end:
+            tag = at[0]
+            if (tag != 0x08 and tag != 0x10) or met & tag:
+                return False
+            met |= tag
+            at = get_varint(at + 1, end, cython.address(value))
+            if not at:
+                return False
+            if tag == 0x08:
+                seconds = cython.cast(int64_t, value)
+            else:
+                nanos = cython.cast(int32_t, value & LARGEST_TAG)
+        if seconds > MOST_SECONDS or seconds < -MOST_SECONDS or nanos < 0:
+            return False
+        seconds = seconds * 1000000 + nanos // 1000
+        return self.put_fixed(column, cython.cast(Source, cython.address(seconds)), 8)
 
     # What is read into a column
 
@@ -916,7 +1356,10 @@ class AvroReader:
         other: int64_t
         place: int64_t
         slots: cython.pointer(int64_t)
-        ends: cython.pointer(int32_t) = ends_of(keys)
+        key: Source
+        length: int64_t = 0
+        if keys.kind == BITS:
+            return count < 2 or (count == 2 and bit(keys, first) != bit(keys, first + 1))
         if count <= FEW:
             for one in range(first + 1, keys.count):
                 for other in range(first, one):
@@ -930,11 +1373,8 @@ class AvroReader:
         slots = cython.cast(cython.pointer(int64_t), self.table.data)
         memset(slots, 255, 8 * size)
         for one in range(first, keys.count):
-            place = cython.cast(
-                int64_t,
-                hashed(keys.data.data + ends[one], ends[one + 1] - ends[one])
-                & cython.cast(uint64_t, size - 1),
-            )
+            key = key_of(keys, one, cython.address(length))
+            place = cython.cast(int64_t, hashed(key, length) & cython.cast(uint64_t, size - 1))
             while slots[place] >= 0:
                 if same_key(keys, one, slots[place]):
                     return False

@@ -1,0 +1,139 @@
+"""Columns that a kernel fills: how they lie, what they take, and the arrays that come of them.
+
+In: an Arrow type. Out: the layout that `record.kernel_columns` takes, bytes that a value takes in
+them, and arrays of what the kernel has filled. Must not: know a format.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from odradek.record.column_program import NONE, Keeping
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OWN = {Keeping.BITS: 1, Keeping.BINARY: 4, Keeping.LIST: 4}
+"""Bytes of an entry of a column, without its validity and what is in it, where no width says it."""
+
+
+class UnplannedError(Exception):
+    """The kernel doesn't read this; the format's library does."""
+
+
+class Columns:
+    """The columns of an Arrow type, in the order of a walk from the whole to its parts."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._numbers: list[list[int]] = []
+        self.root = PlannedColumn(kind, self._numbers)
+
+    def layout(self) -> bytes:
+        """As the kernel takes it."""
+        return array("q", [one for column in self._numbers for one in column]).tobytes()
+
+
+class PlannedColumn:
+    """One column, and those within it."""
+
+    def __init__(self, kind: pa.DataType, numbers: list[list[int]]) -> None:
+        self.kind, self.number = kind, len(numbers)
+        how, width, inner = kept(kind)
+        own = [how, width, NONE, NONE]
+        numbers.append(own)
+        self.children: list[PlannedColumn] = []
+        for one in inner:
+            child = PlannedColumn(one, numbers)
+            if self.children:
+                numbers[self.children[-1].number][3] = child.number
+            else:
+                own[2] = child.number
+            self.children.append(child)
+        self.of_null = 1 + _OWN.get(how, width)
+        """Bytes of an entry that is null, with those of its parts; rounded up."""
+        if how is Keeping.STRUCT:
+            self.of_null += sum(one.of_null for one in self.children)
+        self.is_flat = how in (Keeping.NOTHING, Keeping.BITS, Keeping.FIXED)
+        self.size_of = self._sizing(how)
+        """Bytes that a value of the library's takes in columns."""
+
+    def _sizing(self, how: Keeping) -> Callable[[Any], int]:
+        """A function for each kind: it is called for every value that the library reads."""
+        import pyarrow as pa
+
+        of_null, inner = self.of_null, self.children
+        if how is Keeping.BINARY:
+            return lambda one: of_null if one is None else of_null + len(one)
+        if how is Keeping.STRUCT:
+            names = [field.name for field in self.kind]
+            own = 1 + sum(one.of_null for one in inner if one.is_flat)
+            parts = [
+                (name, one.size_of)
+                for name, one in zip(names, inner, strict=True)
+                if not one.is_flat
+            ]
+            return lambda one: (
+                of_null if one is None else own + sum([size(one[name]) for name, size in parts])
+            )
+        if pa.types.is_map(self.kind):
+            key, value = inner[0].children
+            return lambda one: (
+                of_null
+                if not one
+                else sum(map(key.size_of, one), of_null + len(one))
+                + sum(map(value.size_of, one.values()))
+            )
+        if how is Keeping.LIST and not inner[0].is_flat:
+            return lambda one: of_null if not one else sum(map(inner[0].size_of, one), of_null)
+        if how is Keeping.LIST:
+            return lambda one: of_null + inner[0].of_null * len(one or ())
+        return lambda one: of_null
+
+
+def kept(kind: pa.DataType) -> tuple[Keeping, int, list[pa.DataType]]:
+    """How a column of a type is kept, bytes of an entry, and the types within it."""
+    import pyarrow as pa
+
+    if pa.types.is_null(kind):
+        return Keeping.NOTHING, 0, []
+    if pa.types.is_boolean(kind):
+        return Keeping.BITS, 0, []
+    if pa.types.is_struct(kind):
+        return Keeping.STRUCT, 0, [one.type for one in kind]
+    if pa.types.is_map(kind):
+        return Keeping.LIST, 0, [_entries(kind)]
+    if pa.types.is_list(kind):
+        return Keeping.LIST, 0, [kind.value_type]
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return Keeping.BINARY, 0, []
+    return Keeping.FIXED, kind.bit_width // 8, []
+
+
+def _entries(kind: pa.MapType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.struct([kind.key_field, kind.item_field])
+
+
+def array_of(columns: Columns, reader: Any) -> pa.Array:
+    """The array of what the kernel's reader has filled; it is empty afterwards."""
+    return _array_of(columns.root, reader)
+
+
+def _array_of(column: PlannedColumn, reader: Any) -> pa.Array:
+    import pyarrow as pa
+
+    count, nulls, *blocks = reader.column(column.number)
+    valid, ends, data = (None if one is None else pa.py_buffer(one) for one in blocks)
+    inner = [_array_of(one, reader) for one in column.children]
+    kind = column.kind
+    if pa.types.is_null(kind):
+        return pa.nulls(count)
+    buffers = [valid]
+    if ends is not None:
+        buffers.append(ends)
+    if data is not None:
+        buffers.append(data)
+    return pa.Array.from_buffers(kind, count, buffers, nulls, children=inner or None)

@@ -1,0 +1,90 @@
+"""How much memory the columns of a call may take.
+
+In: the columns, how many rows there are, and their bytes. Out: whether a value has room. A byte may
+say that a list has one more record of thousands of fields, all null, and 100 KB of them were 2 GB
+of columns (R-IN-4). So the columns of a call have room for `FREE` bytes, `RATIO` times the bytes of
+its rows, and a null for each row, which has to fit into the former. A row that needs more than
+there is left is measured before Arrow gets it: it may have its own bytes' share, so those before it
+don't take that from it. Must not: know a format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.record.limits import DECOMPRESSED_LIMIT
+from odradek.serialization.column_layout import PlannedColumn
+from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SAID = 300
+"""Characters of a type, which may have thousands of fields, and of Arrow's words about it."""
+TOGETHER = 1024
+"""Rows that are objects at a time: more of them keep the garbage collector busy."""
+FREE = DECOMPRESSED_LIMIT
+"""Bytes that columns of any rows may take: what a batch of records may become."""
+RATIO = 64
+"""Bytes of columns for each byte of a row, beyond those. A decimal of two bytes takes 16; a null
+takes up to that for each column of a record that is null, most of which have few of them."""
+
+
+class ColumnRoom:
+    """Of one call."""
+
+    def __init__(self, root: PlannedColumn, rows: int, size: int) -> None:
+        """`size`: bytes of the rows.
+
+        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        """
+        self._root = root
+        self._left = FREE + RATIO * size
+        self.share = FREE // max(rows, 1)
+        """Of the bytes that all may take, those of each row."""
+        if rows * root.of_null > self._left:
+            raise InvalidSchemaError(
+                f"{rows} rows of a type of which a null takes {root.of_null} bytes would take more "
+                f"than the {self._left} that these rows may take",
+                None,
+                "Convert fewer rows at a time, or give a reader's schema with fewer fields.",
+            )
+        self.of_kernel = self._left + rows * root.of_null
+        """Bytes that a kernel's columns may take."""
+
+    def fitting(self, value: Any, size: int) -> Any:
+        """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
+        own = self._root.of_null + RATIO * size + self.share
+        most = max(own, self._left)
+        try:
+            found = self._root.size_of(value)
+        except (TypeError, LookupError, AttributeError):
+            return value  # Arrow says what is wrong with it
+        if found > most:
+            raise DeserializationError(
+                f"its {size} bytes would take more than {most} in columns: its schema has a record "
+                "of so many fields, or a text so long, for a byte"
+            )
+        self._left -= found
+        return value
+
+
+def array_of_values(
+    values: list[Any], kind: pa.DataType, numbers: list[int], errors: dict[int, str]
+) -> pa.Array:
+    """An array of values; those that the type can't hold are found by halves."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(values) == 1:
+            errors[numbers[0]] = f"Arrow's {str(kind)[:SAID]} can't hold it: {str(error)[:SAID]}"
+            return pa.nulls(1, kind)
+    half = len(values) // 2
+    return pa.concat_arrays(
+        [
+            array_of_values(values[:half], kind, numbers[:half], errors),
+            array_of_values(values[half:], kind, numbers[half:], errors),
+        ]
+    )

@@ -1,0 +1,107 @@
+"""Values of JSON as Arrow arrays of one type: by Arrow's reader, and by Python what that leaves.
+
+In: JSON, a type. Out: an array, and by a row's number why it can't be read. Must not: fail all rows
+for one of them, or take memory out of proportion to bytes (R-IN-4): two bytes may be an object of
+thousands of fields, all null. What might, by its commas and brackets, is read by Python and
+measured before Arrow gets it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.serialization.column_layout import Columns, PlannedColumn
+from odradek.serialization.column_room import FREE, RATIO, TOGETHER, ColumnRoom, array_of_values
+from odradek.serialization.errors import DeserializationError
+from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_values import JsonValues
+from odradek.serialization.plain import parsed_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+FEW = 64
+"""Rows that Python reads where one of them is none to Arrow's reader."""
+
+
+class JsonRows:
+    """Reads values; the arrays are all of one type."""
+
+    def __init__(self, kind: pa.DataType, *, parsed: bool) -> None:
+        """`parsed`: what is given is known to be JSON."""
+        import pyarrow as pa
+
+        self._kind, self._parsed = kind, parsed
+        self._root = Columns(kind).root
+        self._item = _largest_item(self._root, within=False)
+        self._values = JsonValues(whole=True)
+        self._lines = ArrowJson(kind) if parsed or pa.types.is_struct(kind) else None
+
+    def read(self, rows: list[bytes | None], errors: dict[int, str]) -> pa.Array:
+        """The values; null for null, for JSON's null, and where a row is among the errors.
+
+        Raises `InvalidSchemaError` where so many rows of nothing but nulls were too large.
+        """
+        import pyarrow as pa
+
+        sizes = sum(len(one) for one in rows if one is not None)
+        room = ColumnRoom(self._root, len(rows), sizes)
+        parts = [
+            self._part(rows[first : first + TOGETHER], first, room, errors)
+            for first in range(0, len(rows), TOGETHER)
+        ]
+        if not parts:
+            return pa.nulls(0, self._kind)
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _part(
+        self, rows: list[bytes | None], first: int, room: ColumnRoom, errors: dict[int, str]
+    ) -> pa.Array:
+        import pyarrow as pa
+
+        if self._lines is not None and self._is_small(rows, room):
+            found = self._lines.read(pa.array(rows, pa.binary()), parsed=self._parsed)
+            if found is not None:
+                return found
+            if len(rows) > FEW:
+                half = len(rows) // 2
+                parts = (
+                    self._part(rows[:half], first, room, errors),
+                    self._part(rows[half:], first + half, room, errors),
+                )
+                return pa.concat_arrays(parts)
+        values = [
+            None if row is None else self._value(row, first + at, room, errors)
+            for at, row in enumerate(rows)
+        ]
+        numbers = list(range(first, first + len(rows)))
+        return array_of_values(values, self._kind, numbers, errors)
+
+    def _is_small(self, rows: list[bytes | None], room: ColumnRoom) -> bool:
+        """Whether rows can't take more than their share, whatever stands in them."""
+        there = [one for one in rows if one is not None]
+        items = sum(one.count(b",") + one.count(b"[") for one in there) if self._item else 0
+        size = sum(map(len, there))
+        share = room.share * len(rows)
+        return items * self._item + size <= RATIO * size + share and size < FREE
+
+    def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
+        problems: list[str] = []
+        try:
+            value = self._values.fitted(parsed_json(row), self._kind, problems)
+            if not problems:
+                return room.fitting(value, len(row))
+            errors[number] = "; ".join(problems)
+        except DeserializationError as error:
+            errors[number] = str(error)
+        return None
+
+
+def _largest_item(column: PlannedColumn, *, within: bool) -> int:
+    """Bytes of the largest null that stands for an item of a list; 0 where there is no list."""
+    import pyarrow as pa
+
+    lists = pa.types.is_list(column.kind)
+    inner = [_largest_item(one, within=lists) for one in column.children]
+    return max([column.of_null if within else 0, *inner])

@@ -1,0 +1,116 @@
+"""What Arrow's types make of JSON that Python has read.
+
+In: values as `json.loads` gives them, a type. Out: values that Arrow takes for that type, and what
+doesn't fit. Must not: take one thing for another: a number isn't a boolean, nor a text a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _MisfitError(Exception):
+    """Something isn't of the type that is wanted."""
+
+
+class JsonValues:
+    """Fits values to types."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        """`whole`: 1.0 is an integer, as JSON Schema says and Spark's `from_json` doesn't."""
+        self._whole = whole
+
+    def fitted(self, given: Any, kind: pa.DataType, problems: list[str]) -> Any:
+        """What a type makes of a value; None, or a part, with what is wrong among the problems."""
+        try:
+            return self._fitting(given, kind, "", problems)
+        except (_MisfitError, ValueError, OverflowError, RecursionError):
+            problems.append(f"the value isn't {kind}")
+            return None
+
+    def struct(
+        self, document: dict[str, Any], fields: list[pa.Field], where: str, problems: list[str]
+    ) -> dict[str, Any]:
+        """All fields of an object, null where they lack or don't fit."""
+        row: dict[str, Any] = {}
+        for field in fields:
+            row[field.name] = None
+            try:
+                row[field.name] = self._fitting(
+                    document.get(field.name), field.type, f"{where}{field.name}", problems
+                )
+            except (_MisfitError, ValueError, OverflowError, RecursionError):
+                problems.append(f"field {where}{field.name} isn't {field.type}")
+        return row
+
+    def _fitting(self, given: Any, kind: pa.DataType, where: str, problems: list[str]) -> Any:
+        """Give what a type makes of JSON, or raise."""
+        import pyarrow as pa
+
+        if given is None:
+            return None
+        if pa.types.is_struct(kind):
+            within = f"{where}." if where else ""
+            return self.struct(_of(given, dict), list(kind), within, problems)
+        if pa.types.is_list(kind):
+            return [
+                self._fitting(each, kind.value_type, where, problems) for each in _of(given, list)
+            ]
+        if pa.types.is_integer(kind):
+            if self._whole and type(given) is float and given.is_integer():
+                given = int(given)
+            bits = 1 << (kind.bit_width - 1)
+            if not -bits <= _of(given, int) < bits:
+                raise _MisfitError
+            return given
+        for test, read in _READ:
+            if getattr(pa.types, test)(kind):
+                return read(given, kind)
+        raise _MisfitError
+
+
+def _of(given: Any, kind: type) -> Any:
+    if type(given) is not kind:
+        raise _MisfitError
+    return given
+
+
+def _floating(given: Any, _: pa.DataType) -> float:
+    if type(given) is str and given in ("NaN", "Infinity", "-Infinity", "INF", "-INF", "+INF"):
+        return float(given)
+    if type(given) not in (int, float):
+        raise _MisfitError
+    return float(given)
+
+
+def _text(given: Any, _: pa.DataType) -> str:
+    """Give the text of whatever stands there, as from_json does."""
+    found = given
+    if not isinstance(given, str):
+        found = json.dumps(given, separators=(",", ":"), ensure_ascii=False)
+    found.encode()  # raises a ValueError for half of a surrogate pair, which no column can hold
+    return str(found)
+
+
+def _timestamp(given: Any, kind: pa.DataType) -> datetime:
+    found = datetime.fromisoformat(_of(given, str))
+    if kind.tz is None:
+        if found.tzinfo is not None:
+            raise _MisfitError
+        return found
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+_READ: tuple[tuple[str, Callable[[Any, pa.DataType], Any]], ...] = (
+    ("is_boolean", lambda given, _: _of(given, bool)),
+    ("is_floating", _floating),
+    ("is_string", _text),
+    ("is_date", lambda given, _: date.fromisoformat(_of(given, str))),
+    ("is_timestamp", _timestamp),
+)

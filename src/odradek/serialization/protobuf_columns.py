@@ -1,0 +1,176 @@
+"""Whole columns of framed Protobuf to columns of structs, and back.
+
+In: an Arrow column of bytes as `Consumer.poll_arrow` gives it, or of structs. Out: a column of the
+other kind of the same length, and by row why one can't be had. Must not: fail all rows for one of
+them, or take rows of another message for this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from odradek.common.errors import ConfigurationError
+from odradek.serialization.context import MessageField
+from odradek.serialization.converted_column import (
+    ConvertedColumn,
+    check_column,
+    check_registry,
+    context_of,
+    written_rows,
+)
+from odradek.serialization.errors import (
+    DeserializationError,
+    InvalidSchemaError,
+    SchemaNotFoundError,
+    SerializationError,
+)
+from odradek.serialization.protobuf import ProtobufSerializer, message_descriptor
+from odradek.serialization.protobuf_files import described, message_named
+from odradek.serialization.protobuf_messages import messages_at
+from odradek.serialization.protobuf_rows import NamedBySchemas, ProtobufRows
+from odradek.serialization.protobuf_shapes import message_shape
+from odradek.serialization.registry_client import SchemaRegistryClient
+from odradek.serialization.wire_format import SchemaId, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.serialization.schemas import Schema
+
+
+def protobuf_to_arrow(
+    column: pa.Array | pa.ChunkedArray,
+    registry: SchemaRegistryClient,
+    message_type: type | None = None,
+) -> ConvertedColumn:
+    """Make a column of structs of a column of framed Protobuf.
+
+    `column`: binary of any kind, in Confluent's wire format. Rows are read as `message_type`, a
+    class that protoc has generated, whatever version of the message they are; without one as the
+    message of the first row, by the descriptor that the registry gives, and then they must all be
+    of one schema. Types are those of `protobuf_types.protobuf_type`. Rows that can't be read, or
+    are another message, are null, and among the result's `errors`.
+
+    Raises `InvalidSchemaError` for several schemas without a class, or a message that Arrow has no
+    type for; `SchemaRegistryError` where a registry can't be asked. A schema that the registry
+    doesn't have is the row's error.
+
+    >>> read = protobuf_to_arrow(batch.column("value"), registry)
+    >>> read.values.type, dict(read.errors)
+    (StructType(struct<to: string>), {})
+    """
+    check_column(column)
+    check_registry(registry)
+    if message_type is not None:
+        descriptor = message_descriptor(message_type)
+        wrong = NamedBySchemas(registry, descriptor.full_name)
+        return ConvertedColumn(*ProtobufRows(descriptor, wrong).read(column))
+    return _OneSchema(registry).converted(column)
+
+
+class _OneSchema:
+    """One call without a class: the rows' own schema says what they are."""
+
+    def __init__(self, registry: SchemaRegistryClient) -> None:
+        self._registry = registry
+        self._schema: Schema | None = None
+        self._known: set[int] = set()
+        """Ids of that schema."""
+        self._named: NamedBySchemas | None = None
+
+    def converted(self, column: pa.Array | pa.ChunkedArray) -> ConvertedColumn:
+        """The column, and what is wrong with it."""
+        import pyarrow as pa
+
+        errors: dict[int, str] = {}
+        for number, one in enumerate(column):
+            data = one.as_py()
+            if data is None:
+                continue
+            try:
+                descriptor = self._first(data)
+            except (DeserializationError, SchemaNotFoundError) as error:
+                errors[number] = str(error)
+                continue
+            return ConvertedColumn(*ProtobufRows(descriptor, self._wrong).read(column))
+        return ConvertedColumn(pa.nulls(len(column)), errors)
+
+    def _first(self, data: bytes) -> Any:
+        """The message of a row. Raises `DeserializationError` where it says none."""
+        of, _ = schema_of(data, indexed=True)
+        if of.id is None:
+            raise DeserializationError("a column's rows name their schemas by id, not by GUID")
+        schema, indexes = self._registry.get_schema(of.id), of.indexes or (0,)
+        try:
+            names = messages_at(schema, indexes)
+        except InvalidSchemaError as error:
+            raise DeserializationError(str(error)) from None
+        if not names:
+            raise DeserializationError(f"its schema {of.id} has no message {list(indexes)}")
+        if len(names) > 1:
+            raise DeserializationError(
+                f"message {list(indexes)} of its schema {of.id} may be {' or '.join(sorted(names))}"
+                ", by whether entries of maps count: give the message_type"
+            )
+        whose = f"schema {of.id}"
+        (name,) = names
+        files = described(schema, of.id, f"{whose}.proto", self._registry)
+        descriptor = message_named(files, name, whose)
+        self._schema, self._known = schema, {of.id}
+        self._named = NamedBySchemas(self._registry, descriptor.full_name)
+        return descriptor
+
+    def _wrong(self, of: SchemaId) -> str | None:
+        if of.id is not None and of.id not in self._known:
+            try:
+                found = self._registry.get_schema(of.id)
+            except SchemaNotFoundError as error:
+                return str(error)
+            if found != self._schema:
+                raise InvalidSchemaError(
+                    "the column has records of several schemas",
+                    None,
+                    "Give the message_type by which all of them are read.",
+                )
+            self._known.add(of.id)
+        assert self._named is not None  # noqa: S101 - rows are read after the first one
+        return self._named(of)
+
+
+def arrow_to_protobuf(
+    column: pa.Array | pa.ChunkedArray,
+    serializer: ProtobufSerializer[Any],
+    topic: str,
+    field: MessageField = MessageField.VALUE,
+) -> ConvertedColumn:
+    """Make a column of framed Protobuf, as `Producer.send_arrow` takes it, of a column of structs.
+
+    `serializer` has the class; the subject is that of `topic` and `field`. The structs' fields are
+    the message's, in any order, of the types that `protobuf_to_arrow` gives them; a null is a field
+    that isn't there. Null stays null. Rows that are no such message are null, and among the
+    result's `errors`: look before you send, for a null value deletes.
+
+    Raises `SchemaRegistryError` where the schema can't be had.
+
+    >>> written = arrow_to_protobuf(table.column("flight"), serialize, "flights")
+    >>> written.values.type
+    DataType(binary)
+    """
+    check_column(column)
+    if not isinstance(serializer, ProtobufSerializer):
+        raise ConfigurationError(
+            f"serializer must be a ProtobufSerializer, not {type(serializer).__name__}"
+        )
+    context = context_of(topic, field)
+    made = serializer.message_type
+    shape = message_shape(message_descriptor(made))
+
+    def written(value: Any) -> bytes | None:
+        try:
+            message = made(**shape(value))
+        # What is of another type, or has a field that the message hasn't, a class says in its ways.
+        except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
+            raise SerializationError(f"it doesn't fit the message: {error}") from None
+        return serializer(message, context)
+
+    return written_rows(column, written)

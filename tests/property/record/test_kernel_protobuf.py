@@ -1,0 +1,21 @@
+"""The kernel of columns beside Protobuf's library: random messages, rows, and bytes gone bad."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fuzz.kernels import native
+from tests.fuzz.protobuf import Protobufs, differ, drive
+
+kernel = native("kernel_columns")
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_the_kernel_makes_what_protobuf_makes(seed: int) -> None:
+    """Values, types, and which rows can't be read, with the words why."""
+    protobufs = Protobufs(seed)
+    for _ in range(6):
+        case = protobufs.case()
+        drive(kernel, case)
+        assert (why := differ(case)) is None, why

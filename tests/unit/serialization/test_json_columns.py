@@ -1,0 +1,384 @@
+"""Columns of JSON: each row as `JSONDeserializer` reads it, bad ones by their number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.registry_server import RegistryServer, registry_server
+
+from odradek import (
+    ConfigurationError,
+    DeserializationError,
+    InvalidSchemaError,
+    JSONDeserializer,
+    JSONSerializer,
+    MessageField,
+    PlainJSONSerializer,
+    RegistryUnreachableError,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+    arrow_to_json,
+    json_to_arrow,
+    plain_json_to_arrow,
+)
+from odradek.serialization import column_room
+from odradek.serialization.json_lines import ArrowJson
+
+VALUE = SerializationContext("t", MessageField.VALUE)
+FRAME = b"\0\0\0\0\1"
+FLIGHT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer", "minimum": -(2**63)},
+        "cost": {"type": "number"},
+        "to": {"type": ["null", "string"], "maxLength": 3},
+        "late": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "plane": {"$ref": "#/definitions/plane"},
+        "maybe": {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/plane"}]},
+        "any": {},
+        "free": {"type": "object"},
+    },
+    "required": ["id"],
+    "definitions": {"plane": {"type": "object", "properties": {"tail": {"type": "string"}}}},
+}
+PLANE = pa.struct([("tail", pa.string())])
+TYPES = pa.struct(
+    [
+        ("id", pa.int64()), ("cost", pa.float64()), ("to", pa.string()), ("late", pa.bool_()),
+        ("tags", pa.list_(pa.string())), ("plane", PLANE), ("maybe", PLANE), ("any", pa.string()),
+        ("free", pa.string()),
+    ]
+)  # fmt: skip
+NOTHING = dict.fromkeys(TYPES.names)
+
+
+class Answers(SchemaRegistryClient):
+    """A registry that has these schemas."""
+
+    def __init__(self, *schemas: Any) -> None:
+        super().__init__({"schema.registry.url": "http://127.0.0.1:1"})
+        self._there = [Schema(json.dumps(one), "JSON") for one in schemas]
+
+    def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
+        return self._there[schema_id - 1]
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 500})
+
+
+def column(*rows: bytes | None) -> pa.Array:
+    return pa.array(rows, pa.binary())
+
+
+def framed(*values: Any) -> list[bytes]:
+    return [FRAME + (one if isinstance(one, bytes) else json.dumps(one).encode()) for one in values]
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_every_type(validate: bool) -> None:
+    full = {
+        "id": 2**63 - 1, "cost": 1, "to": "JFK", "late": True, "tags": ["ä", "b"],
+        "plane": {"tail": "N1", "more": 1}, "maybe": {"tail": "N2"}, "any": "text",
+        "free": '{"a":[1]}', "unknown": [{}],
+    }  # fmt: skip
+    raw = json.dumps(full).encode().replace(b'"{\\"a\\":[1]}"', b'{"a": [1]}')
+    rows = [*framed(raw, {"id": -(2**63)}, b' {"id":\n 1.0, "cost": 1e2} '), None]
+    given = column(*rows)
+    for one in (
+        given,
+        pa.array(rows, pa.large_binary()),
+        pa.array(rows, pa.binary_view()),
+        pa.chunked_array([given[:1], given[1:1], given[1:]]),
+    ):
+        read = json_to_arrow(one, Answers(FLIGHT), validate=validate)
+        assert read.errors == {}
+        assert read.values.type == TYPES
+        first, second, third, fourth = read.values.to_pylist()
+        assert first == {k: v for k, v in full.items() if k != "unknown"} | {
+            "plane": {"tail": "N1"}
+        }
+        assert second == NOTHING | {"id": -(2**63)}
+        assert third == NOTHING | {"id": 1, "cost": 100.0}
+        assert fourth is None
+
+
+BAD: list[tuple[bytes, str]] = [
+    (b"", "it isn't JSON"),
+    (b"{", "it isn't JSON"),
+    (b'{"id":1}{"id":2}', "it isn't JSON"),
+    (b'{"id":1},"w":{"id":2}', "it isn't JSON"),
+    (b'{"id":1}}\n{"v":{"id":1}', "it isn't JSON"),
+    (b'{"id":1}\n{"id":1}', "it isn't JSON"),
+    (b'{"id":01}', "it isn't JSON"),
+    (b'{"id":"\xff"}', "it isn't JSON"),
+    (b'{"id":"1"}', "id"),
+    (b'{"id":true}', "id"),
+    (b'{"id":1.5}', "id"),
+    (b'{"id":9223372036854775808}', "field id isn't int64"),
+    (b'{"id":1,"tags":{}}', "tags"),
+    (b'{"id":1,"tags":[["a"], 2]}', "tags"),
+    (b'{"id":1,"late":1}', "late"),
+    (b'{"id":1,"plane":"N1"}', "plane"),
+    (b'{"id":1,"any":"\\ud800"}', "field any isn't string"),
+    (b"[]", ""),
+    (b"1", ""),
+    (b'"{}"', ""),
+]
+"""What is no row of FLIGHT, and a part of the reason."""
+
+
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize("beside", [2, 3000])
+def test_a_bad_row_fails_alone(validate: bool, beside: int) -> None:
+    good = framed({"id": 7})
+    bad = [row for row in BAD if validate or row[0] != b'{"id":1,"tags":[["a"], 2]}']
+    frames = [b"", b"\0\0", b"\1" + bytes(16), b'{"id":1}']
+    rows = [*good * beside, *framed(*(row for row, _ in bad)), *frames, *good * beside]
+    read = json_to_arrow(column(*rows), Answers(FLIGHT), validate=validate)
+    wrong = range(beside, beside + len(bad) + len(frames))
+    assert list(read.errors) == list(wrong)
+    assert [at for at, one in enumerate(read.values.to_pylist()) if one is None] == list(wrong)
+    for at, (_, told) in zip(wrong, bad, strict=False):
+        assert told in read.errors[at]
+    assert "by id, not by GUID" in read.errors[wrong[-2]]
+    assert "Confluent's serializers" in read.errors[wrong[-1]]
+
+
+def test_values_are_checked_unless_that_is_not_wanted() -> None:
+    """What only the schema refuses: the deserializer's words, and none."""
+    rows = framed({"id": 1, "to": "long"}, {"cost": 1.5}, {"id": 1, "to": "JFK"}, b"null")
+    checked = json_to_arrow(column(*rows), Answers(FLIGHT))
+    deserialize = JSONDeserializer(None, None, Answers(FLIGHT))
+    for at in (0, 1, 3):
+        with pytest.raises(DeserializationError) as caught:
+            deserialize(rows[at], VALUE)
+        assert checked.errors[at] == str(caught.value)
+    assert list(checked.errors) == [0, 1, 3]
+    free = json_to_arrow(column(*rows), Answers(FLIGHT), validate=False)
+    assert free.errors == {}
+    assert [one and one["to"] for one in free.values.to_pylist()] == ["long", None, "JFK", None]
+
+
+def test_rows_of_several_schemas_need_a_readers() -> None:
+    newer = {"type": "object", "properties": {"id": {"type": "number"}}}
+    registry = Answers(FLIGHT, newer, FLIGHT)
+    first, other = framed({"id": 1}, {"id": 2})
+    same, other = b"\0\0\0\0\3" + first[5:], b"\0\0\0\0\2" + other[5:]
+    with pytest.raises(InvalidSchemaError, match="several schemas"):
+        json_to_arrow(column(first, other), registry)
+    assert json_to_arrow(column(first, same), registry).errors == {}
+    read = json_to_arrow(column(first, other), registry, json.dumps(newer))
+    assert read.values.to_pylist() == [{"id": 1.0}, {"id": 2.0}]
+
+
+def test_schemas_that_are_no_object() -> None:
+    """Of one kind, of none, and rows that might end the object that they are read in."""
+    for schema, kind, rows in (
+        ({"type": "integer"}, pa.int64(), {b"1": 1, b" -5 ": -5, b"2.0": 2}),
+        ({"type": "string"}, pa.string(), {b'"a"': "a", b'"\\n"': "\n"}),
+        (True, pa.string(), {b"[1, 2]": "[1,2]", b'"a"': "a", b"null": None}),
+        ({"type": "array", "items": {"type": "number"}}, pa.list_(pa.float64()), {b"[1]": [1.0]}),
+    ):
+        evil = [b'1,"w":2', b'"a","w":2', b'[1],"w":2', b'null,"w":2', b"1}\n"]
+        for validate in (True, False):
+            given = column(*framed(*rows, *evil))
+            read = json_to_arrow(given, Answers(schema), validate=validate)
+            assert read.values.type == kind
+            assert read.values.to_pylist() == [*rows.values(), *[None] * len(evil)]
+            assert list(read.errors) == list(range(len(rows), len(given)))
+            for one in evil:  # alone, since others of them keep Arrow from reading any
+                given = column(*framed(*rows, one))
+                assert list(json_to_arrow(given, Answers(schema), validate=validate).errors) == [
+                    len(rows)
+                ]
+
+
+def test_columns_without_a_schema(server: RegistryServer, registry: SchemaRegistryClient) -> None:
+    server.schemas = [{"schema": '"int"'}, {"schema": '{"type": 7}', "schemaType": "JSON"}]
+    rows = column(None, b"x", b"\0\0\0\0\x63{}", b"\0\0\0\0\1{}", b"\0\0\0\0\2{}")
+    read = json_to_arrow(rows, registry)
+    assert read.values.to_pylist() == [None] * 5
+    told = ("Confluent's", "404", "type AVRO, not JSON", "isn't a JSON schema")
+    for (at, why), word in zip(read.errors.items(), told, strict=True):
+        assert word in why, at
+    assert json_to_arrow(column(), registry).values.type == pa.null()
+    assert json_to_arrow(column(), registry, json.dumps(FLIGHT)).values.type == TYPES
+    with pytest.raises(InvalidSchemaError, match="isn't a JSON schema"):
+        json_to_arrow(column(), registry, '{"type": 7}')
+    server.rule = lambda _: (503, {})
+    with pytest.raises(RegistryUnreachableError):
+        json_to_arrow(column(b"\0\0\0\0\x07{}"), registry)
+
+
+PLAIN = pa.struct(
+    [
+        ("i", pa.int32()), ("f", pa.float32()), ("d", pa.date32()),
+        ("t", pa.timestamp("us", "UTC")), ("l", pa.timestamp("ms")), ("s", pa.string()),
+        ("many", pa.list_(pa.struct([("x", pa.int64())]))),
+    ]
+)  # fmt: skip
+
+
+def test_plain_json() -> None:
+    row = {
+        "i": 1, "f": 0.5, "d": "2026-01-02", "t": "2026-01-02T03:04:05Z", "s": "x",
+        "l": "2026-01-02T03:04:05", "many": [{"x": 2**53 + 1}, None, {}],
+    }  # fmt: skip
+    expected = row | {
+        "d": date(2026, 1, 2), "t": datetime(2026, 1, 2, 3, 4, 5, 0, UTC),
+        "l": datetime(2026, 1, 2, 3, 4, 5), "many": [{"x": 2**53 + 1}, None, {"x": None}],  # noqa: DTZ001
+    }  # fmt: skip
+    good = json.dumps(row).encode()
+    read = plain_json_to_arrow(column(good, None, b"{}", b"null", good), PLAIN)
+    assert read.errors == {}
+    assert read.values.type == PLAIN
+    nothing = dict.fromkeys(PLAIN.names)
+    assert read.values.to_pylist() == [expected, None, nothing, None, expected]
+    bad = [b'{"i": 2147483648}', b'{"d": "x"}', b"", b'{"i":1},"w":{"i":2}', b'null,"w":2']
+    mixed = plain_json_to_arrow(column(good, *bad, good, b'{"i":1,"i":2}'), PLAIN)
+    assert list(mixed.errors) == [1, 2, 3, 4, 5]
+    assert mixed.errors[1] == "field i isn't int32"
+    assert mixed.values.to_pylist() == [expected, *[None] * 5, expected, nothing | {"i": 2}]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal128(5), pa.uint8(), pa.struct([("x", pa.binary())]), pa.list_(pa.null())]
+)
+def test_types_that_json_has_no_values_of(kind: pa.DataType) -> None:
+    with pytest.raises(ConfigurationError, match="isn't read from JSON"):
+        plain_json_to_arrow(column(), kind)
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-5, 5), st.floats(), st.text(),
+    st.sampled_from(["JFK", "\0", "\ud800", 1.0, -0.0, 2**53 + 1, 2**63, -(2**63), 1e300]),
+)  # fmt: skip
+DOCUMENTS = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["id", "cost", "to", "late", "tags", "plane", "tail", "any", "free", "x"]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+SPOILS = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from([b"", b",", b"}", b'"', b"\n", b"\xff", b"1e5"])),
+    max_size=1,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(DOCUMENTS, SPOILS), min_size=1, max_size=6), st.booleans())
+def test_arrow_reads_what_python_reads(rows: list[tuple[Any, Any]], validate: bool) -> None:
+    """Each row as if Python had read it alone, in values and in words."""
+    texts = []
+    for document, spoils in rows:
+        text = bytearray(json.dumps(document, ensure_ascii=True).encode())
+        for at, spoil in spoils:
+            text[at : at + 1] = spoil
+        texts.append(bytes(text))
+    registry = Answers(FLIGHT)
+    whole = json_to_arrow(column(*framed(*texts)), registry, validate=validate)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ArrowJson, "read", lambda *_, **__: None)
+        alone = json_to_arrow(column(*framed(*texts)), registry, validate=validate)
+    assert repr(whole.values.to_pylist()) == repr(alone.values.to_pylist())
+    assert whole.errors == alone.errors
+
+
+def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bytes may be an object of hundreds of fields; the rows beside it are read."""
+    monkeypatch.setattr(column_room, "FREE", 1 << 20)
+    monkeypatch.setattr("odradek.serialization.json_rows.FREE", 1 << 20)
+    wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
+    schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
+    good, bad = framed({"w": [{}]}, {"w": [{}] * 3000})
+    for validate in (True, False):
+        rows = column(good, bad, good, bad)
+        read = json_to_arrow(rows, Answers(schema), validate=validate)
+        assert list(read.errors) == [1, 3]
+        assert "in columns" in read.errors[1]
+        assert [one and len(one["w"]) for one in read.values.to_pylist()] == [1, None, 1, None]
+        assert pa.total_allocated_bytes() < 20 << 20
+    with pytest.raises(InvalidSchemaError, match="fewer rows"):
+        json_to_arrow(column(good, *[None] * 2000), Answers(wide), validate=False)
+
+
+def test_definitions_that_double_are_refused() -> None:
+    """Each names the one before twice: 2**30 fields."""
+    made = {
+        f"a{at}": {
+            "type": "object",
+            "properties": {name: {"$ref": f"#/$defs/a{at - 1}"} for name in "xy"},
+        }
+        for at in range(1, 30)
+    }
+    schema = {"$ref": "#/$defs/a29", "$defs": {"a0": {"type": "integer"}} | made}
+    with pytest.raises(InvalidSchemaError, match="more than 20000 types"):
+        json_to_arrow(column(), Answers(), json.dumps(schema), validate=False)
+
+
+def test_there_and_back(registry: SchemaRegistryClient) -> None:
+    """Nulls are left out, unless the schema wants them to be there."""
+    schema = json.dumps(FLIGHT | {"required": ["id", "to"]})
+    write = JSONSerializer(schema, registry, conf={"auto.register.schemas": True})
+    rows = [
+        NOTHING | {"id": 1, "to": "JFK", "tags": ["a"], "plane": {"tail": "N1"}, "cost": 0.5},
+        None,
+        NOTHING | {"id": 2, "to": "long"},
+        NOTHING | {"id": 3},
+    ]
+    found = arrow_to_json(pa.array(rows, TYPES), write, "t")
+    assert list(found.errors) == [2]
+    assert "doesn't fit its JSON schema" in found.errors[2]
+    assert found.values[3].as_py() == FRAME + b'{"id":3,"to":null}'
+    read = json_to_arrow(found.values, registry)
+    assert read.values.to_pylist() == [rows[0], None, None, rows[3]]
+    kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("x", pa.int64())])
+    moment = pa.array([{"t": datetime(2026, 1, 2, tzinfo=UTC), "x": None}, None], kind)
+    plain = arrow_to_json(moment, PlainJSONSerializer(), "t")
+    assert plain.values.to_pylist() == [b'{"t":"2026-01-02T00:00:00Z"}', None]
+    assert plain_json_to_arrow(plain.values, kind).values.equals(moment)
+    with pytest.raises(ConfigurationError, match="no exact value"):
+        arrow_to_json(pa.array([Decimal("0.5")]), PlainJSONSerializer(), "t")
+
+
+def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
+    bad: Any = None
+    number: Any = 7
+    calls: list[tuple[Any, str]] = [
+        (lambda: json_to_arrow(bad, registry), "column must be an Arrow array"),
+        (lambda: json_to_arrow(column(), bad), "registry must be a SchemaRegistryClient"),
+        (lambda: json_to_arrow(column(), registry, number), "reader_schema must be a text"),
+        (lambda: plain_json_to_arrow(bad, PLAIN), "column must be an Arrow array"),
+        (lambda: plain_json_to_arrow(column(), bad), "kind must be a type of Arrow's"),
+        (lambda: arrow_to_json(column(), bad, "t"), "serializer must be a JSONSerializer"),
+        (lambda: arrow_to_json(column(), PlainJSONSerializer(), bad), "topic must be a text"),
+    ]
+    for call, told in calls:
+        with pytest.raises(ConfigurationError, match=told):
+            call()

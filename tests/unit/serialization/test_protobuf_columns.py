@@ -1,0 +1,346 @@
+"""Columns of framed Protobuf: each row as its class reads it, bad ones by their number."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2
+from tests.fuzz.avro import without_kernel
+from tests.fuzz.kernels import native
+from tests.fuzz.protobuf import Answers, message_class
+from tests.registry_server import RegistryServer, registry_server
+from tests.unit.spark.test_registry_protobuf import files, written
+
+from odradek import (
+    ConfigurationError,
+    InvalidSchemaError,
+    ProtobufDeserializer,
+    ProtobufSerializer,
+    RegistryUnreachableError,
+    Schema,
+    SchemaRegistryClient,
+    arrow_to_protobuf,
+    protobuf_to_arrow,
+)
+from odradek.serialization import column_room, framed_rows
+from odradek.serialization.protobuf_rows import ProtobufRows
+
+WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
+"""By the kernel, and without it."""
+FRAME = b"\0\0\0\0\1\0"
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with registry_server() as found:
+        yield found
+
+
+@pytest.fixture
+def registry(server: RegistryServer) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 500})
+
+
+def column(*rows: bytes | None) -> pa.Array:
+    return pa.array(rows, pa.binary())
+
+
+def one_field(**said: Any) -> bytes:
+    """A file of proto3 whose message M has a field x."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    file.message_type.add(name="M").field.add(name="x", number=1, **said)
+    return bytes(file.SerializeToString())
+
+
+@WAYS
+@pytest.mark.parametrize("given", [True, False])
+def test_every_type(
+    registry: SchemaRegistryClient, way: type[AbstractContextManager[None]], given: bool
+) -> None:
+    order = files()["Order"]
+    full = order(
+        f_double=1.5, f_float=2.5, f_int64=-1, f_uint64=(1 << 64) - 1, f_int32=-2, f_fixed64=3,
+        f_fixed32=(1 << 32) - 1, f_bool=True, f_string="ä", f_bytes=b"\xff", f_uint32=4,
+        f_sfixed32=-5, f_sfixed64=-6, f_sint32=-7, f_sint64=-8, kind=1, at={"code": "JFK"},
+        many=[{"code": "A"}, {"code": "B"}], numbers=[1, 2], named={"a": {"code": "C"}}, maybe=0,
+        time={"seconds": -1, "nanos": 1_500},
+    )  # fmt: skip
+    rows = [written(registry, full), None, written(registry, order(kind=9))]
+    with way():
+        read = protobuf_to_arrow(column(*rows), registry, order if given else None)
+    place = pa.struct([("code", pa.string())])
+    assert read.errors == {}
+    assert {one.name: one.type for one in read.values.type} == {
+        "f_double": pa.float64(), "f_float": pa.float32(), "f_int64": pa.int64(),
+        "f_uint64": pa.decimal128(20), "f_int32": pa.int32(), "f_fixed64": pa.decimal128(20),
+        "f_fixed32": pa.int64(), "f_bool": pa.bool_(), "f_string": pa.string(),
+        "f_bytes": pa.binary(), "f_uint32": pa.int64(), "f_sfixed32": pa.int32(),
+        "f_sfixed64": pa.int64(), "f_sint32": pa.int32(), "f_sint64": pa.int64(),
+        "kind": pa.string(), "at": place, "time": pa.timestamp("us", "UTC"),
+        "many": pa.list_(place), "numbers": pa.list_(pa.int32()),
+        "named": pa.map_(pa.string(), place), "maybe": pa.int32(),
+    }  # fmt: skip
+    first, second, third = read.values.to_pylist()
+    assert second is None
+    assert first == {
+        "f_double": 1.5, "f_float": 2.5, "f_int64": -1, "f_uint64": Decimal((1 << 64) - 1),
+        "f_int32": -2, "f_fixed64": Decimal(3), "f_fixed32": (1 << 32) - 1, "f_bool": True,
+        "f_string": "ä", "f_bytes": b"\xff", "f_uint32": 4, "f_sfixed32": -5, "f_sfixed64": -6,
+        "f_sint32": -7, "f_sint64": -8, "kind": "SOME", "at": {"code": "JFK"},
+        "time": datetime(1969, 12, 31, 23, 59, 59, 1, UTC),
+        "many": [{"code": "A"}, {"code": "B"}], "numbers": [1, 2], "named": [("a", {"code": "C"})],
+        "maybe": 0,
+    }  # fmt: skip
+    zeros: dict[str, Any] = {name: 0 for name in first if name.startswith("f_")}
+    zeros |= {"f_string": "", "f_bytes": b"", "f_bool": False}
+    assert third == zeros | {
+        "kind": "9", "at": None, "time": None, "many": [], "numbers": [], "named": [], "maybe": None
+    }  # fmt: skip
+
+
+def test_what_serializers_write_is_the_kernel_s(
+    registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in other binary types, in parts, and with a message's older and newer versions."""
+    monkeypatch.setattr(framed_rows, "column_reader", native("kernel_columns").ColumnReader)
+    monkeypatch.setattr(ProtobufRows, "_by_library", lambda *_: pytest.fail("by the library"))
+    old, new = files()["Order"], files(later=True)["Order"]
+    times = [{"seconds": -62_135_596_800}, {"seconds": 253_402_300_799, "nanos": 999_999_999}]
+    rows = [
+        written(registry, old(f_string="a", time=times[0], named={"x": {}, "y": {"code": "C"}})),
+        None,
+        written(registry, new(f_string="b", time=times[1], more="newer")),
+    ]
+    for given in (
+        column(*rows),
+        pa.array(rows, pa.large_binary()),
+        pa.array(rows, pa.binary_view()),
+        pa.chunked_array([column(rows[0]), column(), column(None, *rows)[2:]]),
+        column(b"x", *rows)[1:],
+    ):
+        read = protobuf_to_arrow(given, registry, old)
+        assert read.errors == {}
+        found = read.values.to_pylist()
+        assert [one and one["f_string"] for one in found] == ["a", None, "b"]
+        assert sorted(found[0]["named"], key=str) == [("x", {"code": ""}), ("y", {"code": "C"})]
+    assert protobuf_to_arrow(column(*rows), registry, new).values.to_pylist()[0]["more"] == ""
+
+
+@WAYS
+def test_a_bad_row_fails_alone(
+    server: RegistryServer,
+    registry: SchemaRegistryClient,
+    way: type[AbstractContextManager[None]],
+) -> None:
+    made = files()
+    order = made["Order"]
+    good = written(registry, order(f_string="good"))
+    registry.register_schema("avro", Schema('"int"'))
+    avro = server.schemas.index({"schema": '"int"'}) + 1
+    rows = {
+        1: (b"", "it doesn't begin as Confluent's serializers write it"),
+        2: (b"\0\0\0\0\x63\0", "404"),
+        3: (written(registry, made["Other"](f_string="x")), "m.Other, not m.Order"),
+        4: (good + b"\x08", "it isn't a m.Order"),
+        5: (b"\0\0\0\0" + bytes((avro,)) + b"\0", "type AVRO, not PROTOBUF"),
+        6: (b"\1" + bytes(16) + b"\0", "by id, not by GUID"),
+        7: (good[:5] + b"\x02\x20", "message [16], of none"),
+        8: (good[:5], "ends within its message indexes"),
+        9: (written(registry, order(time={"seconds": 1 << 60})), "none that a column can hold"),
+        10: (good + b"\x4a\2\xc3\x28", "it isn't a m.Order"),  # no text
+        11: (good + b"\x4a\xff\xff\xff\xff\x0f", "it isn't a m.Order"),  # a size of 4 GiB
+    }
+    given = column(good, *(row for row, _ in rows.values()), good)
+    with way():
+        read = protobuf_to_arrow(given, registry, order)
+    found = read.values.to_pylist()
+    assert [at for at, one in enumerate(found) if one is not None] == [0, 12]
+    assert found[0]["f_string"] == found[12]["f_string"] == "good"
+    assert list(read.errors) == list(rows)
+    for at, (_, told) in rows.items():
+        assert told in read.errors[at]
+
+
+@WAYS
+def test_what_is_not_plain_is_as_protobuf_has_it(
+    way: type[AbstractContextManager[None]],
+) -> None:
+    """Of a field twice the last counts; packed or not, overlong, unknown: all is read."""
+    file = one_field(type=5, label=1)
+    packed = one_field(type=5, label=3)
+    for data, values in (
+        (file, {b"\x08\1\x08\2": 2, b"\x88\x80\0\x87\x80\0": 7, b"\x10\1\x08\3\x1a\1x": 3,
+                b"\x08" + b"\xff" * 9 + b"\1": -1, b"\x0a\1\5": 0, b"": 0}),
+        (packed, {b"\x08\1\x0a\2\2\3\x08\4": [1, 2, 3, 4], b"\x0a\0": [], b"": []}),
+    ):  # fmt: skip
+        for given in (message_class(data), None):
+            rows = column(*(FRAME + one for one in values), b"\0\0\0\0\1\2\0" + next(iter(values)))
+            with way():
+                read = protobuf_to_arrow(rows, Answers(data), given)
+            assert read.errors == {}
+            expected = [*values.values(), next(iter(values.values()))]
+            assert [one["x"] for one in read.values.to_pylist()] == expected
+
+
+@WAYS
+def test_an_entry_of_a_map_without_its_value(
+    registry: SchemaRegistryClient, way: type[AbstractContextManager[None]]
+) -> None:
+    """It is an empty message, which other fields that aren't there are not."""
+    order = files()["Order"]
+    row = written(registry, order()) + b"\x9a\x02\x03\x0a\x01a"
+    with way():
+        read = protobuf_to_arrow(column(row), registry, order)
+    assert read.values.to_pylist()[0]["named"] == [("a", {"code": ""})]
+
+
+def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) -> None:
+    old, new = files()["Order"], files(later=True)["Order"]
+    rows = column(b"odd", written(registry, old()), written(registry, new()))
+    with pytest.raises(InvalidSchemaError, match=r"several schemas.*message_type"):
+        protobuf_to_arrow(rows, registry)
+    assert list(protobuf_to_arrow(rows, registry, new).errors) == [0]
+    assert list(protobuf_to_arrow(rows[:2], registry).errors) == [0]
+
+
+def test_columns_without_a_schema(registry: SchemaRegistryClient) -> None:
+    read = protobuf_to_arrow(column(None, b"x", b"\0\0\0\0\x63\0"), registry)
+    assert read.values.to_pylist() == [None] * 3
+    assert list(read.errors) == [1, 2]
+    assert protobuf_to_arrow(column(), registry).values.type == pa.null()
+    place = protobuf_to_arrow(column(), registry, files()["Place"])
+    assert place.values.type == pa.struct([("code", pa.string())])
+
+
+def test_a_registry_that_keeps_texts(server: RegistryServer, registry: Any) -> None:
+    text = 'syntax = "proto3"; package m; message M { string x = 1; }'
+    registry.register_schema("t-value", Schema(text, "PROTOBUF"))
+    rows = column(FRAME + b"\x0a\3JFK")
+    with pytest.raises(InvalidSchemaError, match=r"format=serialized"):
+        protobuf_to_arrow(rows, registry)
+    made = message_class(one_field(type=9, label=1))
+    assert protobuf_to_arrow(rows, registry, made).values.to_pylist() == [{"x": "JFK"}]
+    server.serialized = base64.b64encode(one_field(type=9, label=1)).decode()
+    fresh = SchemaRegistryClient({"schema.registry.url": server.url, "bearer.auth.token": "x"})
+    assert protobuf_to_arrow(rows, fresh).values.to_pylist() == [{"x": "JFK"}]
+
+
+def test_messages_that_no_column_can_hold(registry: SchemaRegistryClient) -> None:
+    with pytest.raises(InvalidSchemaError, match=r"m\.Tree holds itself"):
+        protobuf_to_arrow(column(), registry, files()["Tree"])
+    wide = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    for at in range(40):  # 2**40 fields
+        message = wide.message_type.add(name=f"M{at}")
+        for number in (1, 2):
+            one = message.field.add(name=f"f{number}", number=number, type=5, label=1)
+            if at < 39:
+                one.type, one.type_name = 11, f".m.M{at + 1}"
+    with pytest.raises(InvalidSchemaError, match="more than 20000 types"):
+        protobuf_to_arrow(column(), registry, message_class(wide.SerializeToString()))
+    for at in range(40, 80):
+        wide.message_type.add(name=f"M{at}")
+    for at in range(80):
+        del wide.message_type[at].field[:]
+        if at < 79:
+            wide.message_type[at].field.add(
+                name="f", number=1, type=11, label=1, type_name=f".m.M{at + 1}"
+            )
+    with pytest.raises(InvalidSchemaError, match="deeper than 64"):
+        protobuf_to_arrow(column(), registry, message_class(wide.SerializeToString()))
+
+
+@WAYS
+def test_few_bytes_take_no_memory_of_columns(
+    monkeypatch: pytest.MonkeyPatch, way: type[AbstractContextManager[None]]
+) -> None:
+    """Two bytes may be a message of hundreds of fields; the rows beside it are read."""
+    monkeypatch.setattr(column_room, "FREE", 1 << 20)
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    first = file.message_type.add(name="M")
+    first.field.add(name="w", number=1, type=11, label=3, type_name=".m.W")
+    wide = file.message_type.add(name="W")
+    for at in range(500):
+        wide.field.add(name=f"f{at}", number=at + 1, type=1, label=1)
+    data = file.SerializeToString()
+    good, bad = FRAME + b"\x0a\0", FRAME + b"\x0a\0" * 2000
+    with way():
+        read = protobuf_to_arrow(column(good, bad, good, bad), Answers(data))
+    assert list(read.errors) == [1, 3]
+    assert "in columns" in read.errors[1]
+    assert [one and len(one["w"]) for one in read.values.to_pylist()] == [1, None, 1, None]
+    assert pa.total_allocated_bytes() < 20 << 20
+
+
+def test_a_registry_that_is_away_fails_no_row(
+    server: RegistryServer, registry: SchemaRegistryClient
+) -> None:
+    row = written(registry, files()["Order"]())
+    server.rule = lambda _: (503, {})
+    away = SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 100})
+    for given in (files()["Order"], None):
+        with pytest.raises(RegistryUnreachableError):
+            protobuf_to_arrow(column(row), away, given)
+
+
+def test_there_and_back(registry: SchemaRegistryClient) -> None:
+    order = files()["Order"]
+    messages = [
+        order(
+            f_uint64=(1 << 64) - 1, f_string="ä", kind=1, at={"code": "JFK"}, numbers=[1, 2],
+            many=[{"code": "A"}], named={"a": {"code": "C"}}, maybe=0, f_double=1.5,
+            time={"seconds": -1, "nanos": 1000},
+        ),
+        order(kind=-9),
+    ]  # fmt: skip
+    rows = column(written(registry, messages[0]), None, written(registry, messages[1]))
+    read = protobuf_to_arrow(rows, registry, order)
+    write = ProtobufSerializer(order, registry)
+    back = arrow_to_protobuf(read.values, write, "t")
+    assert back.errors == {}
+    deserialize = ProtobufDeserializer(order, registry)
+    found = [deserialize(one) for one in back.values.to_pylist()]
+    assert found == [messages[0], None, messages[1]]
+
+
+def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
+    """Each fails alone: another type, several of a oneof, a name that an enum doesn't have."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="M")
+    message.oneof_decl.add(name="choice")
+    for number, name in enumerate("xy", 1):
+        message.field.add(name=name, number=number, type=5, label=1, oneof_index=0)
+    made = message_class(file.SerializeToString())
+    write = ProtobufSerializer(made, registry, {"auto.register.schemas": True})
+    rows = [{"x": 1, "y": None}, {"x": 1, "y": 2}, {"x": 1 << 40, "y": None}, {"x": None, "y": 0}]
+    found = arrow_to_protobuf(pa.array(rows), write, "t")
+    assert list(found.errors) == [1, 2]
+    assert "several fields of a oneof" in found.errors[1]
+    assert found.values[0].as_py() == FRAME + b"\x08\x01"
+    assert found.values[3].as_py() == FRAME + b"\x10\x00"
+    for wrong in ({"x": "1"}, {"z": 1}, 5, [1]):
+        assert (
+            "doesn't fit the message" in arrow_to_protobuf(pa.array([wrong]), write, "t").errors[0]
+        )
+    order = ProtobufSerializer(files()["Order"], registry, {"auto.register.schemas": True})
+    assert list(arrow_to_protobuf(pa.array([{"kind": "ODD"}]), order, "u").errors) == [0]
+    with pytest.raises(ConfigurationError, match="must be a ProtobufSerializer"):
+        arrow_to_protobuf(pa.array(rows), made, "t")
+    with pytest.raises(ConfigurationError, match="topic must be a text"):
+        arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
+
+
+def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
+    for arguments, told in (
+        ((b"x", registry), "column must be an Arrow array"),
+        ((column(), None), "registry must be a SchemaRegistryClient"),
+        ((column(), registry, "Order"), "a class that protoc has generated"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            protobuf_to_arrow(*arguments)
