@@ -20,6 +20,7 @@ from odradek import (
     AsyncConsumer,
     AsyncProducer,
     AsyncWorkers,
+    ClientClosedError,
     ConfigurationError,
     ConsumerRecord,
     KafkaTimeoutError,
@@ -453,6 +454,27 @@ def test_its_end_finishes_what_runs_and_commits_it(
         one_run(simulation, work, None, beside=end, concurrency=5)
     assert (books.committed, len(books.done), books.wrong) == ({0: 10}, 10, [])
     assert one_run(simulation, work).progress().finished == 10
+
+
+def test_a_consumer_that_another_task_closes_ends_it_at_once(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    """That task doesn't wait for what is in work: the run does."""
+    sends(simulation, 3)
+
+    async def work(record: ConsumerRecord) -> None:
+        await asyncio.sleep(1.0)
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        while not workers.progress().in_work:
+            await asyncio.sleep(0.1)
+        before = simulation.now
+        await workers._run._consumer.close()
+        assert simulation.now < before + 0.5
+
+    with pytest.raises(ClientClosedError, match="this AsyncConsumer is closed"):
+        one_run(simulation, work, None, beside=end)
+    assert books.committed == {0: 0}
 
 
 def test_what_hangs_is_cancelled_at_the_end_and_done_again(

@@ -36,7 +36,13 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.config import Config
-from odradek.common.errors import AuthorizationError, KafkaTimeoutError, WakeupError
+from odradek.common.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    WakeupError,
+)
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START
 from odradek.network.host import Host
@@ -224,6 +230,10 @@ class ConsumerCalls(GroupCalls):
             if self.engine.unavailable_until() <= (yield START):
                 raise
             return False
+        except IllegalStateError:
+            if self.closing:  # another has left the group already, and shuts the client next
+                raise ClientClosedError(f"this {self.kind} is closed") from None
+            raise
 
     # Assignments and positions
 

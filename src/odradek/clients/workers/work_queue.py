@@ -172,6 +172,7 @@ class WorkQueue:
             return None
         item = self._ready.popleft()
         item.began = now
+        item.attempts += item.letter is None
         self.running[item] = None
         return item
 
@@ -217,7 +218,6 @@ class WorkQueue:
             written = f"it wasn't written to {options.dead_letter_topic!r}: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
-        item.attempts += 1
         ours = isinstance(error, KafkaError)  # a program's may call anything by these names
         unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes stay
         blameless = ours and getattr(error, "blames_record", True) is False

@@ -296,6 +296,7 @@ class WorkRun:
         queue = self._queue
         now, came = yield take
         for item, error in came:
+            letter = item.letter is not None
             queue.ended(item, error, now)
             if error is None or item.dropped:
                 continue
@@ -303,7 +304,7 @@ class WorkRun:
                 self._ended_by = self._ended_by or error
             self._failures += 1
             if now >= self._speak_at:
-                self._speak_of(item, error)
+                self._speak_of(item, error, letter=letter)
                 self._speak_at, self._failures = now + SPOKEN_EVERY, 0
         if self._ended_by is None:
             self._ended_by = queue.failure
@@ -330,10 +331,12 @@ class WorkRun:
 
     # What is said
 
-    def _speak_of(self, item: WorkItem, error: BaseException) -> None:
+    def _speak_of(self, item: WorkItem, error: BaseException, *, letter: bool) -> None:
         more = f" ({self._failures} attempts failed since the last such line)"
-        where = (item.tp, item.record.offset, item.attempts, said(error))
         text = "%s: work on the record at offset %d failed (attempt %d): %s%s"
+        if letter:
+            text = "%s: the record at offset %d wasn't written as a dead letter (after %d): %s%s"
+        where = (item.tp, item.record.offset, item.attempts, said(error))
         logger.warning(text, *where, more if self._failures > 1 else "")
 
     def _speak_of_slow(self, now: float) -> None:

@@ -43,6 +43,7 @@ class WorkerTasks:
         self.busy: dict[WorkItem, asyncio.Task[None]] = {}
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
+        self._owner = asyncio.current_task()
 
     @property
     def arrived(self) -> bool:
@@ -108,10 +109,13 @@ class WorkerTasks:
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
-        """A rebalance callback."""
+        """A rebalance callback; a task that closes the consumer of a run finds nothing to do in it,
+        as a thread does.
+        """
 
         async def call(_: Any, partitions: list[TopicPartition]) -> None:
-            await carried_out(flow(partitions), self._now)
+            if asyncio.current_task() is self._owner:
+                await carried_out(flow(partitions), self._now)
 
         return call
 
