@@ -19,15 +19,18 @@ from itertools import count
 from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said
+from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said, smaller
 from odradek.clients.workers.work_options import KEY, PARTITION, WorkOptions
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, RecordTooLargeError
+from odradek.common.kafka_errors import RecordListTooLargeError
 from odradek.common.types import Rng, TopicPartition
 
 AHEAD = 10_000
 """Offsets that a partition is read on after its first record that isn't finished."""
 OVERHEAD = 200
 """Bytes that a record takes besides its own, as `buffer_bytes` counts."""
+TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
+"""What producers and brokers say of a record that may be written once it is smaller."""
 
 Lane = tuple[Any, ...] | None
 
@@ -41,6 +44,7 @@ class WorkItem:
         "dropped",
         "epoch_before",
         "lane",
+        "left_out",
         "letter",
         "record",
         "size",
@@ -53,6 +57,8 @@ class WorkItem:
         self.attempts = 0
         self.letter: dict[str, Any] | None = None
         """What goes to the dead-letter topic, instead of another attempt."""
+        self.left_out: tuple[str, ...] = ()
+        """Fields that the letter lacks, because it was too large with them."""
         self.dropped = False
         """Its partition has gone: what becomes of it is somebody else's."""
         self.began = 0.0
@@ -214,6 +220,11 @@ class WorkQueue:
     def _fail(self, item: WorkItem, error: Exception, now: float) -> None:
         options = self._options
         if item.letter is not None:
+            large = isinstance(error, TOO_LARGE)
+            if large and (cut := smaller(item.letter, item.record, item.left_out)) is not None:
+                item.letter, item.left_out = cut
+                self._ready.appendleft(item)
+                return
             _, why = item.letter["headers"][-1]  # what the work raised
             written = f"it wasn't written to {options.dead_letter_topic!r}: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)

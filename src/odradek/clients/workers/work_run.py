@@ -20,10 +20,12 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from odradek.clients.calls.caller_flow import whatever_happens
+from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.missing_topics import cure
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions
 from odradek.clients.workers.work_queue import WorkItem, WorkQueue
@@ -34,9 +36,12 @@ from odradek.common.errors import (
     ConfigurationError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     WakeupError,
 )
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import UNKNOWN_TOPIC
 
 logger = logging.getLogger("odradek.workers")
 
@@ -54,6 +59,8 @@ LOOK = 0.1
 """Seconds after which a wait for what runs looks whether it still does."""
 MOMENT = 0.001
 """The shortest wait in seconds: what is due sooner comes late by less than that."""
+LETTERS_TIMEOUT = 10.0
+"""Seconds for the topic of dead letters to be there, when a run begins."""
 END_TIMEOUT = 10.0
 """Seconds that a last commit may take, and leaving the group again as many."""
 SLOW = 60.0
@@ -125,9 +132,13 @@ class WorkRun:
         calls: ConsumerCalls,
         options: WorkOptions,
         make_hands: Callable[[Convert | None, Callable[[], None]], Hands],
+        producer: Any = None,
     ) -> None:
-        """`make_hands` takes what makes objects of records, and what it calls for each outcome."""
+        """`make_hands` takes what makes objects of records, and what it calls for each outcome;
+        `producer` takes dead letters.
+        """
         self._consumer, self._calls, self._options = consumer, calls, options
+        self._producer = producer
         self._make_hands = make_hands
         self._flow: ref[WorkFlow[None]] | None = None
         self._stopping = self._asleep = self._committing = False
@@ -216,12 +227,35 @@ class WorkRun:
             )
 
     def _from_subscribe_on(self, topics: Any, pattern: Any, idle: float | None) -> WorkFlow[None]:
+        yield from self._look_for_letters()
         hands = self._hands
         lost = hands.callback(self._lost)
         listeners = {"on_revoked": hands.callback(self._revoked), "on_lost": lost}
         yield partial(self._consumer.subscribe, topics, pattern, **listeners)
         rest = whatever_happens(self._last_commit(), self._leave())
         yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
+
+    def _look_for_letters(self) -> WorkFlow[None]:
+        """See that the topic of dead letters is there, before any record needs it. To ask for it
+        makes it where brokers create topics, and that takes a moment.
+        """
+        producer, topic = self._producer, self._options.dead_letter_topic
+        if producer is None or topic is None:
+            return
+        calls: ClientCalls[Any] = producer._calls  # noqa: SLF001 - a facade
+        now = yield from self._settled(self._hands.taken)
+        until = now + min(LETTERS_TIMEOUT, calls.config["max.block.ms"])
+        while now < until and not self._stopping:
+            with suppress(KafkaTimeoutError):  # not yet
+                yield partial(producer.partitions_for, topic, min(LONGEST_POLL, until - now))
+                return
+            now = yield from self._settled(self._hands.taken)
+        # Where no broker has said anything it is waited for, as the topics to read are.
+        if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
+            near = calls.engine.missing.near(topic)
+            raise UnknownTopicOrPartitionError(
+                f"dead_letter_topic {topic} isn't there{near}. {cure(topic)}"
+            )
 
     def _work(self, idle: float | None) -> WorkFlow[None]:
         """Go on until there is a reason to end."""
