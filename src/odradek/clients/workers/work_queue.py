@@ -41,6 +41,7 @@ class WorkItem:
     __slots__ = (
         "attempts",
         "began",
+        "came",
         "dropped",
         "epoch_before",
         "lane",
@@ -51,7 +52,9 @@ class WorkItem:
         "tp",
     )
 
-    def __init__(self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int) -> None:
+    def __init__(
+        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int, came: float = 0.0
+    ) -> None:
         self.record, self.tp, self.lane, self.epoch_before = record, tp, lane, epoch
         self.size = _size(record)
         self.attempts = 0
@@ -61,6 +64,7 @@ class WorkItem:
         """Fields that the letter lacks, because it was too large with them."""
         self.dropped = False
         """Its partition has gone: what becomes of it is somebody else's."""
+        self.came = came
         self.began = 0.0
 
 
@@ -122,8 +126,8 @@ class WorkQueue:
         for tp, work in self._partitions.items():
             self._check(tp, work)
 
-    def add(self, records: Iterable[ConsumerRecord]) -> bool:
-        """Take what was read; says whether it is the first of some partition."""
+    def add(self, records: Iterable[ConsumerRecord], now: float = 0.0) -> bool:
+        """Take what was read just now; says whether it is the first of some partition."""
         came: dict[TopicPartition, PartitionWork] = {}
         new = False
         for record in records:
@@ -137,7 +141,7 @@ class WorkQueue:
                 work = self._partitions[tp] = PartitionWork(record.offset)
                 self.moved[tp] = None
             came[tp] = work
-            item = WorkItem(record, tp, self._lane(tp, record), work.epoch)
+            item = WorkItem(record, tp, self._lane(tp, record), work.epoch, now)
             work.unfinished[record.offset] = item  # before `end`, so no interruption passes it by
             work.bytes += item.size
             self.bytes += item.size
@@ -307,6 +311,17 @@ class WorkQueue:
     def in_work(self) -> int:
         """Records in work whose partitions are here."""
         return len(self.running) - self._abandoned
+
+    def oldest(self) -> float | None:
+        """When the one came that has been here for the longest time; read from any thread."""
+        first = (
+            next(iter(work.unfinished.values()), None) for work in list(self._partitions.values())
+        )
+        return min((item.came for item in first if item is not None), default=None)
+
+    def longest(self) -> float | None:
+        """When the one in work was begun that has been so for the longest time; the same."""
+        return min((item.began for item in list(self.running)), default=None)
 
     @property
     def next_retry(self) -> float | None:

@@ -138,6 +138,7 @@ class WorkRun:
         `producer` takes dead letters.
         """
         self._consumer, self._calls, self._options = consumer, calls, options
+        self._totals = calls.work_totals()
         self._producer = producer
         self._make_hands = make_hands
         self._flow: ref[WorkFlow[None]] | None = None
@@ -152,6 +153,7 @@ class WorkRun:
         config, rng = self._calls.config, self._calls.host.rng()
         self._queue = WorkQueue(self._options, (config["group.id"], config["client.id"]), rng)
         self._partitions, self._overfull = 0, False
+        self._totals.begin(self._queue)
 
     # What others ask
 
@@ -166,7 +168,7 @@ class WorkRun:
         subscription = self._calls.engine.subscription
         lags = subscription.committed_lags()
         known = 0 < len(subscription.partitions) <= len(lags)
-        longest = max((now - item.began for item in list(queue.running)), default=0.0)
+        longest = queue.longest()
         counts = (
             queue.in_work,
             queue.waiting,
@@ -175,7 +177,11 @@ class WorkRun:
             queue.retried,
             queue.dead,
         )
-        return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
+        return WorkProgress(
+            *counts,
+            sum(lags.values()) if known else None,
+            0.0 if longest is None else max(0.0, now - longest),
+        )
 
     def _rouse(self) -> None:
         """There is an outcome, or a reason to end, perhaps told by another thread: end a call for
@@ -284,7 +290,7 @@ class WorkRun:
                 wait = 0.0
             try:
                 now, records = yield partial(consumer.poll, wait, min(queue.room(), most))
-                if queue.add(records):
+                if queue.add(records, now):
                     self._commit_at = now  # else who begins at the end would lose it in a crash
             except WakeupError:
                 woken = True
