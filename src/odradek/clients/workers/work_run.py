@@ -26,6 +26,7 @@ from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.missing_topics import cure
+from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions
 from odradek.clients.workers.work_queue import WorkItem, WorkQueue
@@ -131,11 +132,11 @@ class WorkRun:
         consumer: Any,
         calls: ConsumerCalls,
         options: WorkOptions,
-        make_hands: Callable[[Convert | None, Callable[[], None]], Hands],
+        make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], Hands],
         producer: Any = None,
     ) -> None:
-        """`make_hands` takes what makes objects of records, and what it calls for each outcome;
-        `producer` takes dead letters.
+        """`make_hands` takes what makes objects of records, what it calls for each outcome, and
+        who traces the consumer; `producer` takes dead letters.
         """
         self._consumer, self._calls, self._options = consumer, calls, options
         self._totals = calls.work_totals()
@@ -208,7 +209,7 @@ class WorkRun:
         flow = self._from_subscribe_on(topics, pattern, idle)
         self._flow = ref(flow)
         convert = self._calls.engine.delivery.leave_raw(partial(under_way, self._flow))
-        self._hands = self._make_hands(convert, self._rouse)
+        self._hands = self._make_hands(convert, self._rouse, self._calls.engine.traces)
         try:
             yield from flow
         finally:
