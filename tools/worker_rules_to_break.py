@@ -45,8 +45,8 @@ WORKER_BREAKAGES: tuple[Breakage, ...] = (
         "where a partition begins isn't committed before its first record is finished",
         "R-WK-2",
         RUN,
-        "if queue.add(records):",
-        "if queue.add(records) and False:",
+        "if queue.add(records, now):",
+        "if queue.add(records, now) and False:",
         f"{RUNS}::test_who_begins_at_the_end_of_a_topic_loses_nothing_in_a_crash",
     ),
     broken(

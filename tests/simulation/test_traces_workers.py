@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +130,23 @@ async def test_who_is_not_traced_has_no_span_and_baggage_goes_along(
         await workers.run("t")
     assert seen == ([True, "user"] if traced else [False])
     assert len(exported.spans("process")) == traced
+
+
+def test_the_page_sets_up_a_provider() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+    found = re.search(r"<!-- tracer provider -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    with FakeCluster(1, topics={"flights": 1}) as cluster:
+        program = found[1].replace("localhost:9092", cluster.bootstrap_servers)
+        run = subprocess.run(
+            [sys.executable, "-c", program.replace("timeout=5.0", "timeout=0.5")],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    traces = dict(
+        re.findall(r'"name": "(\w+ flights)",\s+"context": {\s+"trace_id": "(\w+)"', run.stdout)
+    )
+    assert "value=b'flight 1'" in run.stdout
+    assert traces["send flights"] == traces["process flights"]

@@ -44,7 +44,6 @@ from odradek.common.errors import (
     BrokerError,
     ClientClosedError,
     KafkaError,
-    RecordTooLargeError,
     WakeupError,
 )
 from odradek.common.record_errors import SchemaNotAtHandError
@@ -235,18 +234,9 @@ class ClientSpans:
                 attributes = self._of_record(topic, value, partition)
                 given = headers if headers is NO_HEADERS else record_headers(headers)
                 carrying = span.begin(self._tracer, attributes, given, context)
-                try:
-                    found = send(topic, value, key, carrying, partition, timestamp_ms, **more)
-                except RecordTooLargeError:
-                    if carrying is given:
-                        raise
-                    # It may be so by the context alone.
-                    found = send(topic, value, key, given, partition, timestamp_ms, **more)
+                found = send(topic, value, key, carrying, partition, timestamp_ms, **more)
                 if type(found) is CoroutineType:
-                    again = partial(send, topic, value, key, given, partition, timestamp_ms, **more)
-                    return self._once_sent(
-                        found, span, report, None if carrying is given else again
-                    )
+                    return self._once_sent(found, span, report)
                 span.sent(found, report)
             except BaseException as error:
                 span.failed(error)
@@ -258,21 +248,10 @@ class ClientSpans:
         return traced
 
     async def _once_sent(
-        self,
-        sent: Any,
-        span: SentRecordSpan,
-        report: Callable[[Any, Any], object],
-        again: Callable[[], Any] | None,
+        self, sent: Any, span: SentRecordSpan, report: Callable[[Any, Any], object]
     ) -> Any:
         try:
-            try:
-                found = await sent
-            except RecordTooLargeError:
-                if again is None:
-                    raise
-                found = again()  # as above
-                if type(found) is CoroutineType:
-                    found = await found
+            found = await sent
             span.sent(found, report)
         except BaseException as error:
             span.failed(error)
