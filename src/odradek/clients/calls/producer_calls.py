@@ -165,7 +165,7 @@ class ProducerCalls(TransactionCalls):
         if engine.ended is not None:
             raise engine.ended
         record, size = self._measured(record)
-        key, value, _, _ = record
+        key, value, _, at = record
         if partition is not None and partition < 0:
             there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
             raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
