@@ -9,6 +9,7 @@ CONTEXTS = "monitoring/contexts.py"
 SENDING = "clients/calls/record_sending.py"
 SYNC = "tests/simulation/test_traces.py"
 ASYNC = "tests/simulation/test_traces_async.py"
+WORKERS = "tests/simulation/test_traces_workers.py"
 UNIT = "tests/unit/monitoring/test_traces.py"
 
 TRACE_BREAKAGES: tuple[Breakage, ...] = (
@@ -27,6 +28,31 @@ TRACE_BREAKAGES: tuple[Breakage, ...] = (
         "            if theirs is not None:\n                kind, links",
         "            if not theirs:\n                kind, links",
         f"{SYNC}::test_a_context_of_the_programs_own_stays",
+    ),
+    broken(
+        "what workers do belongs to whoever runs them",
+        "traces",
+        SPANS,
+        "unspanned(around) if alone else around",
+        "around",
+        f"{WORKERS}::test_tasks",
+    ),
+    broken(
+        "a record is refused for its context's size",
+        "traces",
+        "clients/calls/producer_calls.py",
+        "headers = without_carried(headers)",
+        "headers = tuple(headers)",
+        "tests/simulation/test_traces_unusual.py"
+        "::test_what_has_no_room_for_its_context_is_serialized_and_sent_once",
+    ),
+    broken(
+        "a dead letter is in no trace",
+        "traces",
+        SPANS,
+        "attach(extracted(record.headers, unspanned(get_current())))",
+        "attach(get_current())",
+        f"{WORKERS}::test_tasks",
     ),
     broken(
         "a header that is there gets a twin",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import math
 import pickle
@@ -16,7 +17,7 @@ from tests.simulation.sasl_scene import PASSWORD
 from tests.simulation.sasl_scene import Scene as SaslScene
 from tests.simulation.scene import Stage
 
-from odradek import AsyncConsumer, AsyncProducer
+from odradek import AsyncConsumer, AsyncProducer, AsyncWorkers, ConsumerRecord
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
 from odradek.clients.metrics.catalogue import SCOPES
@@ -62,9 +63,71 @@ def test_the_catalogue_has_all_that_clients_tell_and_nothing_else() -> None:
         consumer.commit()
         admin.list_topics()
         found = [*producer.metrics().all, *consumer.metrics().all, *admin.metrics().all]
+    found += worked(10, 4)[-1].all
     told = {(m.group, tuple(m.tags)[1:], m.name) for m in found}
     assert told == {(s.group, s.tags, name) for s in SCOPES for name in s.names}
     assert all(next(iter(m.tags)) == "client-id" for m in found)
+
+
+def worked(records: int, concurrency: int) -> list[Metrics]:
+    """A consumer's metrics in the second and in the fifth second of workers' first run, in which
+    each record takes two seconds and the first of them fails, and after a second run.
+    """
+    with KafkaSimulation(seed=1) as simulation:
+        simulation.create_topic("t", partitions=1)
+        simulation.create_topic("dead", partitions=1)
+        simulation.produce("t", [b"%d" % n for n in range(records)])
+        servers = {"bootstrap.servers": simulation.bootstrap_servers}
+        found: list[Metrics] = []
+
+        async def work(record: ConsumerRecord) -> None:
+            await asyncio.sleep(2.0)
+            if record.offset == 0:
+                raise ValueError("no")
+
+        async def main() -> None:
+            group = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+            async with AsyncConsumer({**servers, **group}) as consumer, AsyncProducer(servers) as p:
+                options: dict[str, Any] = {"concurrency": concurrency, "buffer_records": records}
+                options |= {"max_attempts": 2, "producer": p, "dead_letter_topic": "dead"}
+                workers = AsyncWorkers(consumer, work, **options)
+                run = asyncio.create_task(workers.run("t", timeout=5.0))
+                while not workers.progress().in_work:
+                    await asyncio.sleep(0.01)
+                for seconds in (1.0, 4.0):
+                    await asyncio.sleep(seconds)
+                    found.append(consumer.metrics())
+                await run
+                await p.send_and_wait("t", b"more")
+                await AsyncWorkers(consumer, work).run("t", timeout=5.0)
+                found.append(consumer.metrics())
+
+        simulation.run(main())
+        return found
+
+
+def test_what_workers_do() -> None:
+    first, later, last = worked(10, 4)
+
+    def told(metrics: Metrics) -> dict[str, float]:
+        mine = {m.name.removeprefix("work-"): m.value for m in metrics.all if "work-" in m.name}
+        return {name: round(value) for name, value in mine.items() if value}
+
+    size = first.value("work-buffered-bytes")
+    assert size > 10 * 200  # as buffer_bytes counts
+    assert told(first) == {
+        "running": 4,
+        "waiting": 6,
+        "buffered-bytes": size,
+        "paused-partitions": 1,
+        "oldest-seconds": 1,
+        "longest-seconds": 1,
+    }
+    # Three are done at 2 s and four at 4 s, the record that failed among those that run.
+    seen = told(later)
+    assert (seen["finished-total"], seen["retry-total"], seen["oldest-seconds"]) == (7, 1, 5)
+    assert (seen["running"], seen["longest-seconds"]) == (3, 1)
+    assert told(last) == {"finished-total": 11, "retry-total": 1, "dead-letter-total": 1}
 
 
 def test_a_client_that_did_nothing_has_counted_nothing() -> None:

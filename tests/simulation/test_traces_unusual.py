@@ -63,6 +63,39 @@ def test_a_context_that_has_no_room_is_left_out(
     assert exported.spans("send")[-1].status.status_code is StatusCode.UNSET
 
 
+def test_what_has_no_room_for_its_context_is_serialized_and_sent_once(
+    simulation: KafkaSimulation, exported: Exported
+) -> None:
+    calls: list[str] = []
+
+    def serializer(value: bytes) -> bytes:
+        calls.append("serializer")
+        return value
+
+    class OfTenants(Producer):
+        def send(self, *given: Any, **more: Any) -> Any:
+            calls.append("send")
+            topic, value, key, headers = given[:4]
+            return super().send(topic, value, key, [*headers, ("tenant", b"t")], **more)
+
+    async def main(config: dict[str, Any]) -> None:
+        async with AsyncProducer(config, value_serializer=serializer) as producer:
+            OpenTelemetryTraces(producer, tracer_provider=exported.provider)
+            await producer.send_and_wait("t", bytes(110))
+
+    config = {"bootstrap.servers": simulation.bootstrap_servers, "max.request.size": 200}
+    with OfTenants(config, value_serializer=serializer) as producer:
+        OpenTelemetryTraces(producer, tracer_provider=exported.provider)
+        producer.send("t", bytes(100), None, ()).result()
+        assert calls == ["serializer", "send"]
+        producer.send("t", bytes(10), None, ()).result()
+        calls.clear()
+    simulation.run(main(config))
+    assert calls == ["serializer"]
+    names = [[name for name, _ in record[5]] for record in simulation.records("t", 0)]
+    assert names == [["tenant"], ["traceparent", "tenant"], []]
+
+
 @pytest.mark.parametrize("serializer", [None, bytes])
 def test_a_context_that_has_no_room_is_left_out_in_a_loop(
     simulation: KafkaSimulation, exported: Exported, serializer: Any

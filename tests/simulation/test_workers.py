@@ -20,14 +20,17 @@ from odradek import (
     AsyncConsumer,
     AsyncProducer,
     AsyncWorkers,
+    ClientClosedError,
     ConfigurationError,
     ConsumerRecord,
     KafkaTimeoutError,
     RegistryUnreachableError,
     TopicPartition,
+    UnknownTopicOrPartitionError,
     WorkFailedError,
 )
 from odradek.clients.workers.work_options import work_function
+from odradek.simulation.brokers.disturbances import max_message_bytes
 from odradek.simulation.coordinators.committed_offsets import Committed, StoredGroupOffsets
 from odradek.testing import KafkaSimulation
 
@@ -244,13 +247,13 @@ def one_run(
 ) -> AsyncWorkers:
     """A run, and what a test does meanwhile; an error of the run comes out."""
     servers = {"bootstrap.servers": simulation.bootstrap_servers}
-    letters = {"max.request.size": 1000}
+    letters = {**servers, **given.pop("letters", {})}
 
     async def main() -> AsyncWorkers:
         options: dict[str, Any] = {**SETTINGS, **servers, **(consumer or {})}
         deserializer = options.pop("value_deserializer", None)
         reading = AsyncConsumer(options, value_deserializer=deserializer)
-        async with AsyncProducer({**servers, **letters}) as producer, reading:
+        async with AsyncProducer(letters) as producer, reading:
             if "dead_letter_topic" in given:
                 given["producer"] = producer
             workers = AsyncWorkers(reading, work, **given)
@@ -333,10 +336,51 @@ def test_without_a_dead_letter_topic_it_ends_and_goes_on_there_later(
     assert (books.committed, books.wrong) == ({0: 6}, [])
 
 
+LARGE = bytes(900)
+"""With the headers of a failure more than `max.request.size` is here."""
+
+
+@pytest.mark.parametrize(
+    ("fields", "left"),
+    [
+        ({"value": LARGE, "key": b"k", "headers": [("a", b"b")]}, "value"),
+        ({"value": b"v", "key": b"k", "headers": [("a", LARGE)]}, "headers"),
+        ({"value": LARGE, "key": LARGE[1:], "headers": [("a", b"b")]}, "value,key"),
+        ({"value": LARGE, "key": LARGE[1:], "headers": [("a", LARGE[9:])]}, "value,key,headers"),
+    ],
+    ids=["value", "headers", "value and key", "all"],
+)
+@pytest.mark.parametrize("who", ["producer", "topic"])
+def test_a_dead_letter_that_is_too_large_lacks_what_is_large_and_says_so(
+    simulation: KafkaSimulation, books: Books, fields: dict[str, Any], left: str, who: str
+) -> None:
+    value, producer = fields.pop("value"), {"max.request.size": 1000}
+    simulation.produce("in", [value], partition=0, **fields)
+    fields["value"] = value
+    if who == "topic":
+        producer = {}
+        max_message_bytes(simulation.cluster, "dead", 1000)
+
+    async def work(record: ConsumerRecord) -> None:
+        raise ValueError("no")
+
+    one_run(simulation, work, max_attempts=1, dead_letter_topic="dead", letters=producer)
+    [(_, _, _, key, value, headers)] = simulation.records("dead", 0)
+    told = dict(headers)
+    assert told["odradek.errors.left.out"] == left.encode()
+    assert told["__connect.errors.offset"] == b"0"
+    assert told["__connect.errors.exception.message"] == b"no"
+    assert (key is None) is ("key" in left)
+    assert (value is None) is ("value" in left)
+    assert ("a" in told) is ("headers" not in left)
+    books.look()
+    assert (books.committed, books.wrong) == ({0: 1}, [])
+
+
 def test_a_dead_letter_that_nobody_takes_is_not_passed(
     simulation: KafkaSimulation, books: Books
 ) -> None:
-    simulation.produce("in", [b"0", b"1" * 1000, b"2"], partition=0)
+    sends(simulation, 3)
 
     async def work(record: ConsumerRecord) -> None:
         if record.offset == 1:
@@ -346,8 +390,89 @@ def test_a_dead_letter_that_nobody_takes_is_not_passed(
     with pytest.raises(
         WorkFailedError, match=r"no\. Then it wasn't written to 'dead': RecordTooLargeError"
     ):
-        one_run(simulation, work, max_attempts=1, dead_letter_topic="dead")
+        one_run(
+            simulation,
+            work,
+            max_attempts=1,
+            dead_letter_topic="dead",
+            letters={"max.request.size": 100},
+        )
     assert (books.committed, books.wrong) == ({0: 1}, [])
+
+
+def test_a_dead_letter_topic_that_is_not_there_is_told_of_before_anything_is_read(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 1)
+
+    async def work(record: ConsumerRecord) -> None:
+        raise AssertionError
+
+    before = simulation.now
+    text = (
+        r"dead_letter_topic deed isn't there; names like it: dead\. What makes it: odradek topics"
+    )
+    with pytest.raises(UnknownTopicOrPartitionError, match=text):
+        one_run(simulation, work, dead_letter_topic="deed")
+    assert 9.5 < simulation.now - before < 11.0
+    assert books.committed == {}
+    with pytest.raises(UnknownTopicOrPartitionError):
+        one_run(simulation, work, dead_letter_topic="deed", letters={"max.block.ms": 2000})
+    assert simulation.now - before < 14.0
+
+
+def test_a_dead_letter_topic_may_come_while_it_is_looked_for(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 1)
+    simulation.after(4.0, lambda: simulation.cluster.create_topic("late", 1))
+
+    async def work(record: ConsumerRecord) -> None:
+        books.ends(record)
+
+    assert one_run(simulation, work, dead_letter_topic="late").progress().finished == 1
+
+
+def test_brokers_that_create_topics_make_that_of_dead_letters(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    simulation.cluster.auto_create = True
+    sends(simulation, 1)
+
+    async def work(record: ConsumerRecord) -> None:
+        books.ends(record)
+
+    one_run(simulation, work, dead_letter_topic="made")
+    assert "made" in simulation.cluster.topics
+
+
+def test_a_cluster_of_dead_letters_that_does_not_answer_is_waited_for(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    sends(simulation, 1)
+    other = simulation.new_cluster("other", brokers=1)
+    for broker in list(other.brokers):
+        other.crash(broker)
+
+    async def work(record: ConsumerRecord) -> None:
+        books.ends(record)
+
+    letters = {"bootstrap.servers": other.bootstrap_servers}
+    done = one_run(simulation, work, dead_letter_topic="dead", letters=letters)
+    assert done.progress().finished == 1
+
+
+def test_a_stop_ends_the_look_for_a_topic_of_dead_letters(simulation: KafkaSimulation) -> None:
+    async def work(record: ConsumerRecord) -> None: ...
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        await asyncio.sleep(2.5)
+        before = simulation.now
+        workers.stop()
+        await task
+        assert simulation.now <= before + 1.5
+
+    one_run(simulation, work, None, beside=end, dead_letter_topic="deed")
 
 
 def test_a_rebalance_waits_for_what_runs(simulation: KafkaSimulation, books: Books) -> None:
@@ -453,6 +578,27 @@ def test_its_end_finishes_what_runs_and_commits_it(
         one_run(simulation, work, None, beside=end, concurrency=5)
     assert (books.committed, len(books.done), books.wrong) == ({0: 10}, 10, [])
     assert one_run(simulation, work).progress().finished == 10
+
+
+def test_a_consumer_that_another_task_closes_ends_it_at_once(
+    simulation: KafkaSimulation, books: Books
+) -> None:
+    """That task doesn't wait for what is in work: the run does."""
+    sends(simulation, 3)
+
+    async def work(record: ConsumerRecord) -> None:
+        await asyncio.sleep(1.0)
+
+    async def end(workers: AsyncWorkers, task: asyncio.Task[None]) -> None:
+        while not workers.progress().in_work:
+            await asyncio.sleep(0.1)
+        before = simulation.now
+        await workers._run._consumer.close()
+        assert simulation.now < before + 0.5
+
+    with pytest.raises(ClientClosedError, match="this AsyncConsumer is closed"):
+        one_run(simulation, work, None, beside=end)
+    assert books.committed == {0: 0}
 
 
 def test_what_hangs_is_cancelled_at_the_end_and_done_again(

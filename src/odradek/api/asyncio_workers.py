@@ -54,7 +54,7 @@ class AsyncWorkers(WorkersState):
         """
         options = work_options(dict(locals()), AsyncConsumer, AsyncProducer)
         hands = partial(WorkerTasks, work_function(work, awaited=True), producer)
-        super().__init__(consumer, options, hands)
+        super().__init__(consumer, producer, options, hands)
 
     async def run(
         self,

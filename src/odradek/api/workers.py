@@ -27,10 +27,13 @@ from odradek.runtime.hosts.worker_threads import WorkerThreads, carried_out
 class WorkersState:
     """What both kinds of workers can do without waiting; not made directly."""
 
-    def __init__(self, consumer: Any, options: WorkOptions, hands: Callable[..., Hands]) -> None:
+    def __init__(
+        self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., Hands]
+    ) -> None:
         """`hands` is told the clock, what makes objects of records, and what to call."""
-        self._now = consumer._calls.host.now  # noqa: SLF001 - what users make is this class
-        self._run = WorkRun(consumer, consumer._calls, options, partial(hands, self._now))  # noqa: SLF001
+        calls = consumer._calls  # noqa: SLF001 - what users make is this class
+        self._now = calls.host.now
+        self._run = WorkRun(consumer, calls, options, partial(hands, self._now), producer)
 
     def stop(self) -> None:
         """End `run`: what is in work is finished, the rest is left; returns at once.
@@ -114,7 +117,7 @@ class Workers(WorkersState):
         """
         options = work_options(dict(locals()), Consumer, Producer)
         hands = partial(WorkerThreads, work_function(work, awaited=False), producer)
-        super().__init__(consumer, options, hands)
+        super().__init__(consumer, producer, options, hands)
 
     def run(
         self,
@@ -131,7 +134,9 @@ class Workers(WorkersState):
         committed and the group is left, for which it takes 20 s more at most. What is still in work
         goes on in its thread, and nobody heeds it.
 
-        Raises `WorkFailedError` for a record that can't be finished, and what calls of the
+        Raises `WorkFailedError` for a record that can't be finished, at its beginning
+        `UnknownTopicOrPartitionError` where the dead-letter topic isn't there and brokers don't
+        make it within 10 s (`max.block.ms`, if that is less), and what calls of the
         consumer raise that nothing but a person mends: rights, a position that isn't in the log, a
         record that can't be decoded. `KeyboardInterrupt` and `SystemExit` of the function end
         it, too. `IllegalStateError` where it runs already.

@@ -8,13 +8,14 @@ Must not: know OpenTelemetry.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from odradek.common.types import TopicPartition
 from odradek.record import RecordColumns
 
 if TYPE_CHECKING:
-    from odradek.clients.consumer.records import OffsetAndMetadata
+    from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
     from odradek.clients.producer.delivery import ArrowDelivery
 
 T = TypeVar("T")
@@ -56,3 +57,9 @@ class Traces(Protocol):
         """A commit to a group: called where somebody asks for it, or in the engine's step if nobody
         has `asked`. What gives a dict of offsets has committed those.
         """
+
+    def working(self, record: ConsumerRecord) -> AbstractContextManager[object]:
+        """What workers do with a record inside of it; begun and ended by whoever does that."""
+
+    def burying(self, record: ConsumerRecord) -> AbstractContextManager[object]:
+        """The sending of its dead letter."""

@@ -20,6 +20,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import Link, SpanContext
 
+from odradek.clients.producer.record_arguments import CarriedValue
 from odradek.common.arguments import Headers
 
 logger = logging.getLogger("odradek")
@@ -78,14 +79,17 @@ _GETTER = _HeaderGetter()
 
 
 def injected(headers: Headers, context: Context) -> Headers:
-    """The headers with this context behind them; names that are there already stay as they are."""
+    """The headers with this context behind them; names that are there already stay as they are. A
+    record that has no room for it goes without.
+    """
     carrier: dict[str, str] = {}
     with FORGIVEN:  # what it had written until then goes along
         propagate.inject(carrier, context)
     if headers:
         for name, _ in headers:
             carrier.pop(name.lower(), None)
-    added = ((name, text.encode("utf-8", "replace")) for name, text in carrier.items())
+    texts = ((name, text.encode("utf-8", "replace")) for name, text in carrier.items())
+    added = ((name, CarriedValue(text)) for name, text in texts)
     return (*headers, *added)
 
 

@@ -40,7 +40,8 @@ class OpenTelemetryTraces:
     stay as they are. Each call that hands out records is a span with links to what these were sent
     in, at most 128; so is each commit, automatic ones and offsets in transactions too. `send_arrow`
     and `poll_arrow` are one span for each call, and rows' headers aren't touched. Callbacks of
-    `send` run in its context. Names and attributes are those of the semantic conventions 1.44.
+    `send` run in its context. Each attempt of workers is a `process` span by itself. Names and
+    attributes are those of the semantic conventions 1.44.
     Producers and consumers, sync or asyncio, may be given once each; a client keeps its traces.
 
     What is raised leaves all of them untraced: `ArgumentError` for what is neither,

@@ -21,7 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from itertools import product
@@ -44,7 +44,6 @@ from odradek.common.errors import (
     BrokerError,
     ClientClosedError,
     KafkaError,
-    RecordTooLargeError,
     WakeupError,
 )
 from odradek.common.record_errors import SchemaNotAtHandError
@@ -193,6 +192,7 @@ class ClientSpans:
         if self.reads and calls.config["group.id"] is not None:
             self.client[GROUP] = calls.config["group.id"]
         self._send = self.about("send", "send")
+        self._process = self.about("process", "process")
 
     def now(self) -> int:
         """Nanoseconds since the epoch."""
@@ -234,18 +234,9 @@ class ClientSpans:
                 attributes = self._of_record(topic, value, partition)
                 given = headers if headers is NO_HEADERS else record_headers(headers)
                 carrying = span.begin(self._tracer, attributes, given, context)
-                try:
-                    found = send(topic, value, key, carrying, partition, timestamp_ms, **more)
-                except RecordTooLargeError:
-                    if carrying is given:
-                        raise
-                    # It may be so by the context alone.
-                    found = send(topic, value, key, given, partition, timestamp_ms, **more)
+                found = send(topic, value, key, carrying, partition, timestamp_ms, **more)
                 if type(found) is CoroutineType:
-                    again = partial(send, topic, value, key, given, partition, timestamp_ms, **more)
-                    return self._once_sent(
-                        found, span, report, None if carrying is given else again
-                    )
+                    return self._once_sent(found, span, report)
                 span.sent(found, report)
             except BaseException as error:
                 span.failed(error)
@@ -257,21 +248,10 @@ class ClientSpans:
         return traced
 
     async def _once_sent(
-        self,
-        sent: Any,
-        span: SentRecordSpan,
-        report: Callable[[Any, Any], object],
-        again: Callable[[], Any] | None,
+        self, sent: Any, span: SentRecordSpan, report: Callable[[Any, Any], object]
     ) -> Any:
         try:
-            try:
-                found = await sent
-            except RecordTooLargeError:
-                if again is None:
-                    raise
-                found = again()  # as above
-                if type(found) is CoroutineType:
-                    found = await found
+            found = await sent
             span.sent(found, report)
         except BaseException as error:
             span.failed(error)
@@ -407,6 +387,26 @@ class ClientSpans:
             finally:
                 span.end(over)
 
+    # Workers
+
+    def working(self, record: ConsumerRecord) -> AbstractContextManager[Span]:
+        """The span of an attempt, in the trace that the record was sent in."""
+        return processing(self._tracer, self._process, self.now, record, alone=True)
+
+    @contextmanager
+    def burying(self, record: ConsumerRecord) -> Iterator[None]:
+        """A dead letter is sent in that trace, too."""
+        token = attach(extracted(record.headers, unspanned(get_current())))
+        try:
+            yield
+        finally:
+            detach(token)
+
+
+def unspanned(context: Context) -> Context:
+    """The same without its span."""
+    return trace.set_span_in_context(trace.INVALID_SPAN, context) if valid(context) else context
+
 
 def _rows(runs: Runs) -> Iterator[ReadRecord]:
     """The first records that a call hands out, as they lie in its columns; those with headers."""
@@ -453,30 +453,37 @@ def _sent(record: ConsumerRecord) -> ReadRecord:
 
 @contextmanager
 def processing(
-    tracer: Tracer, of: dict[str, Any], now: Callable[[], int | None], records: Any
+    tracer: Tracer,
+    of: dict[str, Any],
+    now: Callable[[], int | None],
+    records: Any,
+    *,
+    alone: bool = False,
 ) -> Iterator[Span]:
     """The span of a program's work on records, which is the current one meanwhile.
 
     A single record's is a child of the context that it was sent in, unless there is a current one
-    already; all are linked to what they were sent in.
+    already; all are linked to what they were sent in. `alone`: a current one, that of whoever runs
+    workers, is none of the record's.
     """
-    context = around = get_current()
+    around = get_current()
+    context = base = unspanned(around) if alone else around
     if around.get(SUPPRESSED):
         yield trace.INVALID_SPAN
         return
     if isinstance(records, ConsumerRecord):
         topic, partition, offset, headers = _sent(records)
         attributes = {**of, TOPIC: topic, PARTITION: str(partition), OFFSET: offset}
-        alone = extracted(headers, NO_CONTEXT)
-        theirs, current = valid(alone), trace.get_current_span(around)
+        sent = extracted(headers, NO_CONTEXT)
+        theirs, current = valid(sent), trace.get_current_span(base)
         links = [] if theirs is None else [Link(theirs)]
-        context = extracted(headers, around) if around else alone
+        context = extracted(headers, base) if base else sent
         if theirs is not None and current.get_span_context().is_valid:
             context = trace.set_span_in_context(current, context)
     else:
-        batch, sent = of_batch(records)
+        batch, rows = of_batch(records)
         attributes = {**of, **batch}
-        links = linked(sent, attributes)
+        links = linked(rows, attributes)
     kind, name = SpanKind.CONSUMER, named(attributes)
     begun, span, token = now(), None, None
     try:

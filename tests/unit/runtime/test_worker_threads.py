@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from odradek import (
+    ClientClosedError,
     ConfigurationError,
     Consumer,
     ConsumerRecord,
@@ -146,6 +147,20 @@ def test_what_means_the_program_comes_out_of_run(scene: Scene, raised: type[Base
     assert scene.committed() == 0
 
 
+def test_the_log_tells_which_attempt_failed_also_at_the_end(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.send(1)
+
+    def work(record: ConsumerRecord) -> None:
+        workers.stop()
+        raise ValueError("no")
+
+    workers = Workers(scene.consumer, work)
+    workers.run(scene.topic)
+    assert "work on the record at offset 0 failed (attempt 1): ValueError: no" in caplog.text
+
+
 def test_what_gives_something_to_await_is_no_work(scene: Scene) -> None:
     scene.send(1)
 
@@ -168,6 +183,30 @@ def test_who_hangs_does_not_hold_up_the_end(scene: Scene) -> None:
     workers.run(scene.topic)
     assert scene.committed() == 0
     go_on.set()
+
+
+def test_a_consumer_that_is_closed_meanwhile_is_named_as_closed(scene: Scene) -> None:
+    """Also where its group has been left, and the client is about to be shut."""
+    scene.send(1)
+    fetcher = scene.consumer._engine.fetcher
+    halt, left, over = fetcher.halt, threading.Event(), threading.Event()
+    closing = threading.Thread(target=scene.consumer.close)
+
+    def halt_late() -> Any:
+        left.set()
+        over.wait(10.0)
+        return halt()
+
+    def work(record: ConsumerRecord) -> None:
+        closing.start()
+        left.wait(10.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetcher, "halt", halt_late)
+        with pytest.raises(ClientClosedError, match="this Consumer is closed"):
+            Workers(scene.consumer, work).run(scene.topic)
+        over.set()
+        closing.join()
 
 
 def test_a_stop_before_it_runs_ends_no_call_of_the_programs(scene: Scene) -> None:

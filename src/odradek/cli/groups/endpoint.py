@@ -72,12 +72,33 @@ def _listening(host: str, port: int) -> socket.socket:
             return socket.create_server(
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
             )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        return _listening_at(host, port)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(f"{FLAG}: {host}:{port} can't be listened on: {reason}") from error
+        shown = f"[{host}]" if ":" in host else host
+        raise ConfigurationError(
+            f"{FLAG}: {shown}:{port} can't be listened on: {reason}"
+        ) from error
+
+
+def _listening_at(host: str, port: int) -> socket.socket:
+    """At the first of a name's addresses that can be: those of IPv4 come first, where it has any.
+
+    Without a host it is every address of IPv4. Raises what is wrong with the first one.
+    """
+    family = socket.AF_UNSPEC if host else socket.AF_INET
+    found = socket.getaddrinfo(
+        host or None, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    found.sort(key=lambda one: one[0] is not socket.AF_INET)
+    first: OSError | None = None
+    for kind, _, _, _, address in found:
+        try:
+            return socket.create_server(address, family=kind, backlog=BACKLOG)
+        except OSError as error:
+            first = first or error
+    raise first or OSError(f"{host!r} has no address")
 
 
 class _Server(ThreadingMixIn, TCPServer):

@@ -81,7 +81,7 @@ class ClientCalls(Generic[E]):
         self.config = config
         self.host = host
         self.engine: E = build(host)
-        self.closed = False
+        self.closing = self.closed = False
         self.left_open: LeftOpen | None = None
         self.event_topic: CredentialsShown | None = None
         self.close_events: list[Callable[[float], object]] = []
@@ -317,6 +317,7 @@ class ClientCalls(Generic[E]):
     def _last_work(
         self, seconds: float, until: list[float], work: Callable[[float], CallerFlow[None]] | None
     ) -> CallerFlow[None]:
+        self.closing = True
         until[0] = seconds + (yield START)
         self.host.surfacing = False
         if work is not None:

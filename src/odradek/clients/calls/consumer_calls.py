@@ -36,7 +36,13 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.config import Config
-from odradek.common.errors import AuthorizationError, KafkaTimeoutError, WakeupError
+from odradek.common.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    WakeupError,
+)
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START
 from odradek.network.host import Host
@@ -44,6 +50,7 @@ from odradek.network.host import Host
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from odradek.clients.workers.work_totals import WorkTotals
     from odradek.record.columns import Layout
 
 logger = logging.getLogger("odradek.consumer")
@@ -78,11 +85,20 @@ class ConsumerCalls(GroupCalls):
         self._arrow_rows = arrow_rows
         self._reader = reader
         self._seconds_noted = False
+        self.work: WorkTotals | None = None
+        """What workers have done with what this consumer reads, once there are some."""
 
     def carry_over(self, old: ConsumerEngine, new: ConsumerEngine) -> None:
         """Assignment, positions and pauses are the user's."""
         new.take_over(old.subscription)
         new.delivery.take_over(old.delivery)
+
+    def work_totals(self) -> WorkTotals:
+        """Where all workers of this consumer, one after another, tell what they have done."""
+        from odradek.clients.workers.work_totals import WorkTotals
+
+        self.work = self.work or WorkTotals()
+        return self.work
 
     # Reading
 
@@ -224,6 +240,10 @@ class ConsumerCalls(GroupCalls):
             if self.engine.unavailable_until() <= (yield START):
                 raise
             return False
+        except IllegalStateError:
+            if self.closing:  # another has left the group already, and shuts the client next
+                raise ClientClosedError(f"this {self.kind} is closed") from None
+            raise
 
     # Assignments and positions
 

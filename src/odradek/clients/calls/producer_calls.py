@@ -22,7 +22,11 @@ from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import CANNOT_WAIT, SentRecord
-from odradek.clients.producer.record_arguments import checked_record, column_names
+from odradek.clients.producer.record_arguments import (
+    checked_record,
+    column_names,
+    without_carried,
+)
 from odradek.common.arguments import checked_timeout, names, topic_name
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -160,15 +164,8 @@ class ProducerCalls(TransactionCalls):
         engine, host = self.engine, self.host
         if engine.ended is not None:
             raise engine.ended
-        key, value, headers, at = record
-        headers = checked_record(value, key, headers, at)
-        record = (key, value, headers, at)
-        size = estimate_record_size(key, value, headers)
-        if size > self._most:
-            raise RecordTooLargeError(
-                f"a record of up to {size} bytes is above max.request.size "
-                f"({self.config['max.request.size']}) or buffer.memory"
-            )
+        record, size = self._measured(record)
+        key, value, _, at = record
         if partition is not None and partition < 0:
             there = "" if lane is None else f", which has partitions 0 to {lane.count - 1}"
             raise ConfigurationError(f"{partition} is no partition of topic {topic}{there}")
@@ -213,6 +210,21 @@ class ProducerCalls(TransactionCalls):
             self.append, topic, lane, record, partition, made, owner=owner, deadline=deadline
         )
         return self._later(self._room(owner, size, deadline), owner, again)
+
+    def _measured(self, record: SentRecord) -> tuple[SentRecord, int]:
+        """The record, checked, and how many bytes it may take."""
+        key, value, headers, at = record
+        headers = checked_record(value, key, headers, at)
+        size = estimate_record_size(key, value, headers)
+        if size > self._most:
+            headers = without_carried(headers)
+            size = estimate_record_size(key, value, headers)
+        if size > self._most:
+            raise RecordTooLargeError(
+                f"a record of up to {size} bytes is above max.request.size "
+                f"({self.config['max.request.size']}) or buffer.memory"
+            )
+        return (key, value, headers, at), size
 
     def _later(
         self, wait: CallerFlow[object], owner: object, append: Callable[[float], F | CallerFlow[F]]

@@ -151,7 +151,22 @@ CLIENT = {
     "throttle-time-total": _counter("All the quiet that they asked for.", "ms"),
     "receive-buffer-bytes": _gauge("Receive buffers that are kept for large answers.", "bytes"),
 }
-MEANINGS: dict[str, Meaning] = {**CONNECTIONS, **PRODUCER, **CONSUMER, **CLIENT}
+WORK = {
+    "work-running": _gauge("Records that workers have in work."),
+    "work-waiting": _gauge("Records that workers have read and not in work, for retries, too."),
+    "work-buffered-bytes": _gauge("Bytes of both, as `buffer_bytes` limits them.", "bytes"),
+    "work-paused-partitions": _gauge("Partitions that wait because workers' buffers are full."),
+    "work-oldest-seconds": _gauge(
+        "Since the oldest of workers' unfinished records was read, attempts and waits in it; 0 "
+        "where there is none. No offset after it is committed.",
+        "s",
+    ),
+    "work-longest-seconds": _gauge("The longest attempt that is under way; 0 where none is.", "s"),
+    "work-finished-total": _counter("Records that workers have finished, dead letters too."),
+    "work-retry-total": _counter("Attempts of workers after a record's first that were due."),
+    "work-dead-letter-total": _counter("Dead letters that workers have written."),
+}
+MEANINGS: dict[str, Meaning] = {**CONNECTIONS, **PRODUCER, **CONSUMER, **CLIENT, **WORK}
 
 
 class MetricScope(NamedTuple):
@@ -205,6 +220,6 @@ SCOPES: tuple[MetricScope, ...] = (
     MetricScope("consumer-fetch-manager-metrics", ("topic", "partition"), ("records-lag",)),
     MetricScope("consumer-coordinator-metrics", (), _OF_GROUPS),
     MetricScope(OURS, ("topic", "partition"), ("committed-lag",)),
-    MetricScope(OURS, (), (*CLIENT, "record-acknowledged-total", *_OURS_OF_CONSUMERS)),
+    MetricScope(OURS, (), (*CLIENT, "record-acknowledged-total", *_OURS_OF_CONSUMERS, *WORK)),
 )
 """All that there can be: every metric of every client is in one of these."""

@@ -14,6 +14,7 @@ from odradek.clients.metrics.metric import Metrics
 
 if TYPE_CHECKING:
     from odradek.clients.calls.client_calls import ClientCalls
+    from odradek.clients.calls.consumer_calls import ConsumerCalls
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
     from odradek.clients.producer.producer_engine import ProducerEngine
 
@@ -44,6 +45,10 @@ def _snapshot(calls: ClientCalls[Any]) -> Metrics:
 
         add_connections(found, engine, "consumer")
         add_consumer(found, cast("ConsumerEngine", engine))
+        if (work := cast("ConsumerCalls", calls).work) is not None:
+            from odradek.clients.metrics.work_metrics import add_work
+
+            add_work(found, cast("ConsumerEngine", engine), work)
     else:
         add_connections(found, engine, "admin-client")
     add_ours(found, engine)

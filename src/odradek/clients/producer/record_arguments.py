@@ -27,6 +27,19 @@ NO_TIME = -1
 """Kafka's timestamp of a record without one."""
 
 
+class CarriedValue(bytes):
+    """A header's value that nobody has asked for, a trace's context: it is left out of a record
+    that has no room for it. By its value it is found after serializers and a program's own `send`.
+    """
+
+    __slots__ = ()
+
+
+def without_carried(headers: Headers) -> Headers:
+    """The headers that somebody has asked for."""
+    return tuple(header for header in headers if type(header[1]) is not CarriedValue)
+
+
 def checked_record(value: Any, key: Any, headers: Any, timestamp_ms: Any) -> Headers:
     """Check all that the builder takes; gives the headers, read once."""
     if value is not None and type(value) is not bytes:

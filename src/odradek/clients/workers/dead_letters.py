@@ -19,6 +19,13 @@ STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER"}
 """Connect's names for what was done to a record when it failed: reading one of its fields …"""
 WORK_STAGE = "TASK_PUT"
 """… or working on it."""
+TOLD = (
+    *("topic", "partition", "offset", "connector.name", "task.id", "stage"),
+    *("class.name", "exception.class.name", "exception.message"),
+)
+"""What headers tell of a failure, in their order."""
+LEFT_OUT = "odradek.errors.left.out"
+"""The header that names the fields of its record which a letter lacks, for its size."""
 SAID = 1000
 """Characters of a reason that a header repeats."""
 
@@ -58,18 +65,12 @@ def failure_headers(
     """
     name, number = task
     worker, error, message = why
-    texts = (
-        ("topic", tp.topic),
-        ("partition", str(tp.partition)),
-        ("offset", str(offset)),
-        ("connector.name", name),
-        ("task.id", number),
-        ("stage", stage),
-        ("class.name", worker),
-        ("exception.class.name", error),
-        ("exception.message", printable(message[:SAID])),
-    )
-    return [(PREFIX + name, text.encode(errors="replace")) for name, text in texts]
+    said = printable(message[:SAID])
+    texts = (*tp, offset, name, number, stage, worker, error, said)
+    return [
+        (PREFIX + name, f"{text}".encode(errors="replace"))
+        for name, text in zip(TOLD, texts, strict=True)
+    ]
 
 
 def called(kind: type) -> str:
@@ -97,3 +98,25 @@ def dead_letter(
         "headers": [*record.headers, *headers],
         "timestamp_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
     }
+
+
+def smaller(
+    letter: dict[str, Any], record: ConsumerRecord, left_out: tuple[str, ...]
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """The same letter without the largest field that it still has of its record, and the names of
+    those that it lacks then; None where nothing is left of it. Its place says where the whole is.
+    """
+    sizes = {
+        "value": len(record.value or b""),
+        "headers": sum(len(name) + len(value or b"") for name, value in record.headers),
+        "key": len(record.key or b""),
+    }
+    there = {name: size for name, size in sizes.items() if size and name not in left_out}
+    if not there:
+        return None
+    lacking = (*left_out, max(there, key=there.__getitem__))
+    own = () if "headers" in lacking else record.headers
+    marked = (LEFT_OUT, ",".join(lacking).encode())
+    cut: dict[str, Any] = {name: None for name in ("key", "value") if name in lacking}
+    headers = [*own, marked, *letter["headers"][-len(TOLD) :]]
+    return {**letter, **cut, "headers": headers}, lacking

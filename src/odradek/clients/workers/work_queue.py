@@ -19,15 +19,18 @@ from itertools import count
 from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said
+from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said, smaller
 from odradek.clients.workers.work_options import KEY, PARTITION, WorkOptions
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, RecordTooLargeError
+from odradek.common.kafka_errors import RecordListTooLargeError
 from odradek.common.types import Rng, TopicPartition
 
 AHEAD = 10_000
 """Offsets that a partition is read on after its first record that isn't finished."""
 OVERHEAD = 200
 """Bytes that a record takes besides its own, as `buffer_bytes` counts."""
+TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
+"""What producers and brokers say of a record that may be written once it is smaller."""
 
 Lane = tuple[Any, ...] | None
 
@@ -38,23 +41,30 @@ class WorkItem:
     __slots__ = (
         "attempts",
         "began",
+        "came",
         "dropped",
         "epoch_before",
         "lane",
+        "left_out",
         "letter",
         "record",
         "size",
         "tp",
     )
 
-    def __init__(self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int) -> None:
+    def __init__(
+        self, record: ConsumerRecord, tp: TopicPartition, lane: Lane, epoch: int, came: float = 0.0
+    ) -> None:
         self.record, self.tp, self.lane, self.epoch_before = record, tp, lane, epoch
         self.size = _size(record)
         self.attempts = 0
         self.letter: dict[str, Any] | None = None
         """What goes to the dead-letter topic, instead of another attempt."""
+        self.left_out: tuple[str, ...] = ()
+        """Fields that the letter lacks, because it was too large with them."""
         self.dropped = False
         """Its partition has gone: what becomes of it is somebody else's."""
+        self.came = came
         self.began = 0.0
 
 
@@ -116,8 +126,8 @@ class WorkQueue:
         for tp, work in self._partitions.items():
             self._check(tp, work)
 
-    def add(self, records: Iterable[ConsumerRecord]) -> bool:
-        """Take what was read; says whether it is the first of some partition."""
+    def add(self, records: Iterable[ConsumerRecord], now: float = 0.0) -> bool:
+        """Take what was read just now; says whether it is the first of some partition."""
         came: dict[TopicPartition, PartitionWork] = {}
         new = False
         for record in records:
@@ -131,7 +141,7 @@ class WorkQueue:
                 work = self._partitions[tp] = PartitionWork(record.offset)
                 self.moved[tp] = None
             came[tp] = work
-            item = WorkItem(record, tp, self._lane(tp, record), work.epoch)
+            item = WorkItem(record, tp, self._lane(tp, record), work.epoch, now)
             work.unfinished[record.offset] = item  # before `end`, so no interruption passes it by
             work.bytes += item.size
             self.bytes += item.size
@@ -172,6 +182,7 @@ class WorkQueue:
             return None
         item = self._ready.popleft()
         item.began = now
+        item.attempts += item.letter is None
         self.running[item] = None
         return item
 
@@ -213,11 +224,15 @@ class WorkQueue:
     def _fail(self, item: WorkItem, error: Exception, now: float) -> None:
         options = self._options
         if item.letter is not None:
+            large = isinstance(error, TOO_LARGE)
+            if large and (cut := smaller(item.letter, item.record, item.left_out)) is not None:
+                item.letter, item.left_out = cut
+                self._ready.appendleft(item)
+                return
             _, why = item.letter["headers"][-1]  # what the work raised
             written = f"it wasn't written to {options.dead_letter_topic!r}: {said(error)}"
             self._stop(item, f"{why.decode() or 'it failed'}. Then {written}", error)
             return
-        item.attempts += 1
         ours = isinstance(error, KafkaError)  # a program's may call anything by these names
         unreadable = ours and getattr(error, "next_offset", None) is not None  # its bytes stay
         blameless = ours and getattr(error, "blames_record", True) is False
@@ -296,6 +311,17 @@ class WorkQueue:
     def in_work(self) -> int:
         """Records in work whose partitions are here."""
         return len(self.running) - self._abandoned
+
+    def oldest(self) -> float | None:
+        """When the one came that has been here for the longest time; read from any thread."""
+        first = (
+            next(iter(work.unfinished.values()), None) for work in list(self._partitions.values())
+        )
+        return min((item.came for item in first if item is not None), default=None)
+
+    def longest(self) -> float | None:
+        """When the one in work was begun that has been so for the longest time; the same."""
+        return min((item.began for item in list(self.running)), default=None)
 
     @property
     def next_retry(self) -> float | None:

@@ -20,10 +20,13 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from odradek.clients.calls.caller_flow import whatever_happens
+from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.consumer_calls import ConsumerCalls
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.group.subscribe_arguments import pattern_to_subscribe
 from odradek.clients.consumer.records import OffsetAndMetadata
+from odradek.clients.missing_topics import cure
+from odradek.clients.traces import Traces
 from odradek.clients.workers.dead_letters import said
 from odradek.clients.workers.work_options import WorkOptions
 from odradek.clients.workers.work_queue import WorkItem, WorkQueue
@@ -34,9 +37,12 @@ from odradek.common.errors import (
     ConfigurationError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     WakeupError,
 )
+from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.types import TopicPartition
+from odradek.metadata.cluster import UNKNOWN_TOPIC
 
 logger = logging.getLogger("odradek.workers")
 
@@ -54,6 +60,8 @@ LOOK = 0.1
 """Seconds after which a wait for what runs looks whether it still does."""
 MOMENT = 0.001
 """The shortest wait in seconds: what is due sooner comes late by less than that."""
+LETTERS_TIMEOUT = 10.0
+"""Seconds for the topic of dead letters to be there, when a run begins."""
 END_TIMEOUT = 10.0
 """Seconds that a last commit may take, and leaving the group again as many."""
 SLOW = 60.0
@@ -124,10 +132,15 @@ class WorkRun:
         consumer: Any,
         calls: ConsumerCalls,
         options: WorkOptions,
-        make_hands: Callable[[Convert | None, Callable[[], None]], Hands],
+        make_hands: Callable[[Convert | None, Callable[[], None], Traces | None], Hands],
+        producer: Any = None,
     ) -> None:
-        """`make_hands` takes what makes objects of records, and what it calls for each outcome."""
+        """`make_hands` takes what makes objects of records, what it calls for each outcome, and
+        who traces the consumer; `producer` takes dead letters.
+        """
         self._consumer, self._calls, self._options = consumer, calls, options
+        self._totals = calls.work_totals()
+        self._producer = producer
         self._make_hands = make_hands
         self._flow: ref[WorkFlow[None]] | None = None
         self._stopping = self._asleep = self._committing = False
@@ -141,6 +154,7 @@ class WorkRun:
         config, rng = self._calls.config, self._calls.host.rng()
         self._queue = WorkQueue(self._options, (config["group.id"], config["client.id"]), rng)
         self._partitions, self._overfull = 0, False
+        self._totals.begin(self._queue)
 
     # What others ask
 
@@ -155,7 +169,7 @@ class WorkRun:
         subscription = self._calls.engine.subscription
         lags = subscription.committed_lags()
         known = 0 < len(subscription.partitions) <= len(lags)
-        longest = max((now - item.began for item in list(queue.running)), default=0.0)
+        longest = queue.longest()
         counts = (
             queue.in_work,
             queue.waiting,
@@ -164,7 +178,11 @@ class WorkRun:
             queue.retried,
             queue.dead,
         )
-        return WorkProgress(*counts, sum(lags.values()) if known else None, max(0.0, longest))
+        return WorkProgress(
+            *counts,
+            sum(lags.values()) if known else None,
+            0.0 if longest is None else max(0.0, now - longest),
+        )
 
     def _rouse(self) -> None:
         """There is an outcome, or a reason to end, perhaps told by another thread: end a call for
@@ -191,7 +209,7 @@ class WorkRun:
         flow = self._from_subscribe_on(topics, pattern, idle)
         self._flow = ref(flow)
         convert = self._calls.engine.delivery.leave_raw(partial(under_way, self._flow))
-        self._hands = self._make_hands(convert, self._rouse)
+        self._hands = self._make_hands(convert, self._rouse, self._calls.engine.traces)
         try:
             yield from flow
         finally:
@@ -216,12 +234,35 @@ class WorkRun:
             )
 
     def _from_subscribe_on(self, topics: Any, pattern: Any, idle: float | None) -> WorkFlow[None]:
+        yield from self._look_for_letters()
         hands = self._hands
         lost = hands.callback(self._lost)
         listeners = {"on_revoked": hands.callback(self._revoked), "on_lost": lost}
         yield partial(self._consumer.subscribe, topics, pattern, **listeners)
         rest = whatever_happens(self._last_commit(), self._leave())
         yield from whatever_happens(self._work(idle), whatever_happens(self._drained(None), rest))
+
+    def _look_for_letters(self) -> WorkFlow[None]:
+        """See that the topic of dead letters is there, before any record needs it. To ask for it
+        makes it where brokers create topics, and that takes a moment.
+        """
+        producer, topic = self._producer, self._options.dead_letter_topic
+        if producer is None or topic is None:
+            return
+        calls: ClientCalls[Any] = producer._calls  # noqa: SLF001 - a facade
+        now = yield from self._settled(self._hands.taken)
+        until = now + min(LETTERS_TIMEOUT, calls.config["max.block.ms"])
+        while now < until and not self._stopping:
+            with suppress(KafkaTimeoutError):  # not yet
+                yield partial(producer.partitions_for, topic, min(LONGEST_POLL, until - now))
+                return
+            now = yield from self._settled(self._hands.taken)
+        # Where no broker has said anything it is waited for, as the topics to read are.
+        if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
+            near = calls.engine.missing.near(topic)
+            raise UnknownTopicOrPartitionError(
+                f"dead_letter_topic {topic} isn't there{near}. {cure(topic)}"
+            )
 
     def _work(self, idle: float | None) -> WorkFlow[None]:
         """Go on until there is a reason to end."""
@@ -250,7 +291,7 @@ class WorkRun:
                 wait = 0.0
             try:
                 now, records = yield partial(consumer.poll, wait, min(queue.room(), most))
-                if queue.add(records):
+                if queue.add(records, now):
                     self._commit_at = now  # else who begins at the end would lose it in a crash
             except WakeupError:
                 woken = True
@@ -296,6 +337,7 @@ class WorkRun:
         queue = self._queue
         now, came = yield take
         for item, error in came:
+            letter = item.letter is not None
             queue.ended(item, error, now)
             if error is None or item.dropped:
                 continue
@@ -303,7 +345,7 @@ class WorkRun:
                 self._ended_by = self._ended_by or error
             self._failures += 1
             if now >= self._speak_at:
-                self._speak_of(item, error)
+                self._speak_of(item, error, letter=letter)
                 self._speak_at, self._failures = now + SPOKEN_EVERY, 0
         if self._ended_by is None:
             self._ended_by = queue.failure
@@ -330,10 +372,12 @@ class WorkRun:
 
     # What is said
 
-    def _speak_of(self, item: WorkItem, error: BaseException) -> None:
+    def _speak_of(self, item: WorkItem, error: BaseException, *, letter: bool) -> None:
         more = f" ({self._failures} attempts failed since the last such line)"
-        where = (item.tp, item.record.offset, item.attempts, said(error))
         text = "%s: work on the record at offset %d failed (attempt %d): %s%s"
+        if letter:
+            text = "%s: the record at offset %d wasn't written as a dead letter (after %d): %s%s"
+        where = (item.tp, item.record.offset, item.attempts, said(error))
         logger.warning(text, *where, more if self._failures > 1 else "")
 
     def _speak_of_slow(self, now: float) -> None:

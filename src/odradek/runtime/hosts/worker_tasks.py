@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar
 
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.traces import Traces
 from odradek.clients.workers.work_queue import WorkItem
 from odradek.clients.workers.work_run import Outcome, WorkFlow
 from odradek.common.types import TopicPartition
@@ -22,6 +23,7 @@ from odradek.runtime.hosts.in_thread import at_hand
 
 T = TypeVar("T")
 
+NOTHING = nullcontext()
 CLOSE_TIMEOUT = 1.0
 """Seconds that cancelled tasks have for their end."""
 
@@ -36,13 +38,15 @@ class WorkerTasks:
         now: Callable[[], float],
         convert: Convert | None,
         outcome: Callable[[], None],
+        traces: Traces | None = None,
     ) -> None:
         """As `WorkerThreads`."""
         self._work, self._producer, self._now = work, producer, now
-        self._convert, self._outcome = convert, outcome
+        self._convert, self._outcome, self._traces = convert, outcome, traces
         self.busy: dict[WorkItem, asyncio.Task[None]] = {}
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
+        self._owner = asyncio.current_task()
 
     @property
     def arrived(self) -> bool:
@@ -57,13 +61,15 @@ class WorkerTasks:
         task.add_done_callback(partial(self._ended, item))
 
     async def _attempt(self, item: WorkItem) -> None:
+        record, convert, traces = item.record, self._convert, self._traces
         if item.letter is not None:
-            await self._producer.send_and_wait(**item.letter)
+            with NOTHING if traces is None else traces.burying(record):
+                await self._producer.send_and_wait(**item.letter)
             return
-        record, convert = item.record, self._convert
-        if convert is not None:
-            record = await self._read(convert, record)
-        await self._work(record)
+        with NOTHING if traces is None else traces.working(record):
+            if convert is not None:
+                record = await self._read(convert, record)
+            await self._work(record)
 
     @staticmethod
     async def _read(convert: Convert, record: ConsumerRecord) -> ConsumerRecord:
@@ -108,10 +114,13 @@ class WorkerTasks:
     def callback(
         self, flow: Callable[[list[TopicPartition]], WorkFlow[None]]
     ) -> Callable[[Any, list[TopicPartition]], Coroutine[Any, Any, None]]:
-        """A rebalance callback."""
+        """A rebalance callback; a task that closes the consumer of a run finds nothing to do in it,
+        as a thread does.
+        """
 
         async def call(_: Any, partitions: list[TopicPartition]) -> None:
-            await carried_out(flow(partitions), self._now)
+            if asyncio.current_task() is self._owner:
+                await carried_out(flow(partitions), self._now)
 
         return call
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import Context, copy_context
 from inspect import isawaitable
 from queue import Empty, SimpleQueue
@@ -16,11 +17,14 @@ from typing import Any, TypeVar
 
 from odradek.clients.consumer.fetching.delivery import Convert
 from odradek.clients.consumer.records import ConsumerRecord
+from odradek.clients.traces import Traces
 from odradek.clients.workers.work_queue import WorkItem
 from odradek.clients.workers.work_run import Outcome, WorkFlow
 from odradek.common.types import TopicPartition
 
 T = TypeVar("T")
+
+NOTHING = nullcontext()
 
 
 class WorkerThreads:
@@ -33,10 +37,13 @@ class WorkerThreads:
         now: Callable[[], float],
         convert: Convert | None,
         outcome: Callable[[], None],
+        traces: Traces | None = None,
     ) -> None:
-        """`producer` takes dead letters; `outcome` is called after each outcome."""
+        """`producer` takes dead letters; `outcome` is called after each outcome; `traces` are of
+        the consumer, where somebody traces it.
+        """
         self._work, self._producer, self._now = work, producer, now
-        self._convert, self._outcome = convert, outcome
+        self._convert, self._outcome, self._traces = convert, outcome, traces
         self.busy: dict[WorkItem, None] = {}
         self._jobs: SimpleQueue[tuple[Context, WorkItem] | None] = SimpleQueue()
         self._came: SimpleQueue[Outcome] = SimpleQueue()
@@ -70,17 +77,20 @@ class WorkerThreads:
             self._outcome()
 
     def _attempted(self, item: WorkItem) -> BaseException | None:
+        traces = self._traces
         try:
             if item.letter is not None:
-                self._producer.send(**item.letter).result()
+                with NOTHING if traces is None else traces.burying(item.record):
+                    self._producer.send(**item.letter).result()
                 return None
-            record = item.record if self._convert is None else self._convert([item.record])[0]
-            made = self._work(record)
-            if isawaitable(made):
-                getattr(made, "close", bool)()
-                raise TypeError(
-                    "work gave what is to be awaited, and nobody does: use AsyncWorkers"
-                )
+            with NOTHING if traces is None else traces.working(item.record):
+                record = item.record if self._convert is None else self._convert([item.record])[0]
+                made = self._work(record)
+                if isawaitable(made):
+                    getattr(made, "close", bool)()
+                    raise TypeError(
+                        "work gave what is to be awaited, and nobody does: use AsyncWorkers"
+                    )
         except BaseException as error:
             return error
         return None

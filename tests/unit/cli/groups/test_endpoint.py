@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,35 @@ def test_a_port_that_is_taken_is_said() -> None:
             MetricsEndpoint(host, served.port, list)
     with pytest.raises(ConfigurationError, match="can't be listened on"):
         MetricsEndpoint("a" * 300, 0, list)
+
+
+def test_a_name_is_listened_on_at_an_address_that_is_this_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of IPv6 alone, or beside one of IPv4 that is another machine's; of none it is said why."""
+    addresses: list[tuple[Any, str]] = [(socket.AF_INET6, "::1")]
+    create, tried = socket.create_server, list[str]()
+
+    def names(host: Any, port: int, *_: Any, **__: Any) -> Any:
+        return [(family, socket.SOCK_STREAM, 6, "", (at, port)) for family, at in addresses]
+
+    def server(address: tuple[str, int], *, family: Any, backlog: int) -> socket.socket:
+        tried.append(address[0])
+        if (family, address[0]) != (socket.AF_INET6, "::1"):
+            raise OSError(99, "Cannot assign requested address")
+        return create(("127.0.0.1", 0), backlog=backlog)  # not every machine has IPv6
+
+    monkeypatch.setattr(socket, "getaddrinfo", names)
+    monkeypatch.setattr(socket, "create_server", server)
+    with MetricsEndpoint("six.example", 0, list):
+        assert tried == ["::1"]
+    addresses.append((socket.AF_INET, "192.0.2.1"))
+    with MetricsEndpoint("both.example", 0, list):
+        assert tried == ["::1", "192.0.2.1", "::1"]
+    del addresses[0]
+    text = r"other\.example:0 can't be listened on: Cannot assign requested address"
+    with pytest.raises(ConfigurationError, match=text):
+        MetricsEndpoint("other.example", 0, list)
 
 
 def test_those_who_hold_connections_open_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:

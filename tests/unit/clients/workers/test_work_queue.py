@@ -258,7 +258,7 @@ def test_only_some_errors_are_worth_another_attempt() -> None:
     work.ended(three, KeyboardInterrupt(), 0.0)  # it ends the run, and is no fault of the record's
     assert (one.letter, work.next_retry is not None) == (None, True)
     assert two.letter is not None
-    assert (three.letter, three.attempts) == (None, 0)
+    assert (three.letter, three.attempts) == (None, 1)
 
 
 class UnspeakableError(Exception):

@@ -1,0 +1,45 @@
+"""What workers have done for one consumer, however often they ran: its metrics are made of it.
+
+In: the queue of each run. Out: totals that only grow, and what there is just now, read from any
+thread without a lock. Must not: change a queue.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from odradek.clients.workers.work_queue import WorkQueue
+
+
+class WorkCounts(NamedTuple):
+    """Records that were finished, attempts after the first, dead letters that were written."""
+
+    finished: int = 0
+    retried: int = 0
+    dead: int = 0
+
+
+class WorkTotals:
+    """Of all runs on one consumer, also of several objects of workers, one after another."""
+
+    def __init__(self) -> None:
+        self._state: tuple[WorkCounts, WorkQueue | None] = (WorkCounts(), None)
+        """What runs before have done, and the queue of this one: changed at once."""
+
+    def begin(self, queue: WorkQueue) -> None:
+        """There is a new run."""
+        self._state = (self.counts, queue)
+
+    @property
+    def queue(self) -> WorkQueue | None:
+        """Of the run that is under way, or was the last one."""
+        return self._state[1]
+
+    @property
+    def counts(self) -> WorkCounts:
+        """Since the consumer's beginning."""
+        past, queue = self._state
+        if queue is None:
+            return past
+        finished, retried, dead = past
+        return WorkCounts(finished + queue.finished, retried + queue.retried, dead + queue.dead)
