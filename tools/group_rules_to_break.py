@@ -121,8 +121,8 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "the lag of who reads committed records only counts open transactions",
         "KIP-695",
         "clients/consumer/fetching/fetcher.py",
-        "data.last_stable_offset if self._isolation else data.high_watermark",
-        "data.high_watermark",
+        "stable if self._isolation else highest",
+        "highest",
         f"{HABITS}::test_behind_an_open_transaction_nothing_is_to_be_read",
     ),
     broken(
@@ -219,8 +219,8 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         "what comes after a pause is put aside before what came earlier",
         "R-GR-1",
         "clients/consumer/fetching/waiting_records.py",
-        "        self._sort()\n        if not entry.valid:",
-        "        self._mend()\n        if not entry.valid:",
+        "            self._sort()\n        if entry.state.generation",
+        "            self._mend()\n        if entry.state.generation",
         "tests/property/test_waiting_records.py",
     ),
     broken(

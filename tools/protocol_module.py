@@ -67,12 +67,20 @@ def default_source(item: Field) -> str:
     return "ZERO_UUID" if item.default == bytes(16) else repr(item.default)
 
 
+def shared_default(struct: Struct) -> str:
+    """Return the name of a struct that holds nothing but defaults.
+
+    It is shared by all that is read and lacks it: making one for each costs a call.
+    """
+    return f"DEFAULT_{snake(struct.python).upper()}"
+
+
 def fresh_default(item: Field) -> str:
-    """Return an expression that makes the default anew."""
+    """Return an expression that gives the default, of a list anew."""
     if item.array and item.default == []:
         return "[]"
     if item.struct and item.default is not None:
-        return f"{item.struct.python}()"
+        return shared_default(item.struct)
     return default_source(item)
 
 
@@ -83,7 +91,8 @@ def differs(item: Field, value: str) -> str:
     if item.array or item.type == "bytes":
         return value if item.nullable.empty else f"{value} is None or {value}"
     if item.struct:
-        return f"{value} != {item.struct.python}()"
+        default = shared_default(item.struct)
+        return f"{value} is not {default} and {value} != {default}"
     if item.type == "bool":
         return f"not {value}" if item.default else value
     return f"{value} != {'ZERO_UUID' if item.type == 'uuid' else repr(item.default)}"
@@ -143,7 +152,8 @@ class Module:
         lines += ["", f"    def __init__(self, {given}) -> None:"]
         for item in struct.fields:
             name = attribute(item)
-            value = f"{fresh_default(item)} if {name} is NEW else {name}" * made_anew(item) or name
+            anew = "[]" if item.array or item.struct is None else f"{item.struct.python}()"
+            value = f"{anew} if {name} is NEW else {name}" if made_anew(item) else name
             comment = self._version_comment(item, struct, message)
             lines.append(f"        self.{name} = {value}{comment}")
         return "\n".join(lines)
@@ -430,7 +440,7 @@ class Module:
             lines.append("    value = Output()")
             lines += _indent(self._write_field(message, item, version, True, "value"))
             lines.append(f"    tags.append(({item.tag}, value))")
-        return [*lines, "write_tags(out, tags)"]
+        return [*lines, "if tags:", "    write_tags(out, tags)", "else:", "    out.append(0)"]
 
     # --- the file
 
@@ -439,7 +449,11 @@ class Module:
         classes = self.classes()
         tables = self.tables()
         constants = "\n".join([self.described(), *self.struct_source()])
-        body = "\n\n\n".join([constants, *classes, *self.source, "\n".join(tables)])
+        written = "\n\n\n".join([*self.source, "\n".join(tables)])
+        structs = [*self.response.top.nested(), *self.request.top.nested()]
+        shared = {shared_default(struct): struct.python for struct in structs}
+        defaults = [f"{name} = {made}()" for name, made in shared.items() if name in written]
+        body = "\n\n\n".join([constants, *classes, *["\n".join(defaults)] * any(defaults), written])
         head = HEAD.format(
             api=self.api,
             key=self.request.api_key,

@@ -149,7 +149,7 @@ SECURITY_BREAKAGES: tuple[Breakage, ...] = (
         "a refusal is told to nobody",
         "R-CS-4",
         REFUSALS,
-        "        self.tell(self._last)",
+        "        self.tell(self.last)",
         "        pass",
         f"{IN_REFUSALS}::test_a_wrong_password_is_every_calls_error_within_one_attempt",
     ),

@@ -28,7 +28,7 @@ from odradek.common.types import TopicPartition
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RECORDS = 700
 MOST = 30
-FINAL = {HandOver.done.__code__: "_before", CompletedFetch._walk.__code__: "row"}
+FINAL = {HandOver.done.__code__: "taken", CompletedFetch._walk.__code__: "row"}
 """What is stored when records are the caller's: from there to its own code nothing is called."""
 SORTING = frozenset(
     getattr(WaitingRecords, name).__code__

@@ -310,7 +310,8 @@ class ClientEngine(Engine):
             self._callers.pop(completion, None)
 
         completion.when_done(untrack)
-        if self.updater.refusals.standing(self.now) is not None:
+        refusals = self.updater.refusals
+        if refusals.last is not None and refusals.standing(self.now) is not None:
             self.start(self._refuse(completion, what))
 
     def waits(self) -> list[tuple[str, float]]:

@@ -122,7 +122,7 @@ def text(name: str, value: Any, *, private: bool = False) -> str:
         raise ConfigurationError(f"{name} has characters that aren't text (surrogates)") from None
     if size > MOST_TEXT:
         raise ConfigurationError(f"{name} has {size} bytes; at most {MOST_TEXT} fit")
-    return plain(value)
+    return value if type(value) is str else plain(value)
 
 
 def topic_name(name: str, value: Any) -> str:

@@ -45,7 +45,7 @@ class Refusals:
         self._network = network
         self._noted: dict[Address, KafkaError] = {}
         self._since = math.inf
-        self._last: Refusal | None = None
+        self.last: Refusal | None = None
         self.tell: Callable[[Refusal], None] = _nobody
 
     def told_to(self, tell: Callable[[Refusal], None]) -> None:
@@ -81,12 +81,12 @@ class Refusals:
             return
         if until is None:
             until = min(states.state(a).backoff_until for a in noted)
-        self._last = Refusal(error, until)
-        self.tell(self._last)
+        self.last = Refusal(error, until)
+        self.tell(self.last)
 
     def standing(self, now: float) -> KafkaError | None:
         """The error that a call gets which begins now."""
-        last = self._last
+        last = self.last
         if last is None or now >= last.until or self._connected():
             return None
         return last.error

@@ -279,8 +279,12 @@ class Connection:
         elif self.suspect:
             deadline = self.overdue_at(suspicion)
         else:
-            silent = max(head.sent_at + head.patience, self.last_received) + suspicion
-            deadline = min(silent, self.overdue_at(suspicion))
+            sent, heard, deadline = head.sent_at, self.last_received, self.in_flight.deadline
+            if heard > sent and heard + suspicion > deadline:  # `overdue_at`, written out
+                deadline = heard + suspicion
+            silent = max(sent + head.patience, heard) + suspicion
+            if silent < deadline:
+                deadline = silent
         return deadline if self.session is None else min(deadline, self.session.due_at)
 
     def idle_at(self, idle: float) -> float:

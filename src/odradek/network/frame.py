@@ -64,6 +64,12 @@ class FrameReader:
             self._start = self._filled = 0
             return [frame]
         frames: list[memoryview] = []
+        if not self._start and self._filled >= 4:
+            length = self._filled - 4
+            if length <= self.limit and length == int.from_bytes(self._scratch[:4], "big"):
+                self._filled = 0  # nearly always: all that came is one small answer
+                frames.append(memoryview(bytes(memoryview(self._scratch)[4 : length + 4])))
+                return frames
         while self._body is None and self._filled - self._start >= 4:
             if not self._cut(frames):
                 break

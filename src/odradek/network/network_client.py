@@ -381,9 +381,12 @@ class NetworkClient:
         self.heard_at = now
         if not connection.heard(now):  # nearly always
             return False
+        self._spoke(connection, now)
+        return True
+
+    def _spoke(self, connection: Connection, now: float) -> None:
         self.events.emit(now, "heard", address=str(connection.address), ready=connection.ready)
         self.changed.notify()
-        return True
 
     def next_deadline(self, now: float) -> float | None:
         """The earliest setup, request, proof or idle deadline."""
@@ -430,7 +433,9 @@ class NetworkClient:
         connection = self._by_id.get(number)
         if connection is None:
             return
-        self._heard(connection, now)
+        self.heard_at = now
+        if connection.heard(now):
+            self._spoke(connection, now)
         for frame in frames:
             try:
                 request = connection.in_flight.take(peek_correlation_id(frame), now)

@@ -55,7 +55,10 @@ def encode_request(
     if first is not None and version >= first:
         out.append(0)
     request.write(out, version)
-    return _framed(out)
+    if out.splices:
+        return _framed(out)
+    _INT32.pack_into(out, 0, len(out) - 4)
+    return [bytes(out)]
 
 
 def encode_response(message: Message, version: int, correlation_id: int) -> Buffers:
@@ -117,7 +120,7 @@ def decode_answer(request: type[Request[R]], version: int, view: memoryview) -> 
     first = response.FLEXIBLE_FROM
     if first is not None and version >= first:
         try:
-            pos = skip_tags(view, pos)
+            pos = skip_tags(view, pos) if view[pos] else pos + 1
         except (WireError, IndexError) as error:
             what = f"header of {response.__name__} v{version}"
             raise malformed(what, len(view), error, pos) from error

@@ -184,9 +184,13 @@ def read_compact_view(view: memoryview, pos: int) -> tuple[memoryview, int]:
 
 def read_nullable_compact_view(view: memoryview, pos: int) -> tuple[memoryview | None, int]:
     """Read compact bytes, 0 meaning null."""
-    if view[pos] == 0:
+    length = view[pos]  # as above, without its calls: each partition has one
+    if length == 0:
         return None, pos + 1
-    length, pos = read_uvarint(view, pos)  # as above, without its call: each partition has one
+    if length < 0x80:
+        pos += 1
+    else:
+        length, pos = read_uvarint(view, pos)
     end = pos + length - 1
     if not pos <= end <= len(view):
         end = _slice_end(view, pos, length - 1)
@@ -367,7 +371,8 @@ def records_view(records: Records) -> memoryview | None:
     if records is None:
         return None
     if isinstance(records, memoryview):  # nearly always
-        return as_bytes_view(records)
+        plain = records.format == "B" and records.ndim == 1 and records.contiguous
+        return records if plain else as_bytes_view(records)
     buffers = _record_buffers(records)
     return as_bytes_view(buffers[0] if len(buffers) == 1 else b"".join(buffers))
 

@@ -105,15 +105,19 @@ def to_record_batch(
     include_headers: bool = False,
     names: Sequence[str] | None = None,
     layout: Layout = "binary",
+    schema: pa.Schema | None = None,
 ) -> pa.RecordBatch:
     """Wrap columns as a record batch that keeps their buffers alive.
+
+    `schema`: what `arrow_schema` gave for these columns, where it was asked before.
 
     A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) is null, so that
     one producer's wrong clock doesn't stop a reader.
     """
     import pyarrow as pa
 
-    schema = arrow_schema(include_headers, names, layout)
+    if schema is None:
+        schema = arrow_schema(include_headers, names, layout)
     n = columns.count
     types = _fields(layout)
     arrays: list[Any] = []

@@ -170,7 +170,7 @@ def test_produce_response_v10_writes_a_current_leader_only_when_there_is_one() -
     assert (found.error_code, found.base_offset) == (6, -1)
     assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 3)
     assert named.encode(10) == [start + partition + leader + end]
-    found.current_leader.leader_id = found.current_leader.leader_epoch = -1
+    found.current_leader = type(found.current_leader)()
     assert named.encode(10) == [start + partition + b"\x00" + end]
 
 

@@ -3,7 +3,8 @@
 In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark takes no numbers from a
 Python source's tasks, so the topics' ends are asked for: what another program writes there counts,
 too, and so does a record that a task which was tried again wrote twice. Must not: read the topics,
-or wait long for clusters that are away: they are asked at the same time, and their last numbers stay.
+or wait long for clusters that are away: all are asked at the same time, and what one said last
+stays.
 """
 
 from __future__ import annotations

@@ -207,18 +207,17 @@ class ClientCalls(Generic[E]):
         timeout: float | None,
         what: str,
         option: str = API_TIMEOUT,
-        *,
-        checked: bool = False,
     ) -> CallerFlow[T]:
         """Run `flow(deadline)` to its end, or raise at the deadline with all that was tried.
 
-        `what` says what the call waits for, in words that fit after "no … in time". `checked`: a
-        call that is under way has seen that the client is open.
+        `what` says what the call waits for, in words that fit after "no … in time".
         """
-        if not checked or self.closed or self.host.torn:
-            self.check_open()
+        self.check_open()
         seconds = self.seconds(timeout, option)
-        deadline = (yield START) + seconds
+        return (yield from self.by((yield START) + seconds, flow, what))
+
+    def by(self, deadline: float, flow: Callable[[float], Flow[T]], what: str) -> CallerFlow[T]:
+        """The same, of a call that has seen that the client is open, and has a deadline."""
         engine, host = self.engine, self.host
         completion = engine.start(flow(deadline))
         engine.track(completion, what, deadline)
@@ -238,7 +237,8 @@ class ClientCalls(Generic[E]):
             finally:
                 del error, completion  # or the error holds this frame, which holds the error
         ended = engine.ended
-        _name_user(completion.error, engine.network.user)
+        if completion.error is not None:
+            _name_user(completion.error, engine.network.user)
         if ended is not None and completion.error is ended:
             raise ended.with_traceback(None)  # it is raised again by every later call
         try:

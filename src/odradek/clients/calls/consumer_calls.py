@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow
 from odradek.clients.calls.group_calls import GroupCalls
@@ -112,10 +112,11 @@ class ConsumerCalls(GroupCalls):
         """The next records, at most so many; none after `timeout` seconds."""
         if timeout_ms is not None:
             timeout = checked_timeout(timeout_ms, "timeout_ms", "milliseconds") / 1000
-        else:
+        elif type(timeout) is int:  # as most who mean milliseconds write it
             self._note_seconds(timeout)
-        most = self.config["max.poll.records"] if max_records is None else max_records
-        most = whole_number("max_records", most, 1)
+        most: int = self.config["max.poll.records"]  # checked already
+        if max_records is not None:
+            most = whole_number("max_records", max_records, 1)
         return self._read(timeout, lambda now: self.engine.delivery.records(most, now))
 
     def runs(self, timeout: float, most: int) -> CallerFlow[list[list[ConsumerRecord]] | None]:
@@ -137,7 +138,8 @@ class ConsumerCalls(GroupCalls):
         self, timeout: float, columns: Any, include_headers: Any, layout: Any
     ) -> CallerFlow[pa.RecordBatch | None]:
         """The next Arrow batch; None after `timeout` seconds."""
-        self._note_seconds(timeout)
+        if type(timeout) is int:
+            self._note_seconds(timeout)
         return self._read(timeout, self._arrow(columns, include_headers, layout))
 
     def batches(
@@ -161,10 +163,10 @@ class ConsumerCalls(GroupCalls):
         """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
-        kind = cast("Layout", text("layout", layout))
-        self.engine.delivery.arrow_columns(chosen, with_headers, kind)
+        kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
+        schema = self.engine.delivery.arrow_columns(chosen, with_headers, kind)
         enough = self._arrow_rows
-        return lambda now: self.engine.delivery.arrow(chosen, with_headers, kind, enough, now)
+        return lambda now: self.engine.delivery.arrow(schema, kind, enough, now)
 
     def _note_seconds(self, timeout: Any) -> None:
         """Say once what a timeout means that was probably meant in milliseconds."""
@@ -203,7 +205,20 @@ class ConsumerCalls(GroupCalls):
                     now = yield START
                     ready = delivery.ready
                 if not ready:
-                    came = yield from self._waited(deadline - now)
+                    wanted = self.engine.data
+                    if self.closed or host.torn:
+                        self.check_open()
+                    try:
+                        until = max(now, deadline)
+                        came = yield from self.by(until, wanted, "records")
+                    except KafkaTimeoutError:
+                        if self.engine.unavailable_until() <= (yield START):
+                            raise
+                        came = False  # a host that is late brings nothing
+                    except IllegalStateError:
+                        if self.closing:  # another has left the group, and shuts the client next
+                            raise ClientClosedError(f"this {self.kind} is closed") from None
+                        raise
                     now = yield START
                     if not came:
                         found = None
@@ -230,20 +245,6 @@ class ConsumerCalls(GroupCalls):
         if group is not None:
             group.left(now)
         return found
-
-    def _waited(self, seconds: float) -> CallerFlow[bool]:
-        """Wait for something to hand out, or to call; a host that is late brings nothing."""
-        try:
-            left = max(0.0, seconds)
-            return (yield from self.call(self.engine.data, left, "records", checked=True))
-        except KafkaTimeoutError:
-            if self.engine.unavailable_until() <= (yield START):
-                raise
-            return False
-        except IllegalStateError:
-            if self.closing:  # another has left the group already, and shuts the client next
-                raise ClientClosedError(f"this {self.kind} is closed") from None
-            raise
 
     # Assignments and positions
 

@@ -150,8 +150,13 @@ class PartitionState:
         if log_end is not None and log_end >= 0:
             self.seen_end = log_end
 
-    def told_ends(self, high_watermark: int, last_stable_offset: int, now: float) -> None:
-        """An answer to a fetch said where the log ends."""
+    def told_ends(
+        self, high_watermark: int, last_stable_offset: int, log_end: int, now: float
+    ) -> None:
+        """A leader's answer to a fetch said where the log ends; `log_end`: for this reader."""
+        self.missing_since = None
+        if log_end >= 0:
+            self.seen_end = log_end
         self.answered = (high_watermark, last_stable_offset, now)
 
     def missed(self, now: float) -> float:
@@ -519,7 +524,7 @@ class SubscriptionState:
 
     def raise_pending(self) -> None:
         """Raise the first error that waits for the caller."""
-        if self.pending:
+        if self._failed and self.pending:
             state = next(iter(self._failed))
             del self._failed[state]
             error, state.error = state.error, None

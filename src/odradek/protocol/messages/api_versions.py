@@ -291,7 +291,10 @@ def _write_api_versions_response_3(out: Output, m: ApiVersionsResponse) -> None:
         value = Output()
         value += _pack_t(m.zk_migration_ready)
         tags.append((3, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _read_api_versions_request_0(view: memoryview, pos: int) -> One[ApiVersionsRequest]:

@@ -341,7 +341,10 @@ def _write_all_creatable_topic_result_5(out: Output, items: list[CreatableTopicR
             value = Output()
             value += _pack_h(m.topic_config_error_code)
             tags.append((0, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_create_topics_response_5(out: Output, m: CreateTopicsResponse) -> None:
@@ -366,7 +369,10 @@ def _write_all_creatable_topic_result_7(out: Output, items: list[CreatableTopicR
             value = Output()
             value += _pack_h(m.topic_config_error_code)
             tags.append((0, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_create_topics_response_7(out: Output, m: CreateTopicsResponse) -> None:

@@ -319,6 +319,12 @@ class FetchRequest(Request[FetchResponse]):
         self.rack_id = rack_id  # v11+
 
 
+DEFAULT_EPOCH_END_OFFSET = EpochEndOffset()
+DEFAULT_LEADER_ID_AND_EPOCH = LeaderIdAndEpoch()
+DEFAULT_SNAPSHOT_ID = SnapshotId()
+DEFAULT_REPLICA_STATE = ReplicaState()
+
+
 def _read_all_aborted_transaction_4(view: memoryview, pos: int) -> Many[AbortedTransaction]:
     count, pos = read_count(view, pos, 16)
     items: list[AbortedTransaction] = []
@@ -525,9 +531,9 @@ def _read_all_partition_data_12(view: memoryview, pos: int) -> Many[PartitionDat
         (preferred_read_replica,) = _unpack_i(view, pos)
         pos += 4
         records, pos = read_nullable_compact_view(view, pos)
-        diverging_epoch = EpochEndOffset()
-        current_leader = LeaderIdAndEpoch()
-        snapshot_id = SnapshotId()
+        diverging_epoch = DEFAULT_EPOCH_END_OFFSET
+        current_leader = DEFAULT_LEADER_ID_AND_EPOCH
+        snapshot_id = DEFAULT_SNAPSHOT_ID
         tags = view[pos]
         if tags < 0x80:
             pos += 1
@@ -649,11 +655,17 @@ def _write_all_aborted_transaction_4(out: Output, items: list[AbortedTransaction
 def _write_all_partition_data_4(out: Output, items: list[PartitionData]) -> None:
     write_count(out, items)
     for m in items:
-        if m.diverging_epoch != EpochEndOffset():
+        if (
+            m.diverging_epoch is not DEFAULT_EPOCH_END_OFFSET
+            and m.diverging_epoch != DEFAULT_EPOCH_END_OFFSET
+        ):
             raise AbsentFieldError("PartitionData.diverging_epoch")
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionData.current_leader")
-        if m.snapshot_id != SnapshotId():
+        if m.snapshot_id is not DEFAULT_SNAPSHOT_ID and m.snapshot_id != DEFAULT_SNAPSHOT_ID:
             raise AbsentFieldError("PartitionData.snapshot_id")
         if m.preferred_read_replica != -1:
             raise AbsentFieldError("PartitionData.preferred_read_replica")
@@ -684,11 +696,17 @@ def _write_fetch_response_4(out: Output, m: FetchResponse) -> None:
 def _write_all_partition_data_5(out: Output, items: list[PartitionData]) -> None:
     write_count(out, items)
     for m in items:
-        if m.diverging_epoch != EpochEndOffset():
+        if (
+            m.diverging_epoch is not DEFAULT_EPOCH_END_OFFSET
+            and m.diverging_epoch != DEFAULT_EPOCH_END_OFFSET
+        ):
             raise AbsentFieldError("PartitionData.diverging_epoch")
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionData.current_leader")
-        if m.snapshot_id != SnapshotId():
+        if m.snapshot_id is not DEFAULT_SNAPSHOT_ID and m.snapshot_id != DEFAULT_SNAPSHOT_ID:
             raise AbsentFieldError("PartitionData.snapshot_id")
         if m.preferred_read_replica != -1:
             raise AbsentFieldError("PartitionData.preferred_read_replica")
@@ -732,11 +750,17 @@ def _write_fetch_response_7(out: Output, m: FetchResponse) -> None:
 def _write_all_partition_data_11(out: Output, items: list[PartitionData]) -> None:
     write_count(out, items)
     for m in items:
-        if m.diverging_epoch != EpochEndOffset():
+        if (
+            m.diverging_epoch is not DEFAULT_EPOCH_END_OFFSET
+            and m.diverging_epoch != DEFAULT_EPOCH_END_OFFSET
+        ):
             raise AbsentFieldError("PartitionData.diverging_epoch")
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionData.current_leader")
-        if m.snapshot_id != SnapshotId():
+        if m.snapshot_id is not DEFAULT_SNAPSHOT_ID and m.snapshot_id != DEFAULT_SNAPSHOT_ID:
             raise AbsentFieldError("PartitionData.snapshot_id")
         out += _pack_ihqqq(
             m.partition_index,
@@ -808,19 +832,28 @@ def _write_all_partition_data_12(out: Output, items: list[PartitionData]) -> Non
         out += _pack_i(m.preferred_read_replica)
         write_nullable_compact_records(out, m.records)
         tags: list[tuple[int, Output]] = []
-        if m.diverging_epoch != EpochEndOffset():
+        if (
+            m.diverging_epoch is not DEFAULT_EPOCH_END_OFFSET
+            and m.diverging_epoch != DEFAULT_EPOCH_END_OFFSET
+        ):
             value = Output()
             _write_epoch_end_offset_12(value, m.diverging_epoch)
             tags.append((0, value))
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             value = Output()
             _write_leader_id_and_epoch_12(value, m.current_leader)
             tags.append((1, value))
-        if m.snapshot_id != SnapshotId():
+        if m.snapshot_id is not DEFAULT_SNAPSHOT_ID and m.snapshot_id != DEFAULT_SNAPSHOT_ID:
             value = Output()
             _write_snapshot_id_12(value, m.snapshot_id)
             tags.append((2, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_all_fetchable_topic_response_12(
@@ -877,7 +910,10 @@ def _write_fetch_response_16(out: Output, m: FetchResponse) -> None:
         value = Output()
         _write_all_node_endpoint_16(value, m.node_endpoints)
         tags.append((0, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _read_all_fetch_partition_4(view: memoryview, pos: int) -> Many[FetchPartition]:
@@ -1228,7 +1264,7 @@ def _read_fetch_request_15(view: memoryview, pos: int) -> One[FetchRequest]:
     forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
-    replica_state = ReplicaState()
+    replica_state = DEFAULT_REPLICA_STATE
     tags = view[pos]
     if tags < 0x80:
         pos += 1
@@ -1320,7 +1356,7 @@ def _read_fetch_request_17(view: memoryview, pos: int) -> One[FetchRequest]:
     forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
-    replica_state = ReplicaState()
+    replica_state = DEFAULT_REPLICA_STATE
     tags = view[pos]
     if tags < 0x80:
         pos += 1
@@ -1417,7 +1453,7 @@ def _read_fetch_request_18(view: memoryview, pos: int) -> One[FetchRequest]:
     forgotten_topics_data, pos = _read_all_forgotten_topic_13(view, pos)
     rack_id, pos = read_compact_string(view, pos)
     cluster_id: str | None = None
-    replica_state = ReplicaState()
+    replica_state = DEFAULT_REPLICA_STATE
     tags = view[pos]
     if tags < 0x80:
         pos += 1
@@ -1463,7 +1499,7 @@ def _write_all_fetch_topic_4(out: Output, items: list[FetchTopic]) -> None:
 
 
 def _write_fetch_request_4(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     if m.forgotten_topics_data:
         raise AbsentFieldError("FetchRequest.forgotten_topics_data")
@@ -1487,7 +1523,7 @@ def _write_all_fetch_topic_5(out: Output, items: list[FetchTopic]) -> None:
 
 
 def _write_fetch_request_5(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     if m.forgotten_topics_data:
         raise AbsentFieldError("FetchRequest.forgotten_topics_data")
@@ -1504,7 +1540,7 @@ def _write_all_forgotten_topic_7(out: Output, items: list[ForgottenTopic]) -> No
 
 
 def _write_fetch_request_7(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     out += _pack_iiiibii(
         m.replica_id,
@@ -1541,7 +1577,7 @@ def _write_all_fetch_topic_9(out: Output, items: list[FetchTopic]) -> None:
 
 
 def _write_fetch_request_9(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     out += _pack_iiiibii(
         m.replica_id,
@@ -1557,7 +1593,7 @@ def _write_fetch_request_9(out: Output, m: FetchRequest) -> None:
 
 
 def _write_fetch_request_11(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     out += _pack_iiiibii(
         m.replica_id,
@@ -1605,7 +1641,7 @@ def _write_all_forgotten_topic_12(out: Output, items: list[ForgottenTopic]) -> N
 
 
 def _write_fetch_request_12(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     out += _pack_iiiibii(
         m.replica_id,
@@ -1624,7 +1660,10 @@ def _write_fetch_request_12(out: Output, m: FetchRequest) -> None:
         value = Output()
         write_nullable_compact_string(value, m.cluster_id)
         tags.append((0, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _write_all_fetch_topic_13(out: Output, items: list[FetchTopic]) -> None:
@@ -1645,7 +1684,7 @@ def _write_all_forgotten_topic_13(out: Output, items: list[ForgottenTopic]) -> N
 
 
 def _write_fetch_request_13(out: Output, m: FetchRequest) -> None:
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         raise AbsentFieldError("FetchRequest.replica_state")
     out += _pack_iiiibii(
         m.replica_id,
@@ -1664,7 +1703,10 @@ def _write_fetch_request_13(out: Output, m: FetchRequest) -> None:
         value = Output()
         write_nullable_compact_string(value, m.cluster_id)
         tags.append((0, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _write_replica_state_15(out: Output, m: ReplicaState) -> None:
@@ -1686,11 +1728,14 @@ def _write_fetch_request_15(out: Output, m: FetchRequest) -> None:
         value = Output()
         write_nullable_compact_string(value, m.cluster_id)
         tags.append((0, value))
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         value = Output()
         _write_replica_state_15(value, m.replica_state)
         tags.append((1, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _write_all_fetch_partition_17(out: Output, items: list[FetchPartition]) -> None:
@@ -1709,7 +1754,10 @@ def _write_all_fetch_partition_17(out: Output, items: list[FetchPartition]) -> N
             value = Output()
             value += _pack_u(checked_uuid(m.replica_directory_id))
             tags.append((0, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_all_fetch_topic_17(out: Output, items: list[FetchTopic]) -> None:
@@ -1734,11 +1782,14 @@ def _write_fetch_request_17(out: Output, m: FetchRequest) -> None:
         value = Output()
         write_nullable_compact_string(value, m.cluster_id)
         tags.append((0, value))
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         value = Output()
         _write_replica_state_15(value, m.replica_state)
         tags.append((1, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _write_all_fetch_partition_18(out: Output, items: list[FetchPartition]) -> None:
@@ -1761,7 +1812,10 @@ def _write_all_fetch_partition_18(out: Output, items: list[FetchPartition]) -> N
             value = Output()
             value += _pack_q(m.high_watermark)
             tags.append((1, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_all_fetch_topic_18(out: Output, items: list[FetchTopic]) -> None:
@@ -1786,11 +1840,14 @@ def _write_fetch_request_18(out: Output, m: FetchRequest) -> None:
         value = Output()
         write_nullable_compact_string(value, m.cluster_id)
         tags.append((0, value))
-    if m.replica_state != ReplicaState():
+    if m.replica_state is not DEFAULT_REPLICA_STATE and m.replica_state != DEFAULT_REPLICA_STATE:
         value = Output()
         _write_replica_state_15(value, m.replica_state)
         tags.append((1, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 FetchResponse.define(

@@ -198,6 +198,9 @@ class ProduceRequest(Request[ProduceResponse]):
         self.topic_data = [] if topic_data is NEW else topic_data
 
 
+DEFAULT_LEADER_ID_AND_EPOCH = LeaderIdAndEpoch()
+
+
 def _read_all_partition_produce_response_3(
     view: memoryview, pos: int
 ) -> Many[PartitionProduceResponse]:
@@ -397,7 +400,7 @@ def _read_all_partition_produce_response_10(
         pos += 30
         record_errors, pos = _read_all_batch_index_and_error_message_9(view, pos)
         error_message, pos = read_nullable_compact_string(view, pos)
-        current_leader = LeaderIdAndEpoch()
+        current_leader = DEFAULT_LEADER_ID_AND_EPOCH
         tags = view[pos]
         if tags < 0x80:
             pos += 1
@@ -510,7 +513,10 @@ def _write_all_partition_produce_response_3(
 ) -> None:
     write_count(out, items)
     for m in items:
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqq(m.index, m.error_code, m.base_offset, m.log_append_time_ms)
 
@@ -534,7 +540,10 @@ def _write_all_partition_produce_response_5(
 ) -> None:
     write_count(out, items)
     for m in items:
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
@@ -569,7 +578,10 @@ def _write_all_partition_produce_response_8(
 ) -> None:
     write_count(out, items)
     for m in items:
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
@@ -607,7 +619,10 @@ def _write_all_partition_produce_response_9(
 ) -> None:
     write_compact_count(out, items)
     for m in items:
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             raise AbsentFieldError("PartitionProduceResponse.current_leader")
         out += _pack_ihqqq(
             m.index, m.error_code, m.base_offset, m.log_append_time_ms, m.log_start_offset
@@ -649,11 +664,17 @@ def _write_all_partition_produce_response_10(
         _write_all_batch_index_and_error_message_9(out, m.record_errors)
         write_nullable_compact_string(out, m.error_message)
         tags: list[tuple[int, Output]] = []
-        if m.current_leader != LeaderIdAndEpoch():
+        if (
+            m.current_leader is not DEFAULT_LEADER_ID_AND_EPOCH
+            and m.current_leader != DEFAULT_LEADER_ID_AND_EPOCH
+        ):
             value = Output()
             _write_leader_id_and_epoch_10(value, m.current_leader)
             tags.append((0, value))
-        write_tags(out, tags)
+        if tags:
+            write_tags(out, tags)
+        else:
+            out.append(0)
 
 
 def _write_all_topic_produce_response_10(out: Output, items: list[TopicProduceResponse]) -> None:
@@ -682,7 +703,10 @@ def _write_produce_response_10(out: Output, m: ProduceResponse) -> None:
         value = Output()
         _write_all_node_endpoint_10(value, m.node_endpoints)
         tags.append((0, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _write_all_topic_produce_response_13(out: Output, items: list[TopicProduceResponse]) -> None:
@@ -701,7 +725,10 @@ def _write_produce_response_13(out: Output, m: ProduceResponse) -> None:
         value = Output()
         _write_all_node_endpoint_10(value, m.node_endpoints)
         tags.append((0, value))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(0)
 
 
 def _read_all_partition_produce_data_3(view: memoryview, pos: int) -> Many[PartitionProduceData]:

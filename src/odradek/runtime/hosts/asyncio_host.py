@@ -324,9 +324,10 @@ class AsyncioHost(EngineHost):
             self._stepping = False
         if engine.has_inputs or self._deferred:
             self.wake()
-        late = self.outsiders.next_deadline()
-        if wanted is None or (late is not None and late < wanted):
-            wanted = late
+        if self.outsiders.owed:
+            late = self.outsiders.next_deadline()
+            if wanted is None or (late is not None and late < wanted):
+                wanted = late
         self._wanted = wanted
         if wanted is not None:
             self._ring_at(wanted, now)

@@ -76,12 +76,15 @@ class InterruptGuard:
 
     def __init__(self, amid: Callable[[], bool]) -> None:
         self._amid = amid
+        self._main = (
+            threading.main_thread().ident
+        )  # of this process: a fork's child never gets here
         self.pending = False
         """Something is held back."""
 
     def install(self) -> bool:
         """Take the default handler's place; False where that isn't ours to do."""
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != self._main:
             return False
         found = getsignal(SIGINT)
         if found is not signal.default_int_handler and found != self._interrupted:
@@ -94,7 +97,8 @@ class InterruptGuard:
         """Put the default handler back, and raise what was held back."""
         if getsignal(SIGINT) == self._interrupted:
             set_handler(SIGINT, signal.default_int_handler)
-        self.check()
+        if self.pending:
+            self._raise()
 
     def check(self) -> None:
         """Raise the `KeyboardInterrupt` that was held back, if there is one."""

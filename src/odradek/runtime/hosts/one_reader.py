@@ -103,7 +103,8 @@ class OneReader:
         try:
             return run(call)
         finally:
-            self.leave(claim)
+            if self._held is claim:  # `leave`
+                self._held = None
 
     def records(
         self, more: Callable[[], Iterator[T] | None], calls: ConsumerCalls, now: Callable[[], float]

@@ -18,40 +18,40 @@ class Outsiders:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._open: dict[int, tuple[float, Report]] = {}
+        self.owed: dict[int, tuple[float, Report]] = {}
 
     def expect(self, token: int, deadline: float, report: Report) -> None:
         """Note that an answer is owed until `deadline`."""
-        self._open[token] = (deadline, report)
+        self.owed[token] = (deadline, report)
 
     def answer(self, token: int, result: Any, error: BaseException | None) -> None:
         """Report an answer, unless it comes late. Taking the entry out decides who is first."""
-        entry = self._open.pop(token, None)
+        entry = self.owed.pop(token, None)
         if entry is not None:
             entry[1](result, error)
             self._wake()
 
     def owes(self, token: int) -> bool:
         """Whether the answer is still wanted."""
-        return token in self._open
+        return token in self.owed
 
     def next_deadline(self) -> float | None:
         """When the next answer will be late."""
-        if not self._open:
+        if not self.owed:
             return None
-        return min((deadline for deadline, _ in list(self._open.values())), default=None)
+        return min((deadline for deadline, _ in list(self.owed.values())), default=None)
 
     def expire(self, now: float) -> None:
         """Report everything that is late."""
-        if not self._open:
+        if not self.owed:
             return
-        for token, (deadline, _) in list(self._open.items()):
+        for token, (deadline, _) in list(self.owed.items()):
             if deadline <= now:
                 self.answer(token, None, TimeoutError("no answer in time"))
 
     def clear(self) -> None:
         """Nobody is interested any more."""
-        self._open.clear()
+        self.owed.clear()
 
     def run(self, token: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Run a function and report how it ended. `KeyboardInterrupt` and the like go on up."""

@@ -19,6 +19,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
@@ -129,7 +130,7 @@ class SelectorHost(EngineHost):
         self.guard.check()
         if completion.done:
             return True
-        return self._work(lambda: self._run(completion, deadline))
+        return self._work(partial(self._run, completion, deadline))
 
     def _run(self, completion: Completion[Any], deadline: float | None) -> bool:
         self._catch_up()
@@ -236,7 +237,8 @@ class SelectorHost(EngineHost):
 
     def _work(self, job: Callable[[], T]) -> T:
         """Do something as the thread that works; again inside of itself where it is safe."""
-        self._attached()
+        if self._engine is None:
+            self._attached()
         if self._at_work.is_mine():
             if self.interrupted:
                 raise IllegalStateError(
@@ -248,7 +250,7 @@ class SelectorHost(EngineHost):
                 "this client is being used by another thread right now: it works in its caller's, "
                 "so it takes one call at a time (of an admin client with background=True, many)"
             )
-        if self.torn:
+        if self._torn or self._amid:  # `torn`, as nobody works
             raise ClientBrokenError("an exception interrupted this client amid a step")
         with self._at_work, self._busy:
             installed = self._interrupts.install()
@@ -304,7 +306,8 @@ class SelectorHost(EngineHost):
 
     def _patience(self, now: float, wanted: float | None, deadline: float | None) -> float | None:
         """How long to sleep; None without end."""
-        late = self.outsiders.next_deadline()
+        outsiders = self.outsiders
+        late = outsiders.next_deadline() if outsiders.owed else None
         first = math.inf if wanted is None else wanted
         if deadline is not None and deadline < first:
             first = deadline
@@ -334,7 +337,8 @@ class SelectorHost(EngineHost):
             transport = key.data
             if self._transports.get(transport.connection) is transport:
                 self._serve(transport, mask)
-        self.outsiders.expire(self._clock())
+        if self.outsiders.owed:
+            self.outsiders.expire(self._clock())
 
     def _sleep(
         self, selector: selectors.BaseSelector, timeout: float | None

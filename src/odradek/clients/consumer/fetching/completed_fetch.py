@@ -65,7 +65,6 @@ class CompletedFetch:
         "_before",
         "_clock",
         "_decoded",
-        "_done",
         "_epochs",
         "_limits",
         "_lock",
@@ -75,6 +74,7 @@ class CompletedFetch:
         "address",
         "arrived",
         "at",
+        "exhausted",
         "generation",
         "handed",
         "row",
@@ -122,7 +122,8 @@ class CompletedFetch:
         """Rows handed out of what is decoded now."""
         self.handed = 0
         """Rows handed out of what was decoded before."""
-        self._done = False
+        self.exhausted = False
+        """All was handed out."""
 
     @property
     def valid(self) -> bool:
@@ -130,29 +131,19 @@ class CompletedFetch:
         return self.state.generation == self.generation
 
     @property
-    def waits(self) -> bool:
-        """Something of it is to be handed out still."""
-        return self.state.generation == self.generation and not self._done
-
-    @property
     def start(self) -> int:
         """Where the decoding that comes next begins; after an error, where it began."""
         return self._start
 
-    @property
-    def exhausted(self) -> bool:
-        """All was handed out."""
-        return self._done
-
     def progress(self) -> DecodingProgress:
         """How far this is; `put_back` goes back to it, whatever has come between."""
         here = self._records, self.at, self._start, self._aborted, self._before, self._wanted
-        return *here, self._decoded, self.row, self.handed, self._done
+        return *here, self._decoded, self.row, self.handed, self.exhausted
 
     def put_back(self, to: DecodingProgress) -> None:
         """What was taken since then wasn't handed out."""
         self._records, self.at, self._start, self._aborted, self._before, self._wanted = to[:6]
-        self._decoded, self.row, self.handed, self._done = to[6:]
+        self._decoded, self.row, self.handed, self.exhausted = to[6:]
 
     def move(self, columns: RecordColumns) -> RecordColumns:
         """Move the position past rows that `peek` gave; they are the caller's then.
@@ -161,7 +152,8 @@ class CompletedFetch:
         """
         decoded = self._decoded
         with self._lock:
-            if not self.valid or self.state.paused or decoded is None:
+            state = self.state
+            if state.generation != self.generation or state.paused or decoded is None:
                 return EMPTY
             self.row += columns.count
             epochs, epoch = self._epochs, None
@@ -169,8 +161,9 @@ class CompletedFetch:
                 epoch = epochs[0][1]
                 if len(epochs) > 1:
                     epoch = self._epoch_at(columns.offset_at(columns.count - 1))
-            self.state.pass_over(decoded.next_offset_after(self.row), epoch)
-        self._let_go()
+            state.pass_over(decoded.next_offset_after(self.row), epoch)
+        if decoded.finished and self.row >= decoded.columns.count:  # buffers go back at once
+            self.exhausted, self._records, self._decoded = True, NOTHING, None
         return columns
 
     def peek(
@@ -237,14 +230,8 @@ class CompletedFetch:
             state.consumed, state.consumed_epoch = state.position, state.position_epoch
             state.position, state.position_epoch = position, epoch
             if finished and row == last:
-                self._done, self._records, self._decoded = True, NOTHING, None
+                self.exhausted, self._records, self._decoded = True, NOTHING, None
             yield record
-
-    def _let_go(self) -> None:
-        """Give buffers back as soon as all was handed out."""
-        decoded = self._decoded
-        if decoded is not None and decoded.finished and self.row >= decoded.columns.count:
-            self._done, self._records, self._decoded = True, NOTHING, None
 
     def _decode_on(
         self, enough: int, key: bool, value: bool, headers: Headers, layout: Layout

@@ -107,10 +107,12 @@ class Delivery:
         while entry is not None and left > 0:
             rows = None
             try:
-                self._note_taking(entry)
+                with self._lock:
+                    self._subscription.hand_over.note(entry)
                 ahead = max(left, RECORD_ROWS)
                 columns = entry.peek(left, ahead=ahead, headers="raw")
-                if (convert := self._converter) is not None and columns.count:
+                convert = None if self._convert is None else self._converter
+                if convert is not None and columns.count:
                     rows = convert(_rows(entry, columns))
                     columns = entry.peek(len(rows), ahead=ahead, headers="raw")
                 columns = entry.move(columns)
@@ -141,7 +143,8 @@ class Delivery:
         entry = self._head()
         while entry is not None:
             try:
-                self._note_taking(entry)
+                with self._lock:
+                    self._subscription.hand_over.note(entry)
                 columns = entry.peek(ITERATED_ROWS, ahead=RECORD_ROWS, headers="raw")
             except UNREADABLE as error:
                 self._leave_out(entry, error, now)
@@ -159,34 +162,35 @@ class Delivery:
     @staticmethod
     def arrow_columns(
         names: Sequence[str] | None, include_headers: bool, layout: Layout
-    ) -> list[str]:
-        """Refuse columns that aren't there. The first call imports pyarrow, which takes a while:
-        to be asked before a timeout begins.
+    ) -> pa.Schema:
+        """Give the schema of these columns, and refuse columns that aren't there. The first call
+        imports pyarrow, which takes a while: to be asked before a timeout begins.
         """
         loaded("pyarrow", "odradek.record.arrow")
         from odradek.record.arrow import arrow_schema
 
-        return list(arrow_schema(include_headers, names, layout).names)
+        return arrow_schema(include_headers, names, layout)
 
     def arrow(
         self,
-        names: Sequence[str] | None,
-        include_headers: bool,
+        schema: pa.Schema,
         layout: Layout,
         enough: int,
         now: float,
     ) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records as a record batch: as many as `enough` says,
-        to the end of a batch of Kafka's, where there are.
+        """Decode and hand out one partition's records as a record batch of a schema that
+        `arrow_columns` gave: as many rows as `enough` says, to the end of a batch of Kafka's, where
+        there are.
         """
-        wanted = self.arrow_columns(names, include_headers, layout)
         from odradek.record.arrow import to_record_batch
 
+        wanted = schema.names
         key, value, headers = "key" in wanted, "value" in wanted, "headers" in wanted
         entry = self._head()
         while entry is not None:
             try:
-                self._note_taking(entry)
+                with self._lock:
+                    self._subscription.hand_over.note(entry)
                 rows = entry.peek(
                     ARROW_ROWS, enough=enough, key=key, value=value, headers=headers, layout=layout
                 )
@@ -196,7 +200,7 @@ class Delivery:
             else:
                 if self._note_taken(entry, columns, now):
                     topic, partition = entry.state.partition
-                    return to_record_batch(columns, topic, partition, names=wanted, layout=layout)
+                    return to_record_batch(columns, topic, partition, schema=schema, layout=layout)
                 self.handed_over()
             entry = self._next()
         return None
@@ -207,7 +211,9 @@ class Delivery:
             if self._engine.ended is not None:
                 raise self._engine.ended.with_traceback(None)
             self._subscription.raise_pending()
-            return self._next_head()
+            group = self._engine.group
+            # Nothing is handed out while a callback waits: it may be about these very records.
+            return None if group is not None and group.calls else self._fetcher.waiting.head()
 
     def take_back(self) -> None:
         """An exception has ended the call: what it took is handed out by the next one (R-GR-1).
@@ -215,7 +221,7 @@ class Delivery:
         And before each call, for who knows whether that wasn't interrupted as well.
         """
         subscription = self._subscription
-        if subscription.hand_over:
+        if subscription.hand_over.taken:
             with self._lock:
                 if subscription.hand_over.take_back(self._fetcher.waiting.put_back):
                     subscription.touch()
@@ -223,10 +229,6 @@ class Delivery:
     def handed_over(self) -> None:
         """The caller has what the call took: to be said when nothing can come between any more."""
         self._subscription.hand_over.done()
-
-    def _note_taking(self, entry: CompletedFetch) -> None:
-        with self._lock:
-            self._subscription.hand_over.note(entry)
 
     def _note_taken(self, entry: CompletedFetch, columns: RecordColumns, now: float) -> bool:
         """The caller has these rows until it asks for more; says whether there are any."""
@@ -241,13 +243,9 @@ class Delivery:
         return columns.count > 0
 
     def _next(self) -> CompletedFetch | None:
-        with self._lock:
-            return self._next_head()
-
-    def _next_head(self) -> CompletedFetch | None:
-        """Nothing is handed out while a callback waits: it may be about these very records."""
         group = self._engine.group
-        return None if group is not None and group.calls else self._fetcher.waiting.head()
+        with self._lock:
+            return None if group is not None and group.calls else self._fetcher.waiting.head()
 
     def _leave_out(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """Go on after what can't be read, where that is asked for; else raise.

@@ -48,7 +48,7 @@ class FetchRequestState(Sampled):
     """State, its generation, the offset asked for, and the key on the wire."""
     wanted: dict[Key, Wanted] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
-    _doubtful: dict[Name, None] = field(default_factory=dict)
+    doubtful: dict[Name, None] = field(default_factory=dict)
     """Partitions that failed before: an answer without news of them ends their backoff."""
     _changes: int = -1
 
@@ -80,7 +80,7 @@ class FetchRequestState(Sampled):
         self.parts[name] = (state, state.generation, offset, key)
         state.asked_in(self)
         if state.backoff.failures or state.missing_since is not None:
-            self._doubtful[name] = None
+            self.doubtful[name] = None
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
         """The next request is out."""
@@ -134,7 +134,7 @@ class FetchRequestState(Sampled):
             return None
         state, generation, offset, key = found
         self.wanted.pop(key, None)
-        self._doubtful.pop(name, None)
+        self.doubtful.pop(name, None)
         if state.asked is not self:
             return None
         state.asked_in(None)
@@ -148,8 +148,8 @@ class FetchRequestState(Sampled):
 
     def without_news(self) -> list[PartitionState]:
         """What has failed before and is well now: the answer has neither records nor an error."""
-        if not self._doubtful:
+        if not self.doubtful:
             return []
-        states = [self.parts[name][0] for name in self._doubtful]
-        self._doubtful.clear()
+        states = [self.parts[name][0] for name in self.doubtful]
+        self.doubtful.clear()
         return states

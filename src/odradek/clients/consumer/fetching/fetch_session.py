@@ -62,12 +62,7 @@ class FetchSession:
         self._by_id = by_id
         known = self._known if self.epoch else {}
         self._known = dict(wanted)
-        request.topics = _topics(
-            {key: value for key, value in wanted.items() if known.get(key) != value}
-            if known
-            else wanted,
-            by_id,
-        )
+        request.topics = _topics(wanted, known, by_id)
         if version >= SESSIONS_FROM:
             request.session_id, request.session_epoch = self.id, self.epoch
             if known and (known.keys() - wanted.keys()):
@@ -107,9 +102,14 @@ class FetchSession:
         return incremental  # an error to a request that says everything would only come again
 
 
-def _topics(wanted: Mapping[Key, Wanted], by_id: bool) -> list[FetchTopic]:
+def _topics(
+    wanted: Mapping[Key, Wanted], known: Mapping[Key, Wanted], by_id: bool
+) -> list[FetchTopic]:
     topics: dict[bytes | str, FetchTopic] = {}
-    for (topic, number), (leader_epoch, offset, most) in wanted.items():
+    for key, value in wanted.items():
+        if known and known.get(key) == value:
+            continue
+        (topic, number), (leader_epoch, offset, most) = key, value
         entry = topics.get(topic)
         if entry is None:
             entry = topics[topic] = FetchTopic()

@@ -46,7 +46,12 @@ from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from odradek.protocol.messages.fetch import (
+    DEFAULT_REPLICA_STATE,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from odradek.protocol.primitives import records_view
 from odradek.record.limits import limits_of
 
@@ -138,7 +143,7 @@ class Fetcher:
                     moved = self._replicas.give_up((s for s, _, _ in parts), now) or moved
                 continue
             _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
-            by_name = newest < TOPIC_IDS_FROM or (before is not None and before.nameless)
+            by_name = newest < TOPIC_IDS_FROM or bool(before and before.parts and before.nameless)
             for _, topic, _ in parts:
                 by_name = by_name or topic.topic_id == NO_ID
             if by_name and not self._check.passed(connection, now):
@@ -278,7 +283,7 @@ class Fetcher:
                 self.fail(state, error, now)
             return False
         asked.forget_moved(self._subscription.changes)
-        by_name = asked.nameless
+        by_name = bool(asked.parts) and asked.nameless
         for part in parts:
             by_name = by_name or part[1].topic_id == NO_ID
             if part[0].oversized:
@@ -313,6 +318,7 @@ class Fetcher:
             max_bytes=most,
             isolation_level=self._isolation,
             rack_id="" if leaders_only else self._replicas.rack,
+            replica_state=DEFAULT_REPLICA_STATE,  # one for all: it says that this is no replica
         )
         asked.session.fill(body, asked.wanted, version)
         asked.sent(now, leaders_only=leaders_only)
@@ -355,9 +361,10 @@ class Fetcher:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
-        for state in asked.without_news():
-            state.there()
-            state.fetched_well()
+        if asked.doubtful:
+            for state in asked.without_news():
+                state.there()
+                state.fetched_well()
         if asked.outdated or not asked.session.id:
             asked.release_all()
 
@@ -401,8 +408,8 @@ class Fetcher:
                 self._check.doubt(asked.address, now)
             self._failed(state, offset, data, brokers, now)
             return
-        state.there(data.last_stable_offset if self._isolation else data.high_watermark)
-        state.told_ends(data.high_watermark, data.last_stable_offset, now)
+        highest, stable = data.high_watermark, data.last_stable_offset
+        state.told_ends(highest, stable, stable if self._isolation else highest, now)
         node, address = data.preferred_read_replica, asked.address
         sound = node < 0 or self._replicas.prefer(state, node, address, asked.leaders_only, now)
         records = records_view(data.records)

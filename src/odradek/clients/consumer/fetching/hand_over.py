@@ -29,36 +29,34 @@ class Before(NamedTuple):
 class HandOver:
     """The call that is under way, or the one that an exception has ended."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("taken",)
 
     def __init__(self) -> None:
-        self._before: dict[PartitionState, Before] = {}
+        self.taken: dict[PartitionState, Before] = {}
+        """Partitions as they were before records of them were taken."""
 
     def note(self, entry: CompletedFetch) -> None:
         """Before anything of an entry moves; only the first one of its partition counts."""
         state = entry.state
-        before = self._before.get(state)
+        before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             fields = entry, entry.progress(), state.position, state.position_epoch, state.moves
-            self._before[state] = tuple.__new__(Before, fields)  # without Python's call
+            self.taken[state] = tuple.__new__(Before, fields)  # without Python's call
 
     def forget(self, state: PartitionState) -> None:
         """Nothing of it is on its way to the caller."""
-        self._before.pop(state, None)
+        self.taken.pop(state, None)
 
     def done(self) -> None:
         """The caller has all of it, or there was nothing."""
-        self._before = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._before)
+        self.taken = {}
 
     def __contains__(self, state: PartitionState) -> bool:
-        return state in self._before
+        return state in self.taken
 
     def settled(self, state: PartitionState) -> tuple[int | None, int]:
         """A partition's position, and its epoch, without what is on its way."""
-        before = self._before.get(state)
+        before = self.taken.get(state)
         if before is None or before.moves != state.moves:
             return state.position, state.position_epoch
         return before.position, before.epoch
@@ -70,7 +68,7 @@ class HandOver:
         Interrupted, it begins again at the next call. Says whether something is fetched again.
         """
         again = False
-        for state, before in self._before.items():
+        for state, before in self.taken.items():
             if before.moves != state.moves:
                 continue
             if put_back(before.entry, before.progress) and before.entry.valid:

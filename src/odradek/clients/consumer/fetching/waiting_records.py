@@ -68,8 +68,10 @@ class WaitingRecords:
         What waits is sorted first: were this put aside before what came earlier, it would be
         handed out before that after the resume.
         """
-        self._sort()
-        if not entry.valid:
+        subscription = self._subscription
+        if self._torn or self._seen != (subscription.changes, subscription.pauses):
+            self._sort()
+        if entry.state.generation != entry.generation:  # `valid`, here and below without its call
             return
         self._torn = True
         if entry.state.paused:
@@ -153,7 +155,7 @@ class WaitingRecords:
             self._sort()
         while self.fetched:
             entry = self.fetched[0]
-            if entry.waits:
+            if entry.state.generation == entry.generation and not entry.exhausted:
                 return entry
             self.drop(entry)
         return None
@@ -165,7 +167,8 @@ class WaitingRecords:
 
     def drop(self, entry: CompletedFetch) -> None:
         """Forget it. Another thread may have paused it since it was at the head."""
-        self._mend()
+        if self._torn:
+            self._mend()
         self._torn = True
         self._drop(entry)
         self._torn = False
@@ -198,7 +201,7 @@ class WaitingRecords:
             # number.
             room = left <= 0 or before > self._share >= left
         state = entry.state
-        if entry.valid and state.fetch_offset is None:
+        if state.fetch_offset is None and entry.valid:
             # What follows wasn't known until it was decoded.
             state.fetch_from(state.position, state.position_epoch)
             room = True
