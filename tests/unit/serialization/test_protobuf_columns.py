@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
 from tests.fuzz.protobuf import Answers, Case, differ, message_class
@@ -219,6 +220,27 @@ def entries(*keys: bytes) -> bytes:
     return b"".join(b"\x0a" + bytes((len(one),)) + one for one in made)
 
 
+def stamped() -> bytes:
+    """A file of proto3 whose message M has a timestamp x."""
+    file = descriptor_pb2.FileDescriptorProto.FromString(
+        one_field(type=11, label=1, type_name=".google.protobuf.Timestamp")
+    )
+    file.dependency.append("google/protobuf/timestamp.proto")
+    return bytes(file.SerializeToString())
+
+
+def stamps() -> list[bytes]:
+    """A timestamp's fields at their edges, below zero, twice, and beside others."""
+    edge = 9_223_372_036_853
+    made = [
+        Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
+        for seconds in (0, 1, -1, edge, -edge, edge + 1, -edge - 1, 1 << 62)
+        for nanos in (0, 1500, -1500, (1 << 31) - 1)
+    ]
+    made += [made[4] + made[8], made[4] + b"\x18\1", made[4] + b"\x10"]
+    return [b"\x0a" + bytes((len(one),)) + one for one in made]
+
+
 NUMBERS = [bytes((1, at)) for at in range(100)]
 """Texts of one byte."""
 
@@ -244,6 +266,7 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
             [b"".join(b"\x0a\x0b\x09" + at.to_bytes(8, "little") + b"\x10\1" for at in some)
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
         ),
+        (stamped(), stamps()),
         (mapped(8), [b"\x0a\4\x08\1\x10\1" * 2, b"\x0a\4\x08\1\x10\1\x0a\4\x08\0\x10\1"]),
     ],
 )  # fmt: skip
