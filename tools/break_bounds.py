@@ -88,6 +88,7 @@ NO_BOUNDS = {
     r"^\w+: grown?\(|^read: self\.failed$": "no memory",
     r"^put_null: self\.put_null\(|^other: self\.put_(struct|null)\(": "no memory",
     r"^value: not at$": "NULL is before the end",
+    r"^(get_short|get_size|skipped): not at$": "of nothing nothing is read, and NULL is returned",
     r"^(other|binary): not at$": "of nothing nothing is read, and NULL is returned",
     r"^decimal: not at$": "the size stays below 0",
     r"^items: items >": "each item takes a byte; it only ends sooner",

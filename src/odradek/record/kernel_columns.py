@@ -1123,13 +1123,11 @@ class ColumnReader:
         value: uint64_t = 0
         seconds: int64_t = 0
         nanos: int64_t = 0
-        met: int64_t = 0
         tag: int64_t
         while at < end:
             tag = at[0]
-            if (tag != 0x08 and tag != 0x10) or met & tag:
+            if tag != 0x08 and tag != 0x10:
                 return False
-            met |= tag
             at = get_varint(at + 1, end, cython.address(value))
             if not at:
                 return False

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
-from tests.fuzz.protobuf import Answers, message_class
+from tests.fuzz.protobuf import Answers, Case, differ, message_class
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.spark.test_registry_protobuf import files, written
 
@@ -199,6 +200,79 @@ def test_an_entry_of_a_map_without_its_value(
     with way():
         read = protobuf_to_arrow(column(row), registry, order)
     assert read.values.to_pylist()[0]["named"] == [("a", {"code": ""})]
+
+
+def mapped(key: int) -> bytes:
+    """A file of proto3 whose message M has a map x."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="M")
+    entry = message.nested_type.add(name="XEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=key, label=1)
+    entry.field.add(name="value", number=2, type=5, label=1)
+    message.field.add(name="x", number=1, type=11, label=3, type_name=".m.M.XEntry")
+    return bytes(file.SerializeToString())
+
+
+def entries(*keys: bytes) -> bytes:
+    """Entries of a map, each with its place as its value."""
+    made = (b"\x0a" + key + b"\x10" + bytes((at,)) for at, key in enumerate(keys))
+    return b"".join(b"\x0a" + bytes((len(one),)) + one for one in made)
+
+
+def stamped() -> bytes:
+    """A file of proto3 whose message M has a timestamp x."""
+    file = descriptor_pb2.FileDescriptorProto.FromString(
+        one_field(type=11, label=1, type_name=".google.protobuf.Timestamp")
+    )
+    file.dependency.append("google/protobuf/timestamp.proto")
+    return bytes(file.SerializeToString())
+
+
+def stamps() -> list[bytes]:
+    """A timestamp's fields at their edges, below zero, twice, and beside others."""
+    edge = 9_223_372_036_853
+    made = [
+        Timestamp(seconds=seconds, nanos=nanos).SerializeToString()
+        for seconds in (0, 1, -1, edge, -edge, edge + 1, -edge - 1, 1 << 62)
+        for nanos in (0, 1500, -1500, (1 << 31) - 1)
+    ]
+    made += [made[4] + made[8], made[4] + b"\x18\1", made[4] + b"\x10"]
+    return [b"\x0a" + bytes((len(one),)) + one for one in made]
+
+
+NUMBERS = [bytes((1, at)) for at in range(100)]
+"""Texts of one byte."""
+
+
+@pytest.mark.parametrize(
+    ("file", "payloads"),
+    [
+        (  # tags and sizes of six bytes, or beyond 32 bits; the field's number 0; no wire type
+            one_field(type=5, label=1),
+            [b"\x88\x80\x80\x80\x80\0\1", b"\x88\x80\x80\x80\x10\1", b"\x88\x80\x80\x80\0\1",
+             b"\xff\xff\xff\xff\x7f\1", b"\0\1", b"\x0f\1", b"\x13\x14", b"\x13", b"\x0b\x0c",
+             b"\x12\x80\x80\x80\x80\x80\0", b"\x12\x81\x80\x80\x80\0a", b"\x11" + bytes(7),
+             b"\x15" + bytes(3), b"\x15" + bytes(4), b"\x12\2a", b"\x08" + b"\xff" * 10 + b"\1"],
+        ),
+        (  # a key twice, few and many; an entry with a field that nobody knows
+            mapped(9),
+            [entries(*NUMBERS), entries(*NUMBERS, NUMBERS[50]), entries(NUMBERS[0], NUMBERS[0]),
+             entries(b"\0", b"\1a", b"\2aa", b"\0"), b"\x0a\6\x0a\1a\x18\1\x10\1"[:9],
+             b"\x0a\7\x0a\1a\x18\1\x10\1", b"\x0a\0"],
+        ),
+        (  # the same of numbers, whose tag is another
+            mapped(6),
+            [b"".join(b"\x0a\x0b\x09" + at.to_bytes(8, "little") + b"\x10\1" for at in some)
+             for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
+        ),
+        (stamped(), stamps()),
+        (mapped(8), [b"\x0a\4\x08\1\x10\1" * 2, b"\x0a\4\x08\1\x10\1\x0a\4\x08\0\x10\1"]),
+    ],
+)  # fmt: skip
+def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[bytes]) -> None:
+    for payload in payloads:
+        assert (why := differ(Case(file, [FRAME + payload], given=True))) is None, why
 
 
 def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) -> None:
