@@ -3,19 +3,19 @@
 In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark takes no numbers from a
 Python source's tasks, so the topics' ends are asked for: what another program writes there counts,
 too, and so does a record that a task which was tried again wrote twice. Must not: read the topics,
-or wait long for a cluster that is away: then the last number stays.
+or wait long for clusters that are away: all are asked at once, and their last numbers stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from odradek.cli.pipeline.planning import reader_config
 from odradek.cli.pipeline.spec import OURS, Pipeline, Source
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from odradek.api.consumer import Consumer
@@ -76,10 +76,19 @@ class DeadLetterTopics:
         return self._topics.setdefault((cluster, name), topic)
 
     def look(self, flows: list[str]) -> None:
-        """Ask for the topics of these flows; what isn't told stays as it was."""
-        for topic in {id(one): one for flow in flows for one in self._of.get(flow, ())}.values():
-            with suppress(KafkaError):
-                topic.look()
+        """Ask for the topics of these flows, all clusters at the same time; what isn't told stays
+        as it was.
+        """
+        wanted = {id(one): one for flow in flows for one in self._of.get(flow, ())}.values()
+        clusters: dict[int, list[_Topic]] = {}
+        for topic in wanted:
+            clusters.setdefault(id(topic.consumer), []).append(topic)
+        if len(clusters) < 2:
+            for topics in clusters.values():
+                _look_at(topics)
+            return
+        with ThreadPoolExecutor(len(clusters), "odradek-dead-letters") as pool:
+            list(pool.map(_look_at, clusters.values()))
 
     def of(self, flow: str) -> dict[str, int]:
         """Records by topic, of a flow's sources; without those that no look has met yet."""
@@ -93,6 +102,17 @@ class DeadLetterTopics:
         """End the clients."""
         for consumer in self._consumers.values():
             consumer.close()
+
+
+def _look_at(topics: list[_Topic]) -> None:
+    """Ask one cluster; one that is away is waited for once."""
+    for topic in topics:
+        try:
+            topic.look()
+        except KafkaTimeoutError:
+            return
+        except KafkaError:  # of this topic
+            continue
 
 
 def _named(source: Source) -> Any:

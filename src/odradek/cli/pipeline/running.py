@@ -35,7 +35,7 @@ from odradek.cli.pipeline.graph import (
 )
 from odradek.cli.pipeline.outages import Outages
 from odradek.cli.pipeline.planning import ask_clusters
-from odradek.cli.pipeline.progress import QueryProgress
+from odradek.cli.pipeline.progress import Batch, QueryProgress
 from odradek.cli.pipeline.spec import OURS, Pipeline
 from odradek.runtime.assembly import EVENTS_DIR
 
@@ -156,11 +156,15 @@ class Queries:
     def poll(self) -> float | None:
         """Show new batches; gives the time of one with rows, if there was one."""
         landed = None
+        new: list[tuple[Flow, list[Batch]]] = []
         for flow in self.flows:
             last = flow.query.lastProgress
-            fresh = flow.progress.fresh(last, partial(getattr, flow.query, "recentProgress"))
-            if any(batch.ran for batch in fresh):
-                self.letters.look([flow.name])
+            recent = partial(getattr, flow.query, "recentProgress")
+            new.append((flow, flow.progress.fresh(last, recent)))
+        ran = [flow.name for flow, fresh in new if any(batch.ran for batch in fresh)]
+        if ran:
+            self.letters.look(ran)
+        for flow, fresh in new:
             for batch in fresh:
                 if batch.rows:
                     landed = time.time()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from odradek import Producer
 from odradek.cli.pipeline import dead_letters
 from odradek.cli.pipeline.dead_letters import DeadLetterTopics
 from odradek.cli.pipeline.display import JsonLines, PipelineView
 from odradek.cli.pipeline.document import read
 from odradek.cli.pipeline.running import Queries, Running, Stop
 from odradek.cli.pipeline.spec import Pipeline, parse
-from odradek.testing import KafkaSimulation
+from odradek.testing import FakeCluster, KafkaSimulation
 
 SPEC = """\
 name: p
@@ -113,5 +116,61 @@ def test_a_cluster_that_is_away_keeps_the_last_number(
     assert letters.of("all") == {"bad": 1, "worse": 0}
     unmet = DeadLetterTopics.met(pipeline)
     assert unmet.of("all") == {}  # nobody knows
+    asked: list[str] = []
+    look = dead_letters._Topic.look
+
+    def counted(topic: Any) -> None:
+        asked.append(topic.name)
+        look(topic)
+
+    monkeypatch.setattr(dead_letters._Topic, "look", counted)
+    letters.look(["all", "few"])
+    assert len(asked) == 1, "a cluster is waited for once"
     for one in (letters, unmet):
         one.close()
+
+
+TWO = """\
+name: p
+storage: state
+clusters:
+  main: {{bootstrap.servers: "{main}"}}
+  other: {{bootstrap.servers: "{other}"}}
+sources:
+  orders:
+    cluster: main
+    value: {{format: json, schema: id int}}
+    deadLetterTopic: bad
+    options: {{subscribe: orders}}
+  others:
+    cluster: other
+    value: {{format: json, schema: id int}}
+    deadLetterTopic: bad
+    options: {{subscribe: others}}
+sinks:
+  here: {{from: orders, format: parquet}}
+  there: {{from: others, format: parquet}}
+"""
+
+
+def test_clusters_are_asked_at_the_same_time_for_all_flows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(2, timeout=10.0)
+    look = dead_letters._Topic.look
+
+    def meeting(topic: Any) -> None:
+        together.wait()
+        look(topic)
+
+    monkeypatch.setattr(dead_letters._Topic, "look", meeting)
+    with FakeCluster(1, topics={"bad": 1}) as main, FakeCluster(1, topics={"bad": 1}) as other:
+        path = tmp_path / "p.yml"
+        servers = {"main": main.bootstrap_servers, "other": other.bootstrap_servers}
+        path.write_text(TWO.format(**servers))
+        with closing(DeadLetterTopics.met(parse(read(path, {})))) as letters:
+            with Producer(bootstrap_servers=servers["other"]) as producer:
+                producer.send("bad", b"1").result()
+            flows: dict[str, Any] = {"here": Query(), "there": Query()}
+            Queries(flows, JsonLines(), letters=letters).poll()
+            assert [letters.of(flow) for flow in flows] == [{"bad": 0}, {"bad": 1}]
