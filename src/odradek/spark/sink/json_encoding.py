@@ -2,7 +2,7 @@
 
 In: a column of any type. Out: bytes of what Spark's `to_json` gives: nulls of a struct are left
 out, times are ISO 8601, bytes are base64, numbers that are none (NaN) are texts. Each value is
-checked by its schema. Must not: round a number: a decimal with a scale has to be cast.
+checked by its schema. Must not: round a number: decimals have all of their digits.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ _PLAIN: tuple[tuple[str, _Shape], ...] = (
     ("is_boolean", _same),
     ("is_integer", _same),
     ("is_floating", _number),
+    ("is_decimal", _same),
     ("is_string", _same),
     ("is_date", _iso),
     ("is_timestamp", _iso),
