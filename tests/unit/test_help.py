@@ -160,6 +160,7 @@ def test_examples_do_what_they_say(example: doctest.DocTest) -> None:
         if options:
             names["records"] = consumer.poll(5.0)
         if "Workers" in example.name:
+            kafka.create_topic("arrivals-failed", partitions=1)
             names["config"] = {"bootstrap.servers": "localhost:9092"}
             names["work"] = lambda record: None
             mine = odradek.Consumer(names["config"], group_id="w", enable_auto_commit=False)

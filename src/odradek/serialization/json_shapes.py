@@ -2,7 +2,7 @@
 
 In: a type, a JSON Schema. Out: what makes of values what Spark's `to_json` writes: nulls of a
 struct are left out, times are ISO 8601, bytes are base64, numbers that are none (NaN) are texts.
-Must not: round a number: a decimal with a scale has to be cast.
+Must not: round a number: decimals have all of their digits.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ _PLAIN: tuple[tuple[str, _Shape], ...] = (
     ("is_boolean", _same),
     ("is_integer", _same),
     ("is_floating", _number),
+    ("is_decimal", _same),
     ("is_string", _same),
     ("is_date", _iso),
     ("is_timestamp", _iso),

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import json
 import struct
+from decimal import Decimal
+from itertools import chain, zip_longest
 from typing import Any
 
 from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import DeserializationError, SerializationError
+
+_DECIMAL = "\ue000a decimal of Odradek\ue000"
+"""What stands for a decimal until a value is written; nobody's text is it, or it is told."""
 
 
 class StringSerializer:
@@ -161,8 +166,29 @@ def parsed_json(value: bytes | memoryview) -> Any:
 
 
 def written_json(value: Any) -> bytes:
-    """An object as JSON in UTF-8, without blanks; `SerializationError` where it can't be."""
+    """An object as JSON in UTF-8, without blanks, decimals with all their digits;
+    `SerializationError` where it can't be.
+    """
+    decimals: list[str] = []
+
+    def told(other: Any) -> str:
+        if not isinstance(other, Decimal) or not other.is_finite():
+            raise TypeError(f"Object of type {type(other).__name__} is not JSON serializable")
+        decimals.append(f"{other:f}")
+        return _DECIMAL
+
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=told)
+        if decimals:
+            text = _with_decimals(text, decimals)
+        return text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise SerializationError(f"it can't be written as JSON: {error}") from None
+
+
+def _with_decimals(text: str, decimals: list[str]) -> str:
+    """Put numbers where their marks are: Python's encoder knows no number but its own."""
+    parts = text.split(f'"{_DECIMAL}"')
+    if len(parts) != len(decimals) + 1:
+        raise ValueError(f"a text in it is {_DECIMAL!r}")
+    return "".join(chain.from_iterable(zip_longest(parts, decimals, fillvalue="")))

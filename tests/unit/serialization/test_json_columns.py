@@ -363,8 +363,10 @@ def test_there_and_back(registry: SchemaRegistryClient) -> None:
     plain = arrow_to_json(moment, PlainJSONSerializer(), "t")
     assert plain.values.to_pylist() == [b'{"t":"2026-01-02T00:00:00Z"}', None]
     assert plain_json_to_arrow(plain.values, kind).values.equals(moment)
+    exact = arrow_to_json(pa.array([Decimal("0.50")]), PlainJSONSerializer(), "t")
+    assert exact.values.to_pylist() == [b"0.50"]
     with pytest.raises(ConfigurationError, match="no exact value"):
-        arrow_to_json(pa.array([Decimal("0.5")]), PlainJSONSerializer(), "t")
+        arrow_to_json(pa.array([None], pa.time64("us")), PlainJSONSerializer(), "t")
 
 
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:

@@ -268,6 +268,26 @@ def test_json_there_and_back(registry: SchemaRegistryClient) -> None:
     assert unchecked(b'\0\0\0\0\1{"id": "x"}', VALUE) == {"id": "x"}
 
 
+def test_json_numbers_may_be_decimals(registry: SchemaRegistryClient) -> None:
+    """With all their digits; what is none of JSON's numbers, or can't be told apart, is refused."""
+    serialize = JSONSerializer("{}", registry, conf=REGISTER)
+    written = serialize({"a": [Decimal("1E+3"), Decimal("-0.10")], "b": "\ue000"}, VALUE)
+    assert written is not None
+    assert written[5:] == '{"a":[1000,-0.10],"b":"\ue000"}'.encode()
+    alone = serialize(Decimal("0.30000000000000000001"), VALUE)
+    assert alone is not None
+    assert alone[5:] == b"0.30000000000000000001"
+    assert serialize(plain._DECIMAL, VALUE) is not None
+    for refused in (
+        Decimal("NaN"),
+        [Decimal(1), plain._DECIMAL],
+        {plain._DECIMAL: Decimal(1)},
+        object(),
+    ):
+        with pytest.raises(SerializationError, match="can't be written as JSON"):
+            serialize(refused, VALUE)
+
+
 def test_json_references(registry: SchemaRegistryClient) -> None:
     code = json.dumps({"$schema": DRAFT, "type": "string", "maxLength": 3})
     registry.register_schema("code", Schema(code, "JSON"))

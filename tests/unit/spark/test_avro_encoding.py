@@ -315,6 +315,22 @@ def test_a_row_that_does_not_fit_is_named(
     assert caught.value.row == 4
 
 
+@pytest.mark.parametrize("wrong", ["x", "", "0f2c9a2e-7b1e-4c1f-9c66-8a2f0a1b2c3", "0" * 32])
+def test_a_uuid_is_one(server: RegistryServer, registry: SchemaRegistryClient, wrong: str) -> None:
+    """fastavro writes any text, and Java's readers fail at it."""
+    one = {"type": "string", "logicalType": "uuid"}
+    listed = {"name": "all", "type": {"type": "array", "items": one}}
+    schema = record({"name": "id", "type": ["null", one]}, listed)
+    registry.register_schema("t-value", Schema(schema))
+    kind = pa.struct([("id", pa.string()), ("all", pa.list_(pa.string()))])
+    uuid = "0f2c9a2e-7b1e-4c1f-9C66-8a2f0a1b2c3d"
+    good = [{"id": uuid, "all": [uuid]}, {"id": None, "all": []}]
+    assert len(written(asked(server), pa.array(good, kind))) == 2
+    for bad in ({"id": wrong, "all": []}, {"id": uuid, "all": [uuid, wrong]}):
+        with pytest.raises(SinkRowError, match="row 2 of this task: the value doesn't"):
+            written(asked(server), pa.array([*good, bad], kind))
+
+
 def test_columns_may_have_any_type_then(server: RegistryServer) -> None:
     from pyspark.sql import types as t
 

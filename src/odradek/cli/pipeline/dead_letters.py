@@ -3,8 +3,7 @@
 In: a checked `Pipeline`. Out: numbers by topic, since the run began. Spark takes no numbers from a
 Python source's tasks, so the topics' ends are asked for: what another program writes there counts,
 too, and so does a record that a task which was tried again wrote twice. Must not: read the topics,
-or wait long for clusters that are away: all are asked at the same time, and what one said last
-stays.
+or wait long for clusters that are away: all are asked at once, and their last numbers stay.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class WorkerTasks:
         self.busy: dict[WorkItem, asyncio.Task[None]] = {}
         self._came: list[Outcome] = []
         self._event = asyncio.Event()
-        self._owner = asyncio.current_task()
+        self._owner: asyncio.Task[Any] | None = None
+        """Who runs the loop: the first to take outcomes, before there is anything to do."""
 
     @property
     def arrived(self) -> bool:
@@ -86,6 +87,7 @@ class WorkerTasks:
 
     async def taken(self) -> list[Outcome]:
         """The outcomes that are there; tasks have their turn before."""
+        self._owner = self._owner or asyncio.current_task()
         await asyncio.sleep(0)
         came, self._came = self._came, []
         self._event.clear()

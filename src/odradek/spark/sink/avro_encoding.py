@@ -7,6 +7,7 @@ doesn't have: both are errors before the first row goes out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MEMBER = "member"
 """With what the fields of a union's struct begin, as Spark names them."""
+UUID_TEXT = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _Shape = Callable[[Any], Any]
 
 
@@ -109,6 +111,7 @@ def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
     """What makes of Spark's value the one that fastavro writes; None where it is the same.
 
     Only a union of several types differs: a struct with a member for each, of which one is there.
+    The texts of a uuid are looked at, since fastavro writes any.
     """
     if isinstance(parsed, str):
         return _shape(named[parsed], named) if parsed in named else None
@@ -129,7 +132,15 @@ def _shape(parsed: Any, named: Mapping[str, Any]) -> _Shape | None:
     if parsed["type"] == "map":
         value = _shape(parsed["values"], named)
         return None if value is None else lambda given: {k: _made(value, given[k]) for k in given}
+    if parsed["type"] == "string" and parsed.get("logicalType") == "uuid":
+        return _uuid
     return _shape(parsed["type"], named) if isinstance(parsed["type"], dict | list) else None
+
+
+def _uuid(given: str) -> str:
+    if UUID_TEXT.fullmatch(given) is None:
+        raise ValueError("it is no UUID of RFC 4122")
+    return given
 
 
 def _made(shape: _Shape, given: Any) -> Any:

@@ -1,7 +1,7 @@
 """Keys and values written as JSON that a JSON Schema describes, in Confluent's wire format.
 
 In: a column of any type. Out: bytes of what Spark's `to_json` gives. Each value is checked by its
-schema. Must not: round a number: a decimal with a scale has to be cast.
+schema. Must not: round a number: decimals have all of their digits.
 """
 
 from __future__ import annotations
