@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FEW = 64
 """Rows that Python reads where one of them is none to Arrow's reader."""
+DEEP = 100
+"""Brackets from which on a value may lie deeper than Python's own stack lets its reader go."""
 
 
 class JsonRows:
@@ -89,13 +91,32 @@ class JsonRows:
     def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
         problems: list[str] = []
         try:
-            value = self._values.fitted(parsed_json(row), self._kind, problems)
+            given = parsed_json(row)
+        except DeserializationError as error:
+            deep = self._of_deep(row, room)
+            if deep is None:
+                errors[number] = str(error)
+            return deep
+        try:
+            value = self._values.fitted(given, self._kind, problems)
             if not problems:
                 return room.fitting(value, len(row))
             errors[number] = "; ".join(problems)
         except DeserializationError as error:
             errors[number] = str(error)
         return None
+
+    def _of_deep(self, row: bytes, room: ColumnRoom) -> Any:
+        """The value of a row that is too deep for Python: Arrow reads it when it is among others,
+        so what becomes of it must not depend on these.
+        """
+        import pyarrow as pa
+
+        deep = row.count(b"[") + row.count(b"{") >= DEEP
+        if self._lines is None or not deep or not self._is_small([row], room):
+            return None
+        found = self._lines.read(pa.array([row], pa.binary()), parsed=self._parsed)
+        return None if found is None else found[0].as_py()
 
 
 def _largest_item(column: PlannedColumn, *, within: bool) -> int:

@@ -259,6 +259,16 @@ def test_plain_json() -> None:
     assert mixed.values.to_pylist() == [expected, *[None] * 5, expected, nothing | {"i": 2}]
 
 
+@pytest.mark.parametrize("deep", ["[" * 5000 + "]" * 5000, '{"x":' * 5000 + "1" + "}" * 5000])
+def test_a_row_too_deep_for_python_reads_the_same_beside_others(deep: str) -> None:
+    """Arrow takes it where all are read together, so it may be no error elsewhere."""
+    row, kind = f'{{"s":"a","w":{deep}}}'.encode(), pa.struct([("s", pa.string())])
+    assert plain_json_to_arrow(column(row), kind).values.to_pylist() == [{"s": "a"}]
+    beside = plain_json_to_arrow(column(row, b"{", row[:-1]), kind)
+    assert beside.values.to_pylist() == [{"s": "a"}, None, None]
+    assert list(beside.errors) == [1, 2]
+
+
 @pytest.mark.parametrize(
     "kind", [pa.decimal128(5), pa.uint8(), pa.struct([("x", pa.binary())]), pa.list_(pa.null())]
 )
