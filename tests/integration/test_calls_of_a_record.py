@@ -23,12 +23,12 @@ from odradek import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicParti
 from odradek.testing import FakeCluster
 
 MOST = {
-    "await send_and_wait()": 230,
-    "send().result()": 213,
+    "await send_and_wait()": 231,
+    "send().result()": 214,
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
     "poll_arrow() of a batch that is there": 200,
-    "a record from send_and_wait() to a task that polls": 474,
+    "a record from send_and_wait() to a task that polls": 475,
     "a second of a producer that idles": 60,
     "a poll() without records": 130,
     "a fetch without records": 115,
