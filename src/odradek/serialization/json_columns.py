@@ -99,6 +99,8 @@ def _check_kind(kind: Any) -> None:
     if not isinstance(kind, pa.DataType):
         raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}")
     if pa.types.is_struct(kind):
+        if len({one.name for one in kind}) < kind.num_fields:
+            raise ConfigurationError(f"kind has two fields of one name: {kind}")
         for one in kind:
             _check_kind(one.type)
         return

@@ -419,3 +419,9 @@ def test_a_value_that_python_cannot_hold_is_its_own_rows_error(
 def test_a_column_that_has_no_bytes_is_refused(column: pa.Array) -> None:
     with pytest.raises(ConfigurationError, match="column must be of binary"):
         plain_json_to_arrow(column, pa.int64())
+
+
+def test_a_type_with_two_fields_of_one_name_is_refused() -> None:
+    kind = pa.struct([("a", pa.int64()), ("a", pa.string())])
+    with pytest.raises(ConfigurationError, match="two fields of one name"):
+        plain_json_to_arrow(pa.array([b'{"a":1}']), kind)
