@@ -29,6 +29,8 @@ OPTIONAL = {
 """By the first part of a module's name: what needs it, in words, and our extra that brings it."""
 DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
 """Packages whose modules have other names."""
+SHARED = ("google", "opentelemetry")
+"""Names under which several distributions put their modules: one of them may be missing."""
 _loaded: set[str] = set()
 IMPORTLIB = "<frozen importlib"
 
@@ -50,8 +52,8 @@ def _load(name: str) -> None:
         _loaded.add(name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in OPTIONAL:
-            raise
+        if package not in OPTIONAL or (error.name != package and package not in SHARED):
+            raise  # a part that lacks where the package is there: it is broken
         from odradek.common.errors import MissingExtraError  # which imports this module
 
         what, extra = OPTIONAL[package]

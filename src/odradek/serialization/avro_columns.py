@@ -19,6 +19,7 @@ from odradek.serialization.context import MessageField
 from odradek.serialization.converted_column import (
     ConvertedColumn,
     NoSchema,
+    check_bytes,
     check_column,
     check_reader_schema,
     check_registry,
@@ -58,7 +59,7 @@ def avro_to_arrow(
     >>> read.values.type, dict(read.errors)
     (StructType(struct<to: string>), {})
     """
-    check_column(column)
+    check_bytes(column)
     check_registry(registry)
     check_reader_schema(reader_schema)
     return _Decoding(registry, reader_schema).converted(column)

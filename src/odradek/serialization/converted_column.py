@@ -50,6 +50,17 @@ def check_column(column: object) -> None:
         )
 
 
+def check_bytes(column: Any) -> None:
+    """Refuse what is no column of bytes, or of nothing. Raises `ConfigurationError`."""
+    check_column(column)
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    known = ("null", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    if not any(getattr(pa.types, f"is_{name}")(kind) for name in known):
+        raise ConfigurationError(f"column must be of binary, as records' values are, not {kind}")
+
+
 def check_registry(registry: object) -> None:
     """Refuse what is no client of a registry. Raises `ConfigurationError`."""
     if not isinstance(registry, SchemaRegistryClient):
@@ -83,10 +94,21 @@ def written_rows(
 
     errors: dict[int, str] = {}
     written: list[bytes | None] = []
-    for number, value in enumerate(column.to_pylist(maps_as_pydicts="strict")):
+    for number, one in enumerate(column):
         try:
+            value = _python_value(one)
             written.append(None if value is None else write(value))
         except SerializationError as error:
             written.append(None)
             errors[number] = str(error)
     return ConvertedColumn(pa.array(written, pa.binary()), errors)
+
+
+def _python_value(one: pa.Scalar) -> Any:
+    """Give one row's value. Raises `SerializationError` where Python has none: it is this row's."""
+    try:
+        return one.as_py(maps_as_pydicts="strict")
+    except (KeyError, ValueError, OverflowError) as error:
+        # A map's key that comes twice, a year beyond 9999, a text that isn't UTF-8.
+        why = error.args[0] if isinstance(error, KeyError) and error.args else error
+        raise SerializationError(f"the value can't be had in Python: {why}") from None

@@ -16,6 +16,7 @@ from odradek.serialization.context import MessageField, SerializationContext
 from odradek.serialization.converted_column import (
     ConvertedColumn,
     NoSchema,
+    check_bytes,
     check_column,
     check_reader_schema,
     check_registry,
@@ -63,7 +64,7 @@ def json_to_arrow(
     >>> read.values.type, dict(read.errors)
     (StructType(struct<to: string>), {})
     """
-    check_column(column)
+    check_bytes(column)
     check_registry(registry)
     check_reader_schema(reader_schema)
     if not isinstance(validate, bool):
@@ -85,7 +86,7 @@ def plain_json_to_arrow(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -
     >>> read.values.type, dict(read.errors)
     (StructType(struct<to: string>), {})
     """
-    check_column(column)
+    check_bytes(column)
     _check_kind(kind)
     errors: dict[int, str] = {}
     found = JsonRows(kind, parsed=False).read(column.to_pylist(), errors)
@@ -98,6 +99,8 @@ def _check_kind(kind: Any) -> None:
     if not isinstance(kind, pa.DataType):
         raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}")
     if pa.types.is_struct(kind):
+        if len({one.name for one in kind}) < kind.num_fields:
+            raise ConfigurationError(f"kind has two fields of one name: {kind}")
         for one in kind:
             _check_kind(one.type)
         return

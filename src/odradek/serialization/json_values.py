@@ -104,7 +104,9 @@ def _timestamp(given: Any, kind: pa.DataType) -> datetime:
         if found.tzinfo is not None:
             raise _MisfitError
         return found
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    if found.tzinfo is None:
+        return found.replace(tzinfo=UTC)
+    return found.astimezone(UTC)  # an OverflowError here is this row's, in Arrow the column's
 
 
 _READ: tuple[tuple[str, Callable[[Any, pa.DataType], Any]], ...] = (

@@ -13,6 +13,7 @@ from odradek.common.errors import ConfigurationError
 from odradek.serialization.context import MessageField
 from odradek.serialization.converted_column import (
     ConvertedColumn,
+    check_bytes,
     check_column,
     check_registry,
     context_of,
@@ -59,7 +60,7 @@ def protobuf_to_arrow(
     >>> read.values.type, dict(read.errors)
     (StructType(struct<to: string>), {})
     """
-    check_column(column)
+    check_bytes(column)
     check_registry(registry)
     if message_type is not None:
         descriptor = message_descriptor(message_type)

@@ -116,3 +116,15 @@ def test_what_is_not_there_is_said_as_an_import_does() -> None:
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             loaded("odradek.no_such_module")
+
+
+def test_a_broken_package_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typer.py").write_text("import typer.core\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "typer", raising=False)
+    monkeypatch.delitem(sys.modules, "typer.core", raising=False)
+    monkeypatch.setattr("odradek.common.imports._loaded", set())
+    with pytest.raises(ModuleNotFoundError, match=r"typer\.core"):
+        loaded("typer")

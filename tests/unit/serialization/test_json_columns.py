@@ -394,3 +394,44 @@ def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
     for call, told in calls:
         with pytest.raises(ConfigurationError, match=told):
             call()
+
+
+@pytest.mark.parametrize("far", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_is_beyond_all_years_in_utc_is_its_own_rows_error(far: str) -> None:
+    column = pa.array([b'"2026-11-27T00:00:00Z"', json.dumps(far).encode()])
+    read = plain_json_to_arrow(column, pa.timestamp("us", "UTC"))
+    assert read.values.to_pylist() == [datetime(2026, 11, 27, tzinfo=UTC), None]
+    assert list(read.errors) == [1]
+
+
+@pytest.mark.parametrize(
+    ("column", "good"),
+    [
+        (
+            pa.array([[("a", 1)], [("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())),
+            b'{"a":1}',
+        ),
+        (pa.array([0, 2**62], pa.timestamp("us")), b'"1970-01-01T00:00:00"'),
+        (pa.array([0, 2**30], pa.date32()), b'"1970-01-01"'),
+        (pa.array([b"a", b"\xff"]).view(pa.string()), b'"a"'),
+    ],
+    ids=["a key twice", "a time beyond all years", "a date beyond all years", "not UTF-8"],
+)
+def test_a_value_that_python_cannot_hold_is_its_own_rows_error(
+    column: pa.Array, good: bytes
+) -> None:
+    written = arrow_to_json(column, PlainJSONSerializer(), "t")
+    assert written.values.to_pylist() == [good, None]
+    assert list(written.errors) == [1]
+
+
+@pytest.mark.parametrize("column", [pa.array([1, 2]), pa.array(["1", "2"])])
+def test_a_column_that_has_no_bytes_is_refused(column: pa.Array) -> None:
+    with pytest.raises(ConfigurationError, match="column must be of binary"):
+        plain_json_to_arrow(column, pa.int64())
+
+
+def test_a_type_with_two_fields_of_one_name_is_refused() -> None:
+    kind = pa.struct([("a", pa.int64()), ("a", pa.string())])
+    with pytest.raises(ConfigurationError, match="two fields of one name"):
+        plain_json_to_arrow(pa.array([b'{"a":1}']), kind)
