@@ -43,7 +43,11 @@ class Api(NamedTuple):
 
 
 class Struct:
-    """What a message or a part of one holds, by the names of its class's slots."""
+    """What a message or a part of one holds, by the names of its class's slots.
+
+    Messages that were read share structs of nothing but defaults: whoever changes one puts a new
+    struct in, and leaves the other as it is.
+    """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
     __hash__ = None  # type: ignore[assignment]  # two that are equal may change
