@@ -66,7 +66,7 @@ class Struct:
 
 def field_names(cls: type) -> tuple[str, ...]:
     """The fields of a class, those of the classes that it is made from first."""
-    return tuple(name for each in reversed(cls.__mro__) for name in getattr(each, "__slots__", ()))
+    return tuple(name for each in reversed(cls.__mro__) for name in vars(each).get("__slots__", ()))
 
 
 class Message(Struct):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.answers import decode_response
 
+from odradek.clients.consumer.group.committed_offsets import OffsetCommitByName
 from odradek.common.errors import MalformedMessageError, UnsupportedFeatureError
 from odradek.common.kafka_errors import InvalidRequestError, UnsupportedVersionError
 from odradek.protocol.headers import decode_request_header, peek_correlation_id
@@ -29,6 +30,7 @@ from odradek.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from odradek.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from odradek.protocol.messages.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
@@ -341,3 +343,18 @@ def test_a_topic_id_of_a_transactions_offsets_is_read_as_java_writes_it() -> Non
     answer = TxnOffsetCommitResponse.decode(memoryview(written), 6, 0)
     (topic,) = answer.topics
     assert (topic.topic_id, topic.partitions[0].error_code) == (ID, 100)
+
+
+def test_messages_are_compared_and_shown_by_their_fields() -> None:
+    made = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t")])
+    same = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t")])
+    assert made == same
+    same.topics[0].name = "u"
+    assert made != same
+    by_name = OffsetCommitByName("g", topics=[OffsetCommitRequestTopic("t")])
+    assert by_name != made
+    assert repr(by_name) == repr(made).replace("Request", "ByName", 1)
+    assert eval(repr(made)) == made  # noqa: S307
+    assert OffsetCommitRequest().topics is not OffsetCommitRequest().topics
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(made)
