@@ -314,10 +314,9 @@ class WorkQueue:
 
     def oldest(self) -> float | None:
         """When the one came that has been here for the longest time; read from any thread."""
-        first = (
-            next(iter(work.unfinished.values()), None) for work in list(self._partitions.values())
-        )
-        return min((item.came for item in first if item is not None), default=None)
+        # Lists, as an iterator of what the owner changes just then would raise RuntimeError.
+        items = (list(work.unfinished.values()) for work in list(self._partitions.values()))
+        return min((those[0].came for those in items if those), default=None)
 
     def longest(self) -> float | None:
         """When the one in work was begun that has been so for the longest time; the same."""
