@@ -136,7 +136,7 @@ if DECODER == "native":
 
 
 def column_reader(columns: bytes) -> ColumnReader | None:
-    """A reader of the Avro kernel for columns of this layout; None where it isn't to be had."""
+    """A reader of the kernel for columns of this layout; None where it isn't to be had."""
     made = _columns_kernel()
     return None if made is None else made(columns)
 
