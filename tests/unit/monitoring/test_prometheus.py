@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from odradek import Admin, Metrics, PrometheusCollector, prometheus_text
 from odradek.clients.metrics.found_metrics import FoundMetrics
-from odradek.common.errors import ArgumentError, ClientForkedError, ConfigurationError
+from odradek.common.errors import ArgumentError, ClientForkedError
 
 
 def snapshot(client_id: str = "c", sent: int = 7, topic: str = "t") -> Metrics:
@@ -172,11 +171,3 @@ def test_a_client_keeps_its_name_after_one_before_it_is_gone() -> None:
     del first
     gc.collect()
     assert sent() == {"o-2": 100}
-
-
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    monkeypatch.setattr("odradek.common.imports._loaded", set())
-    client = Client()
-    with pytest.raises(ConfigurationError, match=r"odradek\[prometheus\]"):
-        PrometheusCollector(client)
