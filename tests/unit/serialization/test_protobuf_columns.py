@@ -237,7 +237,7 @@ def stamps() -> list[bytes]:
         for seconds in (0, 1, -1, edge, -edge, edge + 1, -edge - 1, 1 << 62)
         for nanos in (0, 1500, -1500, (1 << 31) - 1)
     ]
-    made += [made[4] + made[8], made[4] + b"\x18\1", made[4] + b"\x10"]
+    made += [made[4] + made[8], made[4] + b"\x18\x88\x27", made[4] + b"\x10"]
     return [b"\x0a" + bytes((len(one),)) + one for one in made]
 
 
@@ -267,6 +267,9 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
         ),
         (stamped(), stamps()),
+        # texts: Latin 1, half of a surrogate pair, cut off, and one that is UTF-8
+        (one_field(type=9, label=1),
+         [b"\x0a\1\xff", b"\x0a\3\xed\xa0\x80", b"\x0a\1\xc3", b"\x0a\2\xc3\xa4"]),
         (mapped(8), [b"\x0a\4\x08\1\x10\1" * 2, b"\x0a\4\x08\1\x10\1\x0a\4\x08\0\x10\1"]),
     ],
 )  # fmt: skip
