@@ -103,7 +103,7 @@ class AsyncioHost(EngineHost):
         for wake in list(self.waiters):
             wake()
 
-    on_its_own = True
+    on_its_own = callers_first = True
 
     @property
     def interrupted(self) -> bool:

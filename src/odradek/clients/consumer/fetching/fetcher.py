@@ -363,14 +363,15 @@ class Fetcher:
             [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named] if named else []
         )
         by_id = asked.version >= TOPIC_IDS_FROM
-        before, awaited = self.fetched_bytes, self.changed.awaited
+        before = self.fetched_bytes
+        waits = self._engine.readers_first and self.changed.awaited
         for item in response.responses:
             name = asked.names.get(item.topic_id) if by_id else item.topic
             for data in item.partitions:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
-        if awaited and self._engine.goes_on:
+        if waits:
             self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:
             for state in asked.without_news():
