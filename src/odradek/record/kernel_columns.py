@@ -61,6 +61,7 @@ MAPPED = cython.declare(int64_t, 1 << 17)
 PAGE = cython.declare(int64_t, 4096)
 FIRST_ROOM = cython.declare(int64_t, 64)
 FEW = cython.declare(int64_t, 16)
+CROWDED = cython.declare(int64_t, 16)
 LEFT = cython.declare(int64_t, -1)
 UNBOUNDED = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
 HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
@@ -1346,7 +1347,11 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def distinct(self, index: int64_t, first: int64_t) -> cython.bint:
-        """Whether a map's keys, from entry `first` on, are all different."""
+        """Whether a map's keys, from entry `first` on, are all different.
+
+        False, too, where they crowd together in the table: whoever chose them so would keep this at
+        work for the square of their number. What is left for the library has dicts to look into.
+        """
         keys: cython.pointer(Column) = self.columns + index
         count: int64_t = keys.count - first
         size: int64_t = 32
@@ -1356,6 +1361,7 @@ class ColumnReader:
         slots: cython.pointer(int64_t)
         key: Source
         length: int64_t = 0
+        met: int64_t = 0
         if keys.kind == BITS:
             return count < 2 or (count == 2 and bit(keys, first) != bit(keys, first + 1))
         if count <= FEW:
@@ -1375,6 +1381,9 @@ class ColumnReader:
             place = cython.cast(int64_t, hashed(key, length) & cython.cast(uint64_t, size - 1))
             while slots[place] >= 0:
                 if same_key(keys, one, slots[place]):
+                    return False
+                met += 1
+                if met > CROWDED * count:
                     return False
                 place = (place + 1) & (size - 1)
             slots[place] = one
