@@ -62,6 +62,7 @@ PAGE = cython.declare(int64_t, 4096)
 FIRST_ROOM = cython.declare(int64_t, 64)
 FEW = cython.declare(int64_t, 16)
 CROWDED = cython.declare(int64_t, 16)
+MOST_PROGRAMS = cython.declare(int64_t, 1000)
 LEFT = cython.declare(int64_t, -1)
 UNBOUNDED = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
 HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
@@ -536,8 +537,15 @@ class ColumnReader:
         given_back(cython.address(self.table))
 
     def add(self, schema: int64_t, program: bytes | None, constants: bytes = b"") -> None:
-        """Say how values of a schema's id are read; None: they are all left."""
+        """Say how values of a schema's id are read; None: they are all left.
+
+        After a thousand all are forgotten, and asked for again where they come again: they are
+        gone through one by one, and rows may name any number of ids.
+        """
         found: cython.pointer(Program)
+        if self.known == MOST_PROGRAMS:
+            self.known = 0
+            self.kept.clear()
         if not grown(cython.address(self.programs), (self.known + 1) * cython.sizeof(Program)):
             raise MemoryError
         found = cython.cast(cython.pointer(Program), self.programs.data) + self.known

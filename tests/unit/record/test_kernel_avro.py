@@ -231,6 +231,23 @@ def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
     assert array_of(columns, reader).to_pylist() == [1, None, 3]
 
 
+def test_a_thousand_schemas_are_known() -> None:
+    """Rows may name more, which neither takes memory for ever nor makes each row slower."""
+    columns = Columns(pa.int32())
+    reader = kernel.ColumnReader(columns.layout())
+    made = program("int", None, columns)
+    for schema in range(1, 1001):
+        reader.add(schema, *made)
+    row = (exact(FRAME + b"\2"), numbers(0, 6), None, False, 0, 1, 0, bytearray(1))
+    assert reader.read(*row) == 1
+    reader.add(1001, None)
+    assert reader.read(*row) == 0
+    assert reader.unknown_schema == 1
+    reader.add(1, *made)
+    assert reader.read(*row) == 1
+    assert array_of(columns, reader).to_pylist() == [1, 1]
+
+
 def test_any_binary_column_is_read() -> None:
     rows = [FRAME + b"\2", None, FRAME + b"\4"]
     plain = pa.array(rows, pa.binary())
