@@ -413,6 +413,26 @@ def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
         arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
 
 
+def test_what_is_no_number_or_boolean_is_taken_for_none(registry: SchemaRegistryClient) -> None:
+    """A fraction lost its end without a word, a text was its digits, and any number true."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="M")
+    for number, (name, kind) in enumerate({"u": 4, "f": 6, "b": 8}.items(), 1):
+        message.field.add(name=name, number=number, type=kind, label=1)
+    made = message_class(file.SerializeToString())
+    write = ProtobufSerializer(made, registry, {"auto.register.schemas": True})
+    most = (1 << 64) - 1
+    for name in "uf":
+        for bad in (1.0, 1.9, "12", True, Decimal("1.5"), -1, Decimal(most + 1)):
+            found = arrow_to_protobuf(pa.array([{name: bad}, None]), write, "t")
+            assert list(found.errors) == [0], bad
+        for good in (pa.array([most], pa.uint64()), pa.array([Decimal(most)]), pa.array([0])):
+            found = arrow_to_protobuf(pa.StructArray.from_arrays([good], [name]), write, "t")
+            read = protobuf_to_arrow(found.values, registry, made)
+            assert read.values[0].as_py()[name] == good[0].as_py()
+    assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
+
+
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
     for arguments, told in (
         ((b"x", registry), "column must be an Arrow array"),
