@@ -196,7 +196,9 @@ def try_all(
 def main() -> int:
     """Disable all checks, or those that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="only checks whose kernel and name hold one of these")
+    parser.add_argument(
+        "words", nargs="*", help="only checks whose kernel and name hold one of these"
+    )
     parser.add_argument("--list", action="store_true", help="name them and end")
     parser.add_argument("--by-one", action="store_true", help="make them weaker by one instead")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each in its target")

@@ -229,6 +229,16 @@ def stamped() -> bytes:
     return bytes(file.SerializeToString())
 
 
+def extended() -> bytes:
+    """A file of proto2 whose message M has a message and a text as extensions 100 and 101."""
+    file = descriptor_pb2.FileDescriptorProto.FromString(one_field(type=5, label=1))
+    file.syntax = "proto2"
+    file.message_type[0].extension_range.add(start=100, end=200)
+    file.extension.add(name="one", number=100, type=11, label=1, type_name=".m.M", extendee=".m.M")
+    file.extension.add(name="two", number=101, type=9, label=1, extendee=".m.M")
+    return bytes(file.SerializeToString())
+
+
 def stamps() -> list[bytes]:
     """A timestamp's fields at their edges, below zero, twice, and beside others."""
     edge = 9_223_372_036_853
@@ -267,6 +277,11 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
         ),
         (stamped(), stamps()),
+        (  # an extension's message that is none, and is one; one that nobody knows
+            extended(),
+            [b"\xa2\6\2\x0f\x0f", b"\xa2\6\1\x08", b"\xa2\6\2\x08\1", b"\xb2\x09\1a",
+             b"\xa0\6\1"],
+        ),
         # texts: Latin 1, half of a surrogate pair, cut off, and one that is UTF-8
         (one_field(type=9, label=1),
          [b"\x0a\1\xff", b"\x0a\3\xed\xa0\x80", b"\x0a\1\xc3", b"\x0a\2\xc3\xa4"]),
