@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
-from tests.fuzz.protobuf import Answers, Case, differ, message_class
+from tests.fuzz.protobuf import Answers, Case, differ, drive, message_class
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.spark.test_registry_protobuf import files, written
 
@@ -291,6 +291,16 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
 def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[bytes]) -> None:
     for payload in payloads:
         assert (why := differ(Case(file, [FRAME + payload], given=True))) is None, why
+
+
+@pytest.mark.parametrize(("last", "left"), [(b"\1", 0), (b"\3", 1), (b"\x7f", 1)])
+def test_a_number_of_more_than_64_bits_is_protobuf_s(last: bytes, left: int) -> None:
+    """Its decoders differ: some drop what is too much, some refuse it."""
+    row = FRAME + b"\x08" + b"\xff" * 9 + last
+    case = Case(one_field(type=5, label=1), [row], given=True)
+    found = drive(native("kernel_columns"), case)
+    assert found is not None
+    assert found[0][:2] == (1, left)  # rows, and those that are null
 
 
 def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) -> None:
