@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -422,6 +423,30 @@ def test_there_and_back(registry: SchemaRegistryClient) -> None:
     assert exact.values.to_pylist() == [b"0.50"]
     with pytest.raises(ConfigurationError, match="no exact value"):
         arrow_to_json(pa.array([None], pa.time64("us")), PlainJSONSerializer(), "t")
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        *((pa.array(["a"], kind), b'"a"') for kind in (pa.large_string(), pa.string_view())),
+        *((pa.array([b"ab"], kind), b'"YWI="') for kind in (pa.large_binary(), pa.binary(2))),
+        (pa.array([b"ab"], pa.binary_view()), b'"YWI="'),
+        (pa.array(["a"]).dictionary_encode(), b'"a"'),
+        (pa.RunEndEncodedArray.from_arrays([1], ["a"]), b'"a"'),
+        *(
+            (pa.array([[1, None]], kind), b"[1,null]")
+            for kind in (pa.large_list(pa.int64()), pa.list_(pa.int64(), 2))
+        ),
+        (pa.array([[1, None]], pa.list_view(pa.int64())), b"[1,null]"),
+        (pa.array([{"s": "a"}], pa.struct([("s", pa.large_string())])), b'{"s":"a"}'),
+        (pa.array([[("k", 1)]], pa.map_(pa.large_string(), pa.int64())), b'{"k":1}'),
+        (polars.DataFrame({"s": ["a"]}).to_struct().to_arrow(), b'{"s":"a"}'),
+    ],
+)
+def test_texts_bytes_and_lists_of_any_kind_are_written(column: pa.Array, written: bytes) -> None:
+    """Arrow has several types of each: Polars has its own, pandas' categories are dictionaries."""
+    found = arrow_to_json(column, PlainJSONSerializer(), "t")
+    assert (found.values.to_pylist(), found.errors) == ([written], {})
 
 
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
