@@ -94,6 +94,7 @@ NO_BOUNDS = {
     r"^decimal: not at$": "the size stays below 0",
     r"^items: items >": "each item takes a byte; it only ends sooner",
     r"^put_null: column\.kind == STRUCT$": "a column of nothing has no child",
+    r"^repeated: at == cython\.NULL$": "its size is 0 then, so nothing follows and it stays NULL",
     r"^run: self\.run\(": "constants are the compiler's own, and are read",
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",

@@ -1009,7 +1009,7 @@ class ColumnReader:
         if wire != SIZED or one == SIZED:
             return self.single(field, item, wire, at, end)
         at = get_size(at, end, cython.address(size))
-        if not at:
+        if at == cython.NULL:
             return cython.NULL
         stop = at + size
         while at < stop:
