@@ -6,7 +6,7 @@ deletes. Must not: cost a producer without serializers anything: it stands in pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -35,7 +35,9 @@ class RecordWriting:
 
         Raises `SerializationError` with the topic, and what a registry says.
         """
-        listed: Any = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        headers = gone_through(headers)
+        there = headers.items() if isinstance(headers, Mapping) else headers or ()
+        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` refuses it
         before = len(listed)
         context = SerializationContext(topic, MessageField.KEY, listed)
         if self._key is not None and key is not None:
@@ -68,6 +70,11 @@ class RecordWriting:
             return self(topic, key, value, headers)
         finally:
             NO_WAITING.reset(token)
+
+
+def gone_through(headers: Any) -> Any:
+    """Headers that can be read again and again: by serializers, and then by `send`."""
+    return list(headers) if isinstance(headers, Iterator) else headers
 
 
 def serialized_send(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
@@ -110,6 +117,8 @@ async def _put(
     partition: int | None = None,
     timestamp_ms: int | None = None,
 ) -> Any:
+    headers = gone_through(headers)
+
     async def written() -> Written:
         return writing.in_loop(topic, key, value, headers)
 
