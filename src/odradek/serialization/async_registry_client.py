@@ -27,6 +27,10 @@ class AsyncSchemaRegistryClient:
         config = with_secrets(config)  # first: the rest may raise
         self._client = SchemaRegistryClient(config)
 
+    def __repr__(self) -> str:
+        client = vars(self).get("_client", "<SchemaRegistryClient>")  # where settings are wrong
+        return str(client).replace("<", "<Async", 1)
+
     async def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
         """As `SchemaRegistryClient.get_schema`."""
         return await in_thread(self._client.get_schema, schema_id, fmt)

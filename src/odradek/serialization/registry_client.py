@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from odradek.common.arguments import text, whole_number
+from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
@@ -36,7 +36,7 @@ from odradek.serialization.registry_settings import (
     with_secrets,
 )
 from odradek.serialization.schema_cache import IN_LOOP, SchemaCache
-from odradek.serialization.schemas import AVRO, RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.schemas import AVRO, KINDS, RegisteredSchema, Schema, SchemaReference
 
 T = TypeVar("T")
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -110,12 +110,14 @@ class SchemaRegistryClient:
     1
     """
 
+    _of = "nothing"  # until the settings are checked: a traceback may show a client before
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings; nothing is asked yet. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
         settings = registry_settings(config)
         numbers = settings.numbers
-        self._settings = settings
+        self._settings, self._of = settings, ",".join(settings.urls)
         self._time_to_live = numbers["cache.latest.ttl.sec"]
         self._clock = SystemClock()
         self._servers = RestServers(
@@ -130,6 +132,9 @@ class SchemaRegistryClient:
             ),
             CONTENT_TYPE,
         )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._of}>"
 
     # What serializers need; each answer is asked for once
 
@@ -156,9 +161,9 @@ class SchemaRegistryClient:
     ) -> RegisteredSchema:
         """The id and version of a schema that is registered under a subject."""
         path = f"/subjects/{_quoted('subject', subject)}?normalize={str(normalize).lower()}"
-        key = (subject, schema, normalize)
+        body, key = _body(schema), (subject, schema, normalize)
         return self._cache.looked_up.once(
-            key, lambda: _registered(self._ask("POST", path, _body(schema)), schema, subject)
+            key, lambda: _registered(self._ask("POST", path, body), schema, subject)
         )
 
     def register_schema(self, subject: str, schema: Schema, normalize: bool = False) -> int:
@@ -172,10 +177,10 @@ class SchemaRegistryClient:
         path = (
             f"/subjects/{_quoted('subject', subject)}/versions?normalize={str(normalize).lower()}"
         )
-        key = (subject, schema, normalize)
+        body, key = _body(schema), (subject, schema, normalize)
 
         def register() -> RegisteredSchema:
-            found = _registered(self._ask("POST", path, _body(schema)), schema, subject)
+            found = _registered(self._ask("POST", path, body), schema, subject)
             self._cache.latest.forget(lambda one: one == subject)
             return found
 
@@ -286,6 +291,11 @@ def _config(subject: str | None) -> str:
 
 
 def _body(schema: Schema) -> dict[str, Any]:
+    """What is asked with a schema. Raises `ArgumentError` for what is none, or of no such kind."""
+    if not isinstance(schema, Schema):
+        raise refusal("schema", "a Schema", schema, 'Schema(text, "AVRO")')
+    if schema.schema_type not in KINDS:
+        raise refusal("schema_type", f"one of {', '.join(KINDS)}", schema.schema_type)
     body: dict[str, Any] = {"schema": schema.schema_str}
     if schema.schema_type != AVRO:
         body["schemaType"] = schema.schema_type

@@ -155,6 +155,36 @@ def test_what_is_no_number_is_asked_of_nobody(server: RegistryServer, wrong: Any
     assert server.asked == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ('"string"', r"schema must be a Schema, not .*Schema\(text"),
+        (None, "schema must be a Schema"),
+        ({"type": "string"}, "schema must be a Schema, not dict"),
+        (Schema('"string"', "avro"), "schema_type must be one of AVRO, JSON, PROTOBUF, not 'avro'"),
+    ],
+)
+def test_what_is_no_schema_is_asked_of_nobody(
+    server: RegistryServer, wrong: Any, words: str
+) -> None:
+    """A registry may answer a kind that it doesn't know as if it were out of order."""
+    one = client(server)
+    for call in (one.register_schema, one.registered_schema, one.lookup_schema):
+        with pytest.raises(ArgumentError, match=words):
+            call("s", wrong)
+    with pytest.raises(ArgumentError, match=words):
+        one.test_compatibility("s", wrong)
+    assert server.asked == []
+
+
+def test_what_clients_are_shown_as() -> None:
+    config = {"schema.registry.url": "http://a:1,http://b:2/x", "basic.auth.user.info": "me:word"}
+    assert repr(SchemaRegistryClient(config)) == "<SchemaRegistryClient of http://a:1,http://b:2/x>"
+    assert "object" not in repr(AsyncSchemaRegistryClient.__new__(AsyncSchemaRegistryClient))
+    shown = repr(AsyncSchemaRegistryClient(config))
+    assert shown == "<AsyncSchemaRegistryClient of http://a:1,http://b:2/x>"
+
+
 @pytest.mark.parametrize("wrong", [None, 1, b"s", ["s"], "\ud800"])
 def test_what_is_no_text_is_asked_of_nobody(server: RegistryServer, wrong: Any) -> None:
     one = client(server)
