@@ -364,6 +364,33 @@ def test_both_clients_have_the_same_calls() -> None:
     assert calls(AsyncSchemaRegistryClient) == calls(SchemaRegistryClient)
 
 
+def test_programs_of_confluent_kafka_name_arguments_so(server: RegistryServer) -> None:
+    settings: dict[str, Any] = {"schema.registry.url": server.url, **QUICK}
+    with SchemaRegistryClient(settings) as one:
+        of: dict[str, Any] = {"subject_name": "s", "schema": TEXT}
+        assert one.register_schema(**of, normalize_schemas=True) == 1
+        assert one.lookup_schema(**of, normalize_schemas=True).version == 1
+        for version in (1, "latest"):
+            assert one.get_version(subject_name="s", version=version).schema == TEXT
+        assert one.get_version("s") == one.get_latest_version(subject_name="s")
+        server.wrong = [(200, {"is_compatible": True})]
+        server.wrong += [(200, {"compatibility": "FULL"}), (200, {"compatibilityLevel": "FULL"})]
+        server.wrong += [(200, [1]), (200, 1), (200, [1])]
+        assert one.test_compatibility(**of, version="latest")
+        assert one.set_compatibility(subject_name="s", level="FULL") == "FULL"
+        assert one.get_compatibility(subject_name="s") == "FULL"
+        assert one.get_versions(subject_name="s") == [1]
+        assert one.delete_version(subject_name="s", version=1) == 1
+        assert one.delete_subject(subject_name="s", permanent=True) == [1]
+
+    async def main() -> None:
+        async with AsyncSchemaRegistryClient(settings) as other:
+            assert await other.register_schema(**of, normalize_schemas=True) == 1
+            assert (await other.get_version(subject_name="s")).version == 1
+
+    asyncio.run(main())
+
+
 REFERENCES: tuple[Any, ...] = (5, [5], [{}], [{"name": "n"}])
 STRANGE: tuple[Any, ...] = (
     *([], "text", 5, {}, {"schema": 5}, {"schema": "s", "schemaType": [1]}),
