@@ -1,9 +1,9 @@
 """Draw the dashboard of examples/monitoring, filled by a real run through `move()`.
 
 In: examples/monitoring/dashboard.json; real brokers (`LocalCluster`), a producer, a consumer of a
-group, and `odradek groups lag --prometheus`, scraped each second. Out: docs/dashboard.svg: each
-panel of the JSON in its place, drawn from its own expressions (`promql`). Nothing of Grafana is
-needed. Must not: draw what wasn't scraped.
+group, workers of another one, and `odradek groups lag --prometheus`, scraped each second. Out:
+docs/dashboard.svg: each panel of the JSON in its place, drawn from its own expressions (`promql`).
+Nothing of Grafana is needed. Must not: draw what wasn't scraped.
 
     .venv/bin/python tools/dashboard_picture.py      # two minutes and Java
 """
@@ -26,7 +26,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import promql
-from odradek import Admin, Consumer, NewTopic, Producer, prometheus_text
+from odradek import (
+    Admin,
+    Consumer,
+    ConsumerRecord,
+    NewTopic,
+    Producer,
+    Workers,
+    prometheus_text,
+)
 from odradek.cli.demo.picture import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from odradek.cli.demo.svg import STYLE, Scale, ticks
 from odradek.testing import LocalCluster
@@ -34,9 +42,11 @@ from odradek.testing import LocalCluster
 ROOT = Path(__file__).resolve().parent.parent
 DASHBOARD = ROOT / "examples/monitoring/dashboard.json"
 OUT = ROOT / "docs/dashboard.svg"
-TOPIC, GROUP, PARTITIONS = "flights", "billing", 6
+TOPIC, FAILED, PARTITIONS = "flights", "flights-failed", 6
 RATE = 200  # Records a second.
 LENGTH, MOVED, STOPPED, RESUMED = 120.0, 30.0, 80.0, 95.0  # Seconds of the run.
+BROKEN, MENDED = 55.0, 65.0  # Between these all work of the workers fails.
+BAD = 2000  # One of so many records is never worked on: a dead letter.
 WINDOW = "10s"  # For $__rate_interval: scrapes are a second apart.
 COLUMNS, WIDTH, ROW, TOP = 24, 1200, 26, 70
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
@@ -53,22 +63,28 @@ class Run:
 
 
 class Service:
-    """A producer and a consumer, each in a thread of its own, for as long as it is entered."""
+    """A producer, a consumer and workers, each in a thread of its own, while it is entered."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.reads = True
+        self.reads = self.works = True
         self._ended = threading.Event()
         self.producer = Producer({**config, "client.id": "orders", "linger.ms": 5})
-        self.consumer = Consumer(
-            {
-                **config,
-                "client.id": "billing-1",
-                "group.id": GROUP,
-                "auto.offset.reset": "earliest",
-                "auto.commit.interval.ms": 1000,
-            }
+        self._letters = Producer({**config, "client.id": "letters"})
+        reading = {**config, "auto.offset.reset": "earliest"}
+        billing = {"client.id": "billing-1", "group.id": "billing", "auto.commit.interval.ms": 1000}
+        mailing = {"client.id": "mailing-1", "group.id": "mailing", "enable.auto.commit": False}
+        self.consumer = Consumer({**reading, **billing})
+        self.worked = Consumer({**reading, **mailing})
+        self._workers = Workers(
+            self.worked,
+            self._work,
+            retry_on=ConnectionError,
+            producer=self._letters,
+            dead_letter_topic=FAILED,
+            buffer_records=1000,
         )
-        self._threads = [threading.Thread(target=work) for work in (self._write, self._read)]
+        loops = self._write, self._read, lambda: self._workers.run(TOPIC)
+        self._threads = [threading.Thread(target=loop) for loop in loops]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -77,15 +93,29 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self._workers.stop()
         for thread in self._threads:
             thread.join()
-        self.producer.close(10.0)
-        self.consumer.close(10.0)
+        for client in (self.producer, self.consumer, self.worked, self._letters):
+            client.close(10.0)
+
+    def told(self) -> str:
+        """What its clients tell now."""
+        return prometheus_text(self.producer, self.consumer, self.worked)
 
     def _write(self) -> None:
+        number = 0
         while not self._ended.wait(0.1):
-            for n in range(RATE // 10):
-                self.producer.send(TOPIC, b"x" * 100, partition=n % PARTITIONS)
+            for _ in range(RATE // 10):
+                self.producer.send(TOPIC, b"%0100d" % number, partition=number % PARTITIONS)
+                number += 1
+
+    def _work(self, record: ConsumerRecord) -> None:
+        time.sleep(0.01)
+        if not self.works:
+            raise ConnectionError("the mail server is away")
+        if int(record.value or b"") % BAD == BAD - 1:
+            raise ValueError("this has no address")
 
     def _read(self) -> None:
         self.consumer.subscribe([TOPIC])
@@ -107,12 +137,12 @@ def scraped(address: str) -> str:
 
 
 def run() -> Run:
-    """Two minutes of a service whose cluster moves, and whose consumer once stops for a while."""
+    """Two minutes of a service whose cluster moves, whose work fails and whose consumer stops."""
     done = Run()
     with LocalCluster(3) as cluster:
         config = cluster.client_config()
         with Admin(config) as admin:
-            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3), NewTopic(FAILED, 1, 3)])
         words = [str(Path(sys.executable).parent / "odradek"), "groups", "lag"]
         words += ["--prometheus", "127.0.0.1:0", "--interval", "2", "--timeout", "5"]
         words += ["--bootstrap-server", config["bootstrap.servers"]]
@@ -128,8 +158,8 @@ def run() -> Run:
             moving.start()
             while (at := time.monotonic() - began) < LENGTH:
                 service.reads = not STOPPED < at < RESUMED
-                clients = prometheus_text(service.producer, service.consumer)
-                done.scrapes.add(at, "service", clients)
+                service.works = not BROKEN < at < MENDED
+                done.scrapes.add(at, "service", service.told())
                 done.scrapes.add(at, "exporter", scraped(address))
                 time.sleep(max(0.0, 1.0 - (time.monotonic() - began - at)))
             moving.join()
@@ -190,8 +220,9 @@ def render(dashboard: Mapping[str, Any], done: Run) -> str:
     height = TOP + bottom * ROW + 10
     body = [_text(20, 28, dashboard["title"], "title")]
     note = f"{int(done.length)} s of a real run; in the shaded part all brokers move elsewhere"
+    fail = f"all work of the workers fails from {BROKEN:g} s to {MENDED:g} s"
     stop = f"the consumer stops from {STOPPED:g} s to {RESUMED:g} s"
-    body.append(_text(20, 50, f"{note}; {stop}", "tick"))
+    body.append(_text(20, 50, f"{note}; {fail}; {stop}", "tick"))
     for panel in dashboard["panels"]:
         at = panel["gridPos"]
         left, width = at["x"] * WIDTH / COLUMNS, at["w"] * WIDTH / COLUMNS
@@ -228,16 +259,19 @@ def _panel(
         yield _text(x0 - 6, y(tick) + 4, shown, "tick", "end")
     for tick in ticks(done.length, 4):
         yield _text(x(tick), y1 + 16, f"{tick:g} s", "tick", "middle")
-    place = x0
+    place, below = x0, y1 + 30  # of the legend
     for line, colour in zip(lines, COLOURS, strict=False):
         for piece in _pieces(line.points):
             points = " ".join(f"{x(at)},{y(value)}" for at, value in piece)
             yield (
                 f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
             )
-        yield f'<rect x="{place}" y="{y1 + 24}" width="14" height="4" fill="{colour}"/>'
-        yield _text(place + 20, y1 + 30, line.label, "tick")
-        place += 34 + 6.6 * len(line.label)
+        needed = 20 + 6.6 * len(line.label)
+        if place + needed > x1:
+            place, below = x0, below + 13
+        yield f'<rect x="{place}" y="{below - 6}" width="14" height="4" fill="{colour}"/>'
+        yield _text(place + 20, below, line.label, "tick")
+        place += needed + 14
 
 
 def _pieces(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:

@@ -82,7 +82,11 @@ def test_it_runs_until_it_is_told_to_end(number: signal.Signals, status: int) ->
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        ("--simulated --version 4.3", 2, "simulated brokers have no --version"),
+        (
+            "--simulated --version 4.3",
+            2,
+            "simulated brokers have no --version; without --simulated",
+        ),
         ("--simulated --security SSL --acls", 2, "simulated brokers have no --acls"),
         ("--simulated --topics a:x", 2, "'a:x': partitions must be a number"),
         ("--topics a", 2, "--topics is for --simulated"),

@@ -1,10 +1,13 @@
-"""A service of two clients and the exporter of groups' lag, scraped as Prometheus does it."""
+"""Services and the exporter of groups' lag, scraped as Prometheus does it: one of two clients, and
+one of workers, which have a simulation of their own, as they live in an event loop.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +17,9 @@ import yaml
 from tests.simulation.test_lag_exporter import INTERVAL, Scene
 from tests.unit.tools.loading import load_tool
 
-from odradek import prometheus_text
+from odradek import AsyncConsumer, AsyncProducer, AsyncWorkers, ConsumerRecord, prometheus_text
 from odradek.common.errors import KafkaTimeoutError
+from odradek.testing import KafkaSimulation
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/monitoring"
@@ -113,6 +117,50 @@ class MonitoredService(Scene):
     def close(self) -> None:
         for client in (self.producer_, self.consumer_, self.admin, self.setting):
             client.close(0.0)
+
+
+class MonitoredWorkers:
+    """Ten records a second for workers that give each three attempts, then a dead letter."""
+
+    def __init__(self, work: Callable[[ConsumerRecord], Awaitable[object]]) -> None:
+        self.work = work
+        self.alerts = alerts()
+
+    def live(self, length: float, scrapes: Any, start: float = 0.0) -> None:
+        """So many virtual seconds; what is scraped has times from `start` on."""
+        with KafkaSimulation(seed=1) as simulation:
+            for topic in ("t", "dead"):
+                simulation.create_topic(topic, partitions=3)
+            servers = {"bootstrap.servers": simulation.bootstrap_servers}
+            simulation.run(self._live(servers, length, scrapes, start))
+
+    async def _live(
+        self, servers: dict[str, Any], length: float, scrapes: Any, start: float
+    ) -> None:
+        group = {"group.id": "mails", "client.id": "mailing", "enable.auto.commit": False}
+        async with AsyncConsumer({**servers, **group}) as consumer, AsyncProducer(servers) as sends:
+            options: dict[str, Any] = {"producer": sends, "dead_letter_topic": "dead"}
+            workers = AsyncWorkers(consumer, self.work, max_attempts=3, **options)
+            run = asyncio.create_task(workers.run("t"))
+            for at in range(int(length / SCRAPE)):
+                for n in range(50):
+                    await sends.send("t", b"%d" % (50 * at + n), key=b"%d" % n)
+                await asyncio.sleep(SCRAPE)
+                now = start + SCRAPE * (at + 1)
+                scrapes.add(now, "workers", prometheus_text(consumer))
+                for alert in self.alerts:
+                    alert.evaluate(scrapes, now)
+            workers.stop()
+            await run
+
+    def fired(self) -> dict[str, list[tuple[float, dict[str, str]]]]:
+        """When each alert fired, and with which labels."""
+        return {alert.name: alert.fired for alert in self.alerts if alert.fired}
+
+
+async def brief(_: ConsumerRecord) -> None:
+    """Work that succeeds."""
+    await asyncio.sleep(0.01)
 
 
 def names(query: Any) -> Iterator[tuple[str, set[str]]]:

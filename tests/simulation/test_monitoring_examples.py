@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import xml.etree.ElementTree as ElementTree
@@ -13,12 +14,16 @@ from tests.simulation.monitoring_scene import (
     EXAMPLES,
     VARIABLES,
     MonitoredService,
+    MonitoredWorkers,
     alerts,
+    brief,
     names,
     panels,
     promql,
 )
 from tests.unit.tools.loading import load_tool
+
+from odradek import ConsumerRecord
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,8 +35,16 @@ def service() -> Iterator[MonitoredService]:
     one.close()
 
 
-def test_every_metric_and_label_exists(service: MonitoredService) -> None:
+@pytest.fixture
+def a_minute(service: MonitoredService) -> MonitoredService:
+    """A minute of all kinds of clients."""
+    began = service.world.now
     service.live(60.0)
+    MonitoredWorkers(brief).live(60.0, service.scrapes, began)
+    return service
+
+
+def test_every_metric_and_label_exists(a_minute: MonitoredService) -> None:
     queries = [promql.read(t["expr"], VARIABLES) for p in panels() for t in p["targets"]]
     queries += [alert.query for alert in alerts()]
     named = {name: set[str]() for query in queries for name, _ in names(query)}
@@ -40,7 +53,7 @@ def test_every_metric_and_label_exists(service: MonitoredService) -> None:
             named[name] |= labels
     told = {
         name: {label for labels in series for label, _ in labels}
-        for name, series in service.scrapes.series.items()
+        for name, series in a_minute.scrapes.series.items()
     }
     assert len(named) > 20
     assert {name: labels - told.get(name, set()) for name, labels in named.items()} == {
@@ -49,25 +62,25 @@ def test_every_metric_and_label_exists(service: MonitoredService) -> None:
     assert named.keys() <= told.keys()
 
 
-def test_every_panel_has_something_to_draw(service: MonitoredService) -> None:
-    service.live(60.0)
+def test_every_panel_has_something_to_draw(a_minute: MonitoredService) -> None:
     for panel in panels():
         for target in panel["targets"]:
-            found = promql.read(target["expr"], VARIABLES).value(service.scrapes, service.world.now)
+            query = promql.read(target["expr"], VARIABLES)
+            found = query.value(a_minute.scrapes, a_minute.world.now)
             assert found, (panel["title"], target["expr"])
             assert not any(math.isnan(value) for value in found.values()), panel["title"]
 
 
-def test_the_picture_has_every_panel(service: MonitoredService) -> None:
+def test_the_picture_has_every_panel(a_minute: MonitoredService) -> None:
     """Drawn as tools/dashboard_picture.py draws what real brokers' clients told."""
     picture = load_tool("dashboard_picture")
-    service.live(60.0)
-    done = picture.Run(service.scrapes, [10.0, 20.0], service.world.now)
+    done = picture.Run(a_minute.scrapes, [10.0, 20.0], a_minute.world.now)
     drawn = picture.render(json.loads((EXAMPLES / "dashboard.json").read_text()), done)
     root = ElementTree.fromstring(drawn)  # noqa: S314 - our own text
     texts = [element.text for element in root.iter(f"{SVG}text")]
     assert {panel["title"] for panel in panels()} <= set(texts)
     assert {"orders", "billing", "bills", "bills committed", "orders retried"} <= set(texts)
+    assert {"mailing tried again", "mailing dead letters", "mailing waiting"} <= set(texts)
     lines = list(root.iter(f"{SVG}polyline"))
     assert len(lines) >= len(panels())
     assert "nan" not in drawn
@@ -111,6 +124,37 @@ def test_a_group_that_reads_no_more_is_late(service: MonitoredService) -> None:
     assert {"KafkaGroupIsLate", "KafkaGroupHasNoMembers"} <= service.firing()
     (late,) = (alert for alert in service.alerts if alert.name == "KafkaGroupIsLate")
     assert late.fired[0][1] == {"consumergroup": "bills", "topic": "t"}
+
+
+def test_workers_that_are_well_alert_nobody() -> None:
+    workers = MonitoredWorkers(brief)
+    workers.live(600.0, scrapes := promql.Scrapes())
+    assert workers.fired() == {}
+    finished = promql.read("sum(rate(odradek_work_finished_total[1m]))")
+    assert finished.value(scrapes, 600.0)[frozenset()] == pytest.approx(10.0, rel=0.05)
+
+
+def test_dead_letters_alert() -> None:
+    async def work(record: ConsumerRecord) -> None:
+        if record.value == b"1000":  # at 100 s
+            raise ValueError("no")
+
+    workers = MonitoredWorkers(work)
+    workers.live(300.0, promql.Scrapes())
+    assert workers.fired().keys() == {"KafkaDeadLetters"}
+    at, labels = workers.fired()["KafkaDeadLetters"][0]
+    assert (labels, 100.0 < at <= 110.0) == ({"client_id": "mailing"}, True)
+
+
+def test_a_record_that_never_ends_alerts() -> None:
+    async def work(record: ConsumerRecord) -> None:
+        await asyncio.sleep(1e6 if record.value == b"1000" else 0.01)  # at 100 s
+
+    workers = MonitoredWorkers(work)
+    workers.live(500.0, promql.Scrapes())
+    assert workers.fired().keys() == {"KafkaWorkIsStuck"}
+    at, labels = workers.fired()["KafkaWorkIsStuck"][0]
+    assert (labels, 400.0 < at <= 410.0) == ({"client_id": "mailing"}, True)
 
 
 def test_what_the_exporter_cannot_see_is_said(service: MonitoredService) -> None:

@@ -31,9 +31,14 @@ class WorkersState:
         self, consumer: Any, producer: Any, options: WorkOptions, hands: Callable[..., Hands]
     ) -> None:
         """`hands` is told the clock, what makes objects of records, and what to call."""
+        self._of = consumer
         calls = consumer._calls  # noqa: SLF001 - what users make is this class
         self._now = calls.host.now
         self._run = WorkRun(consumer, calls, options, partial(hands, self._now), producer)
+
+    def __repr__(self) -> str:
+        # Where an option is refused a traceback may show it without a consumer.
+        return f"<{type(self).__name__} of {vars(self).get('_of')}>"
 
     def stop(self) -> None:
         """End `run`: what is in work is finished, the rest is left; returns at once.

@@ -155,7 +155,8 @@ def _serve(
     from odradek.cli.simulated_cluster import serve
 
     for name in sorted(given - OF_BOTH):
-        _fail(f"simulated brokers have no --{name.replace('_', '-')}", status=2)
+        option = f"--{name.replace('_', '-')}"
+        _fail(f"simulated brokers have no {option}; without --simulated there is", status=2)
     names = [name.strip() for name in topics.split(",") if name.strip()]
     serve(brokers, port, names, auto_create_topics=auto_create_topics, json=json)
 

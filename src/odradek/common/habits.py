@@ -117,6 +117,7 @@ IDLE_PREFIXES = (*OF_REGISTRIES, "confluent.")
 _BYTES_OUT = "a function, so no setting: Producer(key_serializer=..., value_serializer=...)"
 _BYTES_IN = "a function, so no setting: Consumer(key_deserializer=..., value_deserializer=...)"
 _EVENTS = "client.listen(function) hears every event, and client.explain() gives the whole picture"
+_METRICS = "client.metrics() tells what is counted and measured, whenever it is asked"
 _RAISED = "errors are raised by the call that they concern; client.listen(f) hears of all else"
 _LOG = "the client logs to logging.getLogger('odradek')"
 _LOOP = (
@@ -128,7 +129,8 @@ _ROOM = "buffer.memory limits what waits, in bytes"
 _HANDLERS = "subscribe(topics, on_assigned=..., on_revoked=...)"
 _NO_CODE = "no code of others is loaded into this client"
 CURES: dict[str, str] = {
-    **dict.fromkeys(("stats.cb", "throttle.cb", "background.event.cb", "closesocket.cb"), _EVENTS),
+    "stats.cb": _METRICS,
+    **dict.fromkeys(("throttle.cb", "background.event.cb", "closesocket.cb"), _EVENTS),
     **dict.fromkeys(("dr.cb", "dr.msg.cb", "on.delivery", "opaque"), _DELIVERY),
     **dict.fromkeys(
         ("offset.commit.cb", "default.offset.commit.callback", "on.commit"),

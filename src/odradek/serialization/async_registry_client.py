@@ -6,7 +6,7 @@ In: as there. Out: the same, from a thread while the loop goes on. Must not: dec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from odradek.runtime.hosts.in_thread import in_thread
 from odradek.serialization.registry_client import LATEST, SchemaRegistryClient
@@ -27,6 +27,16 @@ class AsyncSchemaRegistryClient:
         config = with_secrets(config)  # first: the rest may raise
         self._client = SchemaRegistryClient(config)
 
+    def __repr__(self) -> str:
+        client = vars(self).get("_client", "<SchemaRegistryClient>")  # where settings are wrong
+        return str(client).replace("<", "<Async", 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """As `SchemaRegistryClient.__exit__`."""
+
     async def get_schema(self, schema_id: int, fmt: str | None = None) -> Schema:
         """As `SchemaRegistryClient.get_schema`."""
         return await in_thread(self._client.get_schema, schema_id, fmt)
@@ -36,55 +46,61 @@ class AsyncSchemaRegistryClient:
         return await in_thread(self._client.get_schema_by_guid, guid)
 
     async def lookup_schema(
-        self, subject: str, schema: Schema, normalize: bool = False
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
         """As `SchemaRegistryClient.lookup_schema`."""
-        return await in_thread(self._client.lookup_schema, subject, schema, normalize)
+        return await in_thread(self._client.lookup_schema, subject_name, schema, normalize_schemas)
 
-    async def register_schema(self, subject: str, schema: Schema, normalize: bool = False) -> int:
+    async def register_schema(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> int:
         """As `SchemaRegistryClient.register_schema`."""
-        return await in_thread(self._client.register_schema, subject, schema, normalize)
+        return await in_thread(
+            self._client.register_schema, subject_name, schema, normalize_schemas
+        )
 
     async def registered_schema(
-        self, subject: str, schema: Schema, normalize: bool = False
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
         """As `SchemaRegistryClient.registered_schema`."""
-        return await in_thread(self._client.registered_schema, subject, schema, normalize)
+        return await in_thread(
+            self._client.registered_schema, subject_name, schema, normalize_schemas
+        )
 
-    async def get_latest_version(self, subject: str) -> RegisteredSchema:
+    async def get_latest_version(self, subject_name: str) -> RegisteredSchema:
         """As `SchemaRegistryClient.get_latest_version`."""
-        return await in_thread(self._client.get_latest_version, subject)
+        return await in_thread(self._client.get_latest_version, subject_name)
 
-    async def get_version(self, subject: str, version: int) -> RegisteredSchema:
+    async def get_version(self, subject_name: str, version: int | str = LATEST) -> RegisteredSchema:
         """As `SchemaRegistryClient.get_version`."""
-        return await in_thread(self._client.get_version, subject, version)
+        return await in_thread(self._client.get_version, subject_name, version)
 
     async def get_subjects(self) -> list[str]:
         """As `SchemaRegistryClient.get_subjects`."""
         return await in_thread(self._client.get_subjects)
 
-    async def get_versions(self, subject: str) -> list[int]:
+    async def get_versions(self, subject_name: str) -> list[int]:
         """As `SchemaRegistryClient.get_versions`."""
-        return await in_thread(self._client.get_versions, subject)
+        return await in_thread(self._client.get_versions, subject_name)
 
-    async def delete_subject(self, subject: str, permanent: bool = False) -> list[int]:
+    async def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
         """As `SchemaRegistryClient.delete_subject`."""
-        return await in_thread(self._client.delete_subject, subject, permanent)
+        return await in_thread(self._client.delete_subject, subject_name, permanent)
 
-    async def delete_version(self, subject: str, version: int, permanent: bool = False) -> int:
+    async def delete_version(self, subject_name: str, version: int, permanent: bool = False) -> int:
         """As `SchemaRegistryClient.delete_version`."""
-        return await in_thread(self._client.delete_version, subject, version, permanent)
+        return await in_thread(self._client.delete_version, subject_name, version, permanent)
 
     async def test_compatibility(
-        self, subject: str, schema: Schema, version: int | str = LATEST
+        self, subject_name: str, schema: Schema, version: int | str = LATEST
     ) -> bool:
         """As `SchemaRegistryClient.test_compatibility`."""
-        return await in_thread(self._client.test_compatibility, subject, schema, version)
+        return await in_thread(self._client.test_compatibility, subject_name, schema, version)
 
-    async def get_compatibility(self, subject: str | None = None) -> str:
+    async def get_compatibility(self, subject_name: str | None = None) -> str:
         """As `SchemaRegistryClient.get_compatibility`."""
-        return await in_thread(self._client.get_compatibility, subject)
+        return await in_thread(self._client.get_compatibility, subject_name)
 
-    async def set_compatibility(self, level: str, subject: str | None = None) -> str:
+    async def set_compatibility(self, level: str, subject_name: str | None = None) -> str:
         """As `SchemaRegistryClient.set_compatibility`."""
-        return await in_thread(self._client.set_compatibility, level, subject)
+        return await in_thread(self._client.set_compatibility, level, subject_name)

@@ -52,7 +52,7 @@ def json_to_arrow(
 
     `column`: binary of any kind, in Confluent's wire format. Rows of several schemas are read by
     `reader_schema`; without one they must all be of one schema. `validate`: each row is checked by
-    it, as `JSONDeserializer` does; without that a row only has to fit the type, and takes a tenth
+    it, as `JSONDeserializer` does; without that a row only has to fit the type, and takes a third
     of the time. Types are those of `json_types.json_type`: all fields nullable. Rows that can't be
     read are null, and among the result's `errors`.
 
@@ -97,7 +97,8 @@ def _check_kind(kind: Any) -> None:
     import pyarrow as pa
 
     if not isinstance(kind, pa.DataType):
-        raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}")
+        cure = ": pa.struct(schema)" if isinstance(kind, pa.Schema) else ""
+        raise ConfigurationError(f"kind must be a type of Arrow's, not {type(kind).__name__}{cure}")
     if pa.types.is_struct(kind):
         if len({one.name for one in kind}) < kind.num_fields:
             raise ConfigurationError(f"kind has two fields of one name: {kind}")
@@ -212,12 +213,12 @@ def arrow_to_json(
 
     `serializer`: a `JSONSerializer`, which frames and checks, or a `PlainJSONSerializer`; the
     subject is that of `topic` and `field`. Null stays null. A field that is null is left out,
-    unless the schema wants it to be there; times are ISO 8601, bytes base64. Rows that don't fit
-    the schema are null, and among the result's `errors`: look before you send, for a null value
-    deletes.
+    unless the schema wants it to be there; times are ISO 8601, bytes base64, decimals numbers with
+    all of their digits. Rows that don't fit the schema are null, and among the result's `errors`:
+    look before you send, for a null value deletes.
 
-    Raises `ConfigurationError` for a type that JSON has no exact value for, as decimals with a
-    scale; `SchemaRegistryError` where the schema can't be had.
+    Raises `ConfigurationError` for a type that isn't written as JSON; `SchemaRegistryError` where
+    the schema can't be had.
 
     >>> written = arrow_to_json(table.column("flight"), serialize, "flights")
     >>> written.values.type

@@ -162,7 +162,11 @@ def parsed_json(value: bytes | memoryview) -> Any:
     try:
         return json.loads(bytes(value))
     except (ValueError, RecursionError) as error:
-        raise DeserializationError(f"it isn't JSON: {error}") from None
+        framed = bytes(value[:1]) == b"\0"  # Python takes it for UTF-16 or UTF-32, and says that
+        why = (
+            "it begins with a zero, as what is framed with a schema's id does" if framed else error
+        )
+        raise DeserializationError(f"it isn't JSON: {why}") from None
 
 
 def written_json(value: Any) -> bytes:

@@ -54,14 +54,15 @@ class RecordWriting:
         try:
             return not_awaited(function(given, context))
         except KafkaError as error:
-            error.add_note(f"while the {context.field} of a record of {context.topic} was written")
-            raise
+            if type(error) is not SerializationError:  # a registry's words are of a subject
+                error.add_note(
+                    f"while the {context.field} of a record of {context.topic} was written"
+                )
+                raise
+            raise _unwritten(context, str(error)) from error
         # A function of the program's may raise whatever it likes.
         except Exception as error:
-            raise SerializationError(
-                f"the {context.field} of a record of {context.topic} can't be written: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise _unwritten(context, f"{type(error).__name__}: {error}") from error
 
     def in_loop(self, topic: str, key: Any, value: Any, headers: HeadersInput) -> Written:
         """The same where nobody may wait: raises `SchemaNotAtHandError` first."""
@@ -75,6 +76,12 @@ class RecordWriting:
 def gone_through(headers: Any) -> Any:
     """Headers that can be read again and again: by serializers, and then by `send`."""
     return list(headers) if isinstance(headers, Iterator) else headers
+
+
+def _unwritten(context: SerializationContext, why: str) -> SerializationError:
+    return SerializationError(
+        f"the {context.field} of a record of {context.topic} can't be written: {why}"
+    )
 
 
 def serialized_send(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:

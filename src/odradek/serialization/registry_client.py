@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
-from odradek.common.arguments import text, whole_number
+from odradek.common.arguments import refusal, text, whole_number
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.runtime.rest import NoAnswerError, RestAnswer, RestLimits, RestServers
@@ -36,7 +36,7 @@ from odradek.serialization.registry_settings import (
     with_secrets,
 )
 from odradek.serialization.schema_cache import IN_LOOP, SchemaCache
-from odradek.serialization.schemas import AVRO, RegisteredSchema, Schema, SchemaReference
+from odradek.serialization.schemas import AVRO, KINDS, RegisteredSchema, Schema, SchemaReference
 
 T = TypeVar("T")
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -110,12 +110,14 @@ class SchemaRegistryClient:
     1
     """
 
+    _of = "nothing"  # until the settings are checked: a traceback may show a client before
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Check the settings; nothing is asked yet. Raises `ConfigurationError`."""
         config = with_secrets(config)  # first: the rest may raise
         settings = registry_settings(config)
         numbers = settings.numbers
-        self._settings = settings
+        self._settings, self._of = settings, ",".join(settings.urls)
         self._time_to_live = numbers["cache.latest.ttl.sec"]
         self._clock = SystemClock()
         self._servers = RestServers(
@@ -130,6 +132,16 @@ class SchemaRegistryClient:
             ),
             CONTENT_TYPE,
         )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._of}>"
+
+    def __enter__(self) -> Self:
+        """Programs of confluent-kafka may enter it; nothing is held open, so nothing is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
 
     # What serializers need; each answer is asked for once
 
@@ -152,54 +164,56 @@ class SchemaRegistryClient:
         return known.once(guid, lambda: self._schema(path))
 
     def lookup_schema(
-        self, subject: str, schema: Schema, normalize: bool = False
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
         """The id and version of a schema that is registered under a subject."""
-        path = f"/subjects/{_quoted('subject', subject)}?normalize={str(normalize).lower()}"
-        key = (subject, schema, normalize)
+        path = f"/subjects/{_name(subject_name)}?normalize={_flag(normalize_schemas)}"
+        body, key = _body(schema), (subject_name, schema, normalize_schemas)
         return self._cache.looked_up.once(
-            key, lambda: _registered(self._ask("POST", path, _body(schema)), schema, subject)
+            key, lambda: _registered(self._ask("POST", path, body), schema, subject_name)
         )
 
-    def register_schema(self, subject: str, schema: Schema, normalize: bool = False) -> int:
+    def register_schema(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> int:
         """Register a schema under a subject; gives its id, also where it was there already."""
-        return self.registered_schema(subject, schema, normalize).schema_id
+        return self.registered_schema(subject_name, schema, normalize_schemas).schema_id
 
     def registered_schema(
-        self, subject: str, schema: Schema, normalize: bool = False
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
     ) -> RegisteredSchema:
         """Register a schema under a subject; gives its id, and its GUID where there is one."""
-        path = (
-            f"/subjects/{_quoted('subject', subject)}/versions?normalize={str(normalize).lower()}"
-        )
-        key = (subject, schema, normalize)
+        path = f"/subjects/{_name(subject_name)}/versions?normalize={_flag(normalize_schemas)}"
+        body, key = _body(schema), (subject_name, schema, normalize_schemas)
 
         def register() -> RegisteredSchema:
-            found = _registered(self._ask("POST", path, _body(schema)), schema, subject)
-            self._cache.latest.forget(lambda one: one == subject)
+            found = _registered(self._ask("POST", path, body), schema, subject_name)
+            self._cache.latest.forget(lambda one: one == subject_name)
             return found
 
         return self._cache.registered.once(key, register)
 
-    def get_latest_version(self, subject: str) -> RegisteredSchema:
+    def get_latest_version(self, subject_name: str) -> RegisteredSchema:
         """A subject's latest version, as it was within `cache.latest.ttl.sec`."""
         # What a thread has just fetched for an event loop counts there, whatever the setting.
         least = IN_LOOP if NO_WAITING.get() else 0.0
 
         def fetch() -> tuple[float, RegisteredSchema]:
-            found = self._version(subject, LATEST)
+            found = self._version(subject_name, LATEST)
             return self._clock.now() + self._time_to_live, found
 
         def good(held: tuple[float, RegisteredSchema]) -> bool:
             return self._clock.now() < held[0] + least
 
-        return self._cache.latest.once(text("subject", subject), fetch, good)[1]
+        return self._cache.latest.once(text("subject_name", subject_name), fetch, good)[1]
 
-    def get_version(self, subject: str, version: int) -> RegisteredSchema:
-        """One version of a subject."""
-        subject, version = text("subject", subject), whole_number("version", version, LEAST)
+    def get_version(self, subject_name: str, version: int | str = LATEST) -> RegisteredSchema:
+        """One version of a subject; the latest one as `get_latest_version` gives it."""
+        if version == LATEST:
+            return self.get_latest_version(subject_name)
+        name, number = text("subject_name", subject_name), whole_number("version", version, LEAST)
         known = self._cache.versions
-        return known.once((subject, version), lambda: self._version(subject, version))
+        return known.once((name, number), lambda: self._version(name, number))
 
     # All else is asked each time
 
@@ -207,38 +221,40 @@ class SchemaRegistryClient:
         """All subjects."""
         return _list(self._ask("GET", "/subjects"), str)
 
-    def get_versions(self, subject: str) -> list[int]:
+    def get_versions(self, subject_name: str) -> list[int]:
         """The versions of a subject."""
-        return _list(self._ask("GET", f"/subjects/{_quoted('subject', subject)}/versions"), int)
+        return _list(self._ask("GET", f"/subjects/{_name(subject_name)}/versions"), int)
 
-    def delete_subject(self, subject: str, permanent: bool = False) -> list[int]:
+    def delete_subject(self, subject_name: str, permanent: bool = False) -> list[int]:
         """Delete a subject; `permanent` for one that is deleted already. Gives its versions."""
-        path = f"/subjects/{_quoted('subject', subject)}"
+        path = f"/subjects/{_name(subject_name)}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
-        self._cache.forget(subject)
+        self._cache.forget(subject_name)
         return _list(found, int)
 
-    def delete_version(self, subject: str, version: int, permanent: bool = False) -> int:
+    def delete_version(self, subject_name: str, version: int, permanent: bool = False) -> int:
         """Delete one version of a subject; gives its number."""
         version = whole_number("version", version, LEAST)
-        path = f"/subjects/{_quoted('subject', subject)}/versions/{version}"
+        path = f"/subjects/{_name(subject_name)}/versions/{version}"
         found = self._ask("DELETE", path + "?permanent=true" * permanent)
-        self._cache.forget(subject)
+        self._cache.forget(subject_name)
         return _list([found], int)[0]
 
-    def test_compatibility(self, subject: str, schema: Schema, version: int | str = LATEST) -> bool:
+    def test_compatibility(
+        self, subject_name: str, schema: Schema, version: int | str = LATEST
+    ) -> bool:
         """Whether a schema may follow a version of its subject, by its compatibility level."""
         if version != LATEST:
             version = whole_number("version", version, LEAST)
-        path = f"/compatibility/subjects/{_quoted('subject', subject)}/versions/{version}"
+        path = f"/compatibility/subjects/{_name(subject_name)}/versions/{version}"
         return bool(_object(self._ask("POST", path, _body(schema))).get("is_compatible"))
 
-    def get_compatibility(self, subject: str | None = None) -> str:
+    def get_compatibility(self, subject_name: str | None = None) -> str:
         """The level of a subject, or of all that have none of their own: `BACKWARD`, `FULL` …"""
-        found = _object(self._ask("GET", _config(subject)))
+        found = _object(self._ask("GET", _config(subject_name)))
         return str(found.get("compatibilityLevel") or found.get("compatibility"))
 
-    def set_compatibility(self, level: str, subject: str | None = None) -> str:
+    def set_compatibility(self, level: str, subject_name: str | None = None) -> str:
         """Set the level of a subject, or of all that have none of their own.
 
         Raises `ArgumentError` for what isn't a level, as where level and subject are exchanged.
@@ -248,7 +264,7 @@ class SchemaRegistryClient:
                 f"level must be one of {', '.join(LEVELS)}, not {level!r}; "
                 "the subject comes after it"
             )
-        found = _object(self._ask("PUT", _config(subject), {"compatibility": level.upper()}))
+        found = _object(self._ask("PUT", _config(subject_name), {"compatibility": level.upper()}))
         return str(found.get("compatibility") or found.get("compatibilityLevel"))
 
     # Asking
@@ -261,7 +277,7 @@ class SchemaRegistryClient:
         return _schema_in(self._ask("GET", path))
 
     def _version(self, subject: str, version: int | str) -> RegisteredSchema:
-        found = self._ask("GET", f"/subjects/{_quoted('subject', subject)}/versions/{version}")
+        found = self._ask("GET", f"/subjects/{_name(subject)}/versions/{version}")
         return _registered(found, _schema_in(found), subject)
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
@@ -276,16 +292,29 @@ class SchemaRegistryClient:
         return answer.body
 
 
+def _name(subject: str) -> str:
+    return _quoted("subject_name", subject)
+
+
+def _flag(given: object) -> str:
+    return "true" if given else "false"
+
+
 def _quoted(name: str, value: str) -> str:
     """A part of a path. Raises `ArgumentError` for what is no text."""
     return quote(text(name, value), safe="")
 
 
 def _config(subject: str | None) -> str:
-    return "/config" if subject is None else f"/config/{_quoted('subject', subject)}"
+    return "/config" if subject is None else f"/config/{_name(subject)}"
 
 
 def _body(schema: Schema) -> dict[str, Any]:
+    """What is asked with a schema. Raises `ArgumentError` for what is none, or of no such kind."""
+    if not isinstance(schema, Schema):
+        raise refusal("schema", "a Schema", schema, 'Schema(text, "AVRO")')
+    if schema.schema_type not in KINDS:
+        raise refusal("schema_type", f"one of {', '.join(KINDS)}", schema.schema_type)
     body: dict[str, Any] = {"schema": schema.schema_str}
     if schema.schema_type != AVRO:
         body["schemaType"] = schema.schema_type

@@ -82,6 +82,10 @@ def with_secrets(given: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
+NAMES = (*TEXTS, *SECRETS, *SOURCES, *NUMBERS)
+"""All settings, as they are called everywhere."""
+
+
 def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
     """Check settings, their secrets wrapped. Raises `ConfigurationError` for what can't be used."""
     there = [name for name, value in given.items() if value is not None]
@@ -97,7 +101,7 @@ def registry_settings(given: Mapping[str, Any]) -> RegistrySettings:
     if left:
         raise ConfigurationError(
             f"{', '.join(sorted(map(str, left)))}: no such setting of a registry's client. There "
-            f"are: {', '.join(sorted((*TEXTS, *SECRETS, *SOURCES, *NUMBERS)))}"
+            f"are: {', '.join(sorted(NAMES))}"
         )
     user, token = secrets.get("basic.auth.user.info"), secrets.get("bearer.auth.token")
     if user is not None and token is not None:

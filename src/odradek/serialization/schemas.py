@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+KINDS = AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,9 @@ def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
     if count == 0:
         return (0,), at
     if not 0 < count <= MOST_INDEXES:
-        raise DeserializationError(f"it has {count} message indexes")
+        raise DeserializationError(
+            f"it has {count} message indexes, so it isn't Protobuf. Check the topic."
+        )
     found = []
     for _ in range(count):
         index, at = _read_varint(data, at)

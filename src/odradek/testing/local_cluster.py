@@ -117,7 +117,8 @@ class LocalCluster:
             self._directory = self._kept or temporary
             self._prepare_archive(temporary)
             self._security.prepare(self._directory)
-            self._report(f"starting {self._count} brokers of Kafka {self.version}")
+            many = f"{self._count} broker{'s' * (self._count != 1)}"
+            self._report(f"starting {many} of Kafka {self.version}")
             self._original = self._current = self._new_set(self._directory)
             self._original.format()
             self._original.start_all()

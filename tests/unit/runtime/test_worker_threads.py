@@ -97,6 +97,13 @@ def test_threads_keep_the_order_of_each_key_and_have_the_callers_context(scene: 
     assert threads <= {f"odradek-worker-{n}" for n in range(1, 5)}
 
 
+def test_what_workers_are_shown_as(cluster: FakeCluster) -> None:
+    servers = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "mine"}
+    with Consumer(servers, group_id="shown", enable_auto_commit=False) as consumer:
+        assert repr(Workers(consumer, print)) == f"<Workers of {consumer!r}>"
+    assert repr(Workers.__new__(Workers)) == "<Workers of None>"
+
+
 def test_a_record_without_a_place_ends_the_run(scene: Scene) -> None:
     scene.send(1)
 

@@ -213,9 +213,8 @@ def test_what_can_not_be_written_is_not_sent(cluster: FakeCluster) -> None:
     with producer(cluster, key_serializer=IntegerSerializer(), value_serializer=dumped) as sender:
         with pytest.raises(SerializationError, match=r"value of a record of v .*TypeError"):
             sender.send("v", object(), 1)
-        with pytest.raises(SerializationError, match="int of 4 bytes") as caught:
+        with pytest.raises(SerializationError, match=r"key of a record of v .*int of 4 bytes"):
             sender.send("v", 1, "text")
-        assert "key of a record of v" in caught.value.__notes__[0]
         assert sender.send("v", 1, 1).result(10).offset == 0
 
 

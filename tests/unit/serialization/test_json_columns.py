@@ -257,6 +257,8 @@ def test_plain_json() -> None:
     mixed = plain_json_to_arrow(column(good, *bad, good, b'{"i":1,"i":2}'), PLAIN)
     assert list(mixed.errors) == [1, 2, 3, 4, 5]
     assert mixed.errors[1] == "field i isn't int32"
+    framed = plain_json_to_arrow(column(b"\0\0\0\0\1" + good), PLAIN)
+    assert "begins with a zero, as what is framed with a schema's id" in framed.errors[0]
     assert mixed.values.to_pylist() == [expected, *[None] * 5, expected, nothing | {"i": 2}]
 
 
@@ -458,6 +460,7 @@ def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:
         (lambda: json_to_arrow(column(), registry, number), "reader_schema must be a text"),
         (lambda: plain_json_to_arrow(bad, PLAIN), "column must be an Arrow array"),
         (lambda: plain_json_to_arrow(column(), bad), "kind must be a type of Arrow's"),
+        (lambda: plain_json_to_arrow(column(), pa.schema([])), r"not Schema: pa.struct\(schema\)"),
         (lambda: arrow_to_json(column(), bad, "t"), "serializer must be a JSONSerializer"),
         (lambda: arrow_to_json(column(), PlainJSONSerializer(), bad), "topic must be a text"),
     ]

@@ -155,6 +155,36 @@ def test_what_is_no_number_is_asked_of_nobody(server: RegistryServer, wrong: Any
     assert server.asked == []
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ('"string"', r"schema must be a Schema, not .*Schema\(text"),
+        (None, "schema must be a Schema"),
+        ({"type": "string"}, "schema must be a Schema, not dict"),
+        (Schema('"string"', "avro"), "schema_type must be one of AVRO, JSON, PROTOBUF, not 'avro'"),
+    ],
+)
+def test_what_is_no_schema_is_asked_of_nobody(
+    server: RegistryServer, wrong: Any, words: str
+) -> None:
+    """A registry may answer a kind that it doesn't know as if it were out of order."""
+    one = client(server)
+    for call in (one.register_schema, one.registered_schema, one.lookup_schema):
+        with pytest.raises(ArgumentError, match=words):
+            call("s", wrong)
+    with pytest.raises(ArgumentError, match=words):
+        one.test_compatibility("s", wrong)
+    assert server.asked == []
+
+
+def test_what_clients_are_shown_as() -> None:
+    config = {"schema.registry.url": "http://a:1,http://b:2/x", "basic.auth.user.info": "me:word"}
+    assert repr(SchemaRegistryClient(config)) == "<SchemaRegistryClient of http://a:1,http://b:2/x>"
+    assert "object" not in repr(AsyncSchemaRegistryClient.__new__(AsyncSchemaRegistryClient))
+    shown = repr(AsyncSchemaRegistryClient(config))
+    assert shown == "<AsyncSchemaRegistryClient of http://a:1,http://b:2/x>"
+
+
 @pytest.mark.parametrize("wrong", [None, 1, b"s", ["s"], "\ud800"])
 def test_what_is_no_text_is_asked_of_nobody(server: RegistryServer, wrong: Any) -> None:
     one = client(server)
@@ -332,6 +362,33 @@ def test_both_clients_have_the_same_calls() -> None:
         return {name for name in vars(kind) if not name.startswith("_")}
 
     assert calls(AsyncSchemaRegistryClient) == calls(SchemaRegistryClient)
+
+
+def test_programs_of_confluent_kafka_name_arguments_so(server: RegistryServer) -> None:
+    settings: dict[str, Any] = {"schema.registry.url": server.url, **QUICK}
+    with SchemaRegistryClient(settings) as one:
+        of: dict[str, Any] = {"subject_name": "s", "schema": TEXT}
+        assert one.register_schema(**of, normalize_schemas=True) == 1
+        assert one.lookup_schema(**of, normalize_schemas=True).version == 1
+        for version in (1, "latest"):
+            assert one.get_version(subject_name="s", version=version).schema == TEXT
+        assert one.get_version("s") == one.get_latest_version(subject_name="s")
+        server.wrong = [(200, {"is_compatible": True})]
+        server.wrong += [(200, {"compatibility": "FULL"}), (200, {"compatibilityLevel": "FULL"})]
+        server.wrong += [(200, [1]), (200, 1), (200, [1])]
+        assert one.test_compatibility(**of, version="latest")
+        assert one.set_compatibility(subject_name="s", level="FULL") == "FULL"
+        assert one.get_compatibility(subject_name="s") == "FULL"
+        assert one.get_versions(subject_name="s") == [1]
+        assert one.delete_version(subject_name="s", version=1) == 1
+        assert one.delete_subject(subject_name="s", permanent=True) == [1]
+
+    async def main() -> None:
+        async with AsyncSchemaRegistryClient(settings) as other:
+            assert await other.register_schema(**of, normalize_schemas=True) == 1
+            assert (await other.get_version(subject_name="s")).version == 1
+
+    asyncio.run(main())
 
 
 REFERENCES: tuple[Any, ...] = (5, [5], [{}], [{"name": "n"}])

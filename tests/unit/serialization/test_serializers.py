@@ -26,6 +26,7 @@ from odradek import (
     JSONSerializer,
     MessageField,
     MissingExtraError,
+    PlainJSONDeserializer,
     ProtobufDeserializer,
     ProtobufSerializer,
     Schema,
@@ -264,6 +265,8 @@ def test_json_there_and_back(registry: SchemaRegistryClient) -> None:
             read(b'\0\0\0\0\1{"id": "x"}', VALUE)
         with pytest.raises(DeserializationError, match="isn't JSON"):
             read(b"\0\0\0\0\1{", VALUE)
+    with pytest.raises(DeserializationError, match="a zero, as what is framed with a schema's id"):
+        PlainJSONDeserializer()(written)
     unchecked = JSONDeserializer(schema_registry_client=registry, conf={"validate": False})
     assert unchecked(b'\0\0\0\0\1{"id": "x"}', VALUE) == {"id": "x"}
 

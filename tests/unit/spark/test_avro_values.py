@@ -304,6 +304,7 @@ AVRO = {"valueformat": "avro", "valueschema": json.dumps(SMALL)}
     ("given_options", "told"),
     [
         ({"valueformat": "avro"}, "needs option valueSchema: the Avro schema"),
+        ({"valueformat": "avro"}, "or option schemaRegistryUrl"),
         ({"valueformat": "avro", "valueschema": "a int"}, "option valueSchema isn't JSON"),
         (AVRO | {"avroschema": "{"}, "option avroSchema isn't JSON"),
         (AVRO | {"avroschema": json.dumps(record("Q", a="int"))}, "neither is the other's alias"),

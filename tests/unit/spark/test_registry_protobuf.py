@@ -220,7 +220,7 @@ def test_a_file_that_refers_to_itself(server: RegistryServer) -> None:
         ({"valueSubject": "avro"}, "version 1 of subject avro: it is of type AVRO"),
         ({"columnNameOfCorruptRecord": "kind"}, "which is a field already"),
         ({"avroSchema": FIRST}, "avroSchema is given with valueFormat=protobuf"),
-        ({"schemaRegistryUrl": ""}, "valueMessage is given without|must be json or avro"),
+        ({"schemaRegistryUrl": ""}, "valueMessage is given without|needs option schemaRegistryUrl"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -240,7 +240,8 @@ def test_schemas_that_cannot_be_used(text: str, told: str) -> None:
     ("given", "told"),
     [
         ({"valueformat": "xml", "valueschema": "a int"}, "valueFormat must be json or avro"),
-        ({"valueformat": "json"}, "needs option valueSchema"),
+        ({"valueformat": "json"}, "needs option valueSchema.*; or schemaRegistryUrl"),
+        ({"valueformat": "protobuf"}, "is protobuf, which needs option schemaRegistryUrl"),
         ({"valueschema": "a int"}, "valueSchema is given without"),
         ({"valuemode": "FAILFAST"}, "valueMode is given without"),
         ({"valueformat": "json", "valueschema": "a int", "valuemode": "x"}, "FAILFAST, not 'X'"),

@@ -38,7 +38,7 @@ from odradek.cli.console.consuming import (
     subscribe,
     there,
 )
-from odradek.cli.console.decoding import WireFormat, decoder
+from odradek.cli.console.decoding import Decoding, WireFormat, decoder, registry_of
 from odradek.cli.console.format_strings import FormatString
 from odradek.cli.console.formatting import PROPERTIES, JsonFormatter, RecordFormatter
 from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, end_place, log_place
@@ -49,6 +49,7 @@ from odradek.cli.console.properties import (
 )
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import CONSUMER
+from odradek.serialization.registry_settings import NAMES
 
 OPTIONS = {
     "bootstrap_server": "bootstrap.servers",
@@ -140,16 +141,26 @@ def _check_group(config: dict[str, Any], wanted: Range, partition: int | None) -
 def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFormatter:
     """How records are written. `escaped`: for a terminal."""
     settings = line_settings(
-        params, new="formatter_property", file="formatter_config", known=PROPERTIES
+        params, new="formatter_property", file="formatter_config", known=(*PROPERTIES, *NAMES)
     )
+    registry = registry_of(settings)
     for parameter in ("key_deserializer", "value_deserializer"):
         if params.get(parameter):
             settings[parameter.replace("_", ".")] = params[parameter]
     form = params.get("avro_wire_format") or WireFormat.PLAIN
     key, value = (
-        decoder(params.get(f"decode_{part}"), params.get(f"{part}_schema"), form, part=part)
+        decoder(
+            params.get(f"decode_{part}"),
+            params.get(f"{part}_schema"),
+            form,
+            part=part,
+            registry=registry,
+        )
         for part in ("key", "value")
     )
+    decoded = {params.get("decode_key"), params.get("decode_value")}
+    if registry is not None and not decoded & {Decoding.AVRO, Decoding.JSON}:
+        refuse("schema.registry.url is for --decode-key or --decode-value, avro or json")
     text = params.get("format_")
     if text is None and not params.get("json"):
         return RecordFormatter(settings, key, value, escaped=escaped)

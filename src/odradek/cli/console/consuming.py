@@ -205,6 +205,9 @@ class Records:
                     failure = KafkaError(f"{place} can't be written: {error}")
                     break
                 self._tell(f"left out {place}: {error}")
+            except KafkaError as error:  # a registry that can't be asked is no fault of a record
+                failure = error
+                break
         try:
             self._output.write(b"".join(lines))
         except OSError as error:

@@ -1,7 +1,7 @@
 """What bytes of a key or value mean: text, JSON, Avro, numbers.
 
-In: the word of `--decode-key` or `--decode-value`, for Avro a schema's file. Out: a function from
-bytes to a plain value, and that value's text. Must not: ask a schema registry.
+In: the word of `--decode-key` or `--decode-value`, for Avro a schema's file, or a schema registry.
+Out: a function from bytes to a plain value, and that value's text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from odradek.cli.console.properties import refuse
+from odradek.common.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from odradek.serialization.registry_client import SchemaRegistryClient
 
 Decoder = Callable[[bytes], Any]
+_REGISTRY = "--formatter-property schema.registry.url=URL"
 
 
 class Decoding(StrEnum):
@@ -46,17 +51,44 @@ class FormatError(Exception):
     """A record can't be shown as wished."""
 
 
+def registry_of(settings: dict[str, str]) -> SchemaRegistryClient | None:
+    """The registry's client by those of the settings that are its own; they are taken out."""
+    from odradek.serialization.registry_client import SchemaRegistryClient
+    from odradek.serialization.registry_settings import NAMES
+
+    own = {name: settings.pop(name) for name in NAMES if name in settings}
+    try:
+        return SchemaRegistryClient(own) if own else None
+    except ConfigurationError as error:
+        refuse(str(error))
+
+
 def decoder(
-    kind: Decoding | None, schema: Path | None, form: WireFormat, *, part: str
+    kind: Decoding | None,
+    schema: Path | None,
+    form: WireFormat,
+    *,
+    part: str,
+    registry: SchemaRegistryClient | None = None,
 ) -> Decoder | None:
-    """How a part ("key" or "value") is decoded; None for bytes as they are."""
+    """How a part ("key" or "value") is decoded; None for bytes as they are.
+
+    With a registry Avro and JSON are read by the schema that each of them names.
+    """
+    if registry is not None and kind in (Decoding.AVRO, Decoding.JSON):
+        if schema is not None:
+            refuse(f"--{part}-schema and schema.registry.url can't be given together")
+        return _registered(kind, registry)
     if schema is not None and kind is not Decoding.AVRO:
         refuse(f"--{part}-schema is for --decode-{part} avro")
     if kind is None or kind is Decoding.NONE:
         return None
     if kind is Decoding.AVRO:
         if schema is None:
-            refuse(f"--decode-{part} avro needs --{part}-schema FILE: an Avro schema, as JSON")
+            refuse(
+                f"--decode-{part} avro needs --{part}-schema FILE: an Avro schema, as JSON; or "
+                + _REGISTRY
+            )
         return _avro(schema, form)
     return _DECODERS[kind]
 
@@ -101,7 +133,39 @@ def _json(data: bytes) -> Any:
     except RecursionError:
         raise FormatError("JSON: it is nested too deep") from None
     except ValueError as error:
-        raise FormatError(f"JSON: {error}") from None
+        why = (
+            f"it begins with a zero, as Confluent's do: {_REGISTRY}" if data[:1] == b"\0" else error
+        )
+        raise FormatError(f"JSON: {why}") from None
+
+
+def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
+    from odradek.common.errors import MissingExtraError
+    from odradek.serialization.avro import AvroDeserializer
+    from odradek.serialization.errors import (
+        DeserializationError,
+        InvalidSchemaError,
+        SchemaNotFoundError,
+    )
+    from odradek.serialization.json_schema import JSONDeserializer
+
+    read: Decoder
+    try:
+        if kind is Decoding.AVRO:
+            read = AvroDeserializer(registry)
+        else:
+            read = JSONDeserializer(None, None, registry, {"validate": False})
+    except MissingExtraError as error:
+        refuse(str(error))
+    name = "Avro" if kind is Decoding.AVRO else "JSON"
+
+    def decode(data: bytes) -> Any:
+        try:
+            return read(data)
+        except (DeserializationError, InvalidSchemaError, SchemaNotFoundError) as error:
+            raise FormatError(f"{name}: {error}") from None
+
+    return decode
 
 
 def _number(name: str, code: str) -> Decoder:

@@ -136,7 +136,8 @@ class Metrics(Mapping[MetricName, float]):
         others = self.find(name)
         if others:
             return f"no metric {name} has such a group or such tags; there is {others[0]}"
-        near = get_close_matches(str(name), {metric.name for metric in self.all}, 3)
+        names = sorted({metric.name for metric in self.all})
+        near = get_close_matches(str(name), names, 3) or [n for n in names if str(name) in n][:3]
         like = f"; names like it: {', '.join(near)}" if near else ""
         return f"this {self.client} has no metric {name} now{like}"
 

@@ -104,24 +104,24 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress:
-    """What workers have done, and what they are at; counts are of records and of this run."""
+    """What workers have done, and what they are at; counts are of records and of this run.
+
+    `in_work`; `waiting`: read and not in work, those that are tried again later among them;
+    `buffered_bytes`: what both take, as `buffer_bytes` limits it. `finished`; `retried`: attempts
+    after a record's first; `dead`: dead letters that were written, which are finished, too. `lag`:
+    offsets from what the group has committed to the ends of the assigned partitions; None where
+    that isn't known of all, or none is assigned, as after the run. `longest`: seconds since the
+    oldest attempt that is under way began.
+    """
 
     in_work: int
     waiting: int
-    """Read and not in work: those that are tried again later among them."""
     buffered_bytes: int
-    """What both take, as `buffer_bytes` limits it."""
     finished: int
     retried: int
-    """Attempts after a record's first."""
     dead: int
-    """Dead letters that were written; they count as finished, too."""
     lag: int | None
-    """Offsets from what the group has committed to the ends of the assigned partitions; None where
-    that isn't known of all, or none is assigned.
-    """
     longest: float
-    """Seconds that the record has been in work that is it the longest."""
 
 
 class WorkRun:

@@ -76,7 +76,7 @@ def parse_avro_format(plain: Mapping[str, str], *, fail_fast: bool) -> AvroForma
     if not written:
         raise OptionError(
             "option valueFormat is avro, which needs option valueSchema: the Avro schema, as JSON, "
-            "that the values were written with"
+            "that the values were written with; or option schemaRegistryUrl, with a registry"
         )
     confluent = choice(plain, "avroWireFormat", "plain", "confluent") == "confluent"
     ids = [text for text in plain.get("avroschemaid", "").split(",") if text.strip()]

@@ -96,6 +96,8 @@ def parse_value_format(plain: Mapping[str, str]) -> Format | None:
             raise OptionError(f"option {name} is given without valueFormat=avro")
     if not given:
         return None
+    if given == "protobuf":
+        raise OptionError("option valueFormat is protobuf, which needs option schemaRegistryUrl")
     if given not in ("json", "avro"):
         raise OptionError(f"option valueFormat must be json or avro, not {given!r}")
     fail_fast = value_mode(plain) == FAILFAST
@@ -106,7 +108,8 @@ def parse_value_format(plain: Mapping[str, str]) -> Format | None:
     text = plain.get("valueschema", "").strip()
     if not text:
         raise OptionError(
-            "option valueFormat needs option valueSchema, like id bigint, tags array<string>"
+            "option valueFormat needs option valueSchema, like id bigint, tags array<string>; or "
+            "schemaRegistryUrl, where values begin with a schema's id"
         )
     value_schema(text)
     return JsonFormat(text, fail_fast)

@@ -109,7 +109,8 @@ def fetch_listed(listed: Path, report: Callable[[str], None] = lambda _: None) -
             aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
             target.rename(aside / "untrusted")
             shutil.rmtree(aside, ignore_errors=True)
-        report(f"fetching {len(jars)} jars of {name} into {target}")
+        many = f"{len(jars)} jar{'s' * (len(jars) != 1)}"
+        report(f"fetching {many} of {name} into {target}")
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".fetch-{name}-"))
         try:
             _run_ivy(work, jars)

@@ -22,6 +22,7 @@ from odradek.cli.console.waiting import PROGRESS, patiently, terminable
 from odradek.common.errors import KafkaTimeoutError
 
 START = "--bootstrap-server a:1 --topic t"
+REGISTRY = "--formatter-property schema.registry.url=http://a:1"
 
 
 def run(function: Any, words: str) -> tuple[int, str]:
@@ -164,6 +165,18 @@ def test_an_end_is_not_to_come() -> None:
         (consume.consume, f"{START} --format %s --json", "--format and --json can't be"),
         (consume.consume, f"{START} --format %s --property print.key=true", "form of its own"),
         (consume.consume, f"{START} --decode-value avro", "needs --value-schema FILE"),
+        (consume.consume, f"{START} --decode-value avro", "or --formatter-property schema.reg"),
+        (consume.consume, f"{START} --decode-key string {REGISTRY}", "avro or json"),
+        (
+            consume.consume,
+            f"{START} --decode-value avro --value-schema /nix {REGISTRY}",
+            "together",
+        ),
+        (
+            consume.consume,
+            f"{START} --decode-value avro {REGISTRY}/x,y",
+            "must be an http or https",
+        ),
         (consume.consume, f"{START} --key-schema /nix", "is for --decode-key avro"),
         (
             consume.consume,

@@ -6,14 +6,24 @@ import io
 import json
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
+from tests.registry_server import registry_server
 from tests.unit.cli.console.test_formatting import BARE, HOSTILE, RECORD
 
-from odradek.cli.console.decoding import Decoding, FormatError, WireFormat, as_bytes, decoder
+from odradek import Schema, SchemaRegistryClient
+from odradek.cli.console.decoding import (
+    Decoding,
+    FormatError,
+    WireFormat,
+    as_bytes,
+    decoder,
+    registry_of,
+)
 from odradek.cli.console.format_strings import TOKENS, FormatString
 from odradek.cli.console.formatting import JsonFormatter, RecordFormatter
 from odradek.cli.console.properties import UsageError
@@ -148,6 +158,54 @@ def test_avro_that_is_none(schema: Path) -> None:
     for end in range(len(datum())):
         with pytest.raises(FormatError, match="Avro: "):
             plain(datum()[:end])
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistryClient]:
+    with registry_server() as server:
+        found = registry_of({"schema.registry.url": server.url})
+        assert found is not None
+        yield found
+
+
+def test_a_registry_says_what_each_record_is(registry: SchemaRegistryClient) -> None:
+    numbers = [
+        registry.register_schema(f"s{n}", Schema(json.dumps({**SCHEMA, "aliases": ["F"] * n})))
+        for n in range(2)
+    ]
+    decode = decoder(Decoding.AVRO, None, PLAIN, part="value", registry=registry)
+    assert decode is not None
+    for number in numbers:
+        record = RECORD._replace(value=b"\0" + number.to_bytes(4, "big") + datum())
+        assert json.loads(JsonFormatter(None, decode).line(record))["value"]["miles"] == 1400
+    of_json = registry.register_schema("j", Schema('{"type": "object"}', "JSON"))
+    with pytest.raises(FormatError, match="Avro: the schema is of type JSON"):
+        decode(b"\0" + of_json.to_bytes(4, "big") + b"{}")
+    with pytest.raises(FormatError, match="Avro: it doesn't begin as Confluent's"):
+        decode(datum())
+    with pytest.raises(FormatError, match="Avro: .*HTTP 404"):
+        decode(b"\0\0\0\0\x63" + datum())
+
+
+def test_framed_json(registry: SchemaRegistryClient) -> None:
+    number = registry.register_schema("j", Schema('{"required": ["a"]}', "JSON"))
+    data = b"\0" + number.to_bytes(4, "big") + b'{"b": 1}'
+    decode = decoder(Decoding.JSON, None, PLAIN, part="value", registry=registry)
+    assert decode is not None
+    assert decode(data) == {"b": 1}, "shown as it is, also where it doesn't fit"
+    alone = decoder(Decoding.JSON, None, PLAIN, part="value")
+    assert alone is not None
+    with pytest.raises(FormatError, match="a zero, as Confluent's do: .*schema.registry.url=URL"):
+        alone(data)
+
+
+def test_other_parts_are_read_as_without_a_registry(registry: SchemaRegistryClient) -> None:
+    decode = decoder(Decoding.STRING, None, PLAIN, part="key", registry=registry)
+    assert decode is not None
+    assert decode(b"k") == "k"
+    settings = {"print.key": "true"}
+    assert registry_of(settings) is None
+    assert settings == {"print.key": "true"}
 
 
 def test_schemas_that_cannot_be_used(tmp_path: Path) -> None:

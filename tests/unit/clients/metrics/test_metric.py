@@ -52,6 +52,8 @@ def test_values_are_found_by_name_and_tags() -> None:
         KeyError, match="Producer has no metric record-sent-total.* record-send-total"
     ):
         FOUND.value("record-sent-total")
+    with pytest.raises(KeyError, match="no metric send now; names like it: record-send-total'"):
+        FOUND.value("send")
     with pytest.raises(KeyError, match="has no metric zzz now'"):
         FOUND.value("zzz")
     with pytest.raises(
