@@ -133,6 +133,7 @@ def test_the_lock_is_never_waited_for_in_a_child_and_a_member_stays_its_parents(
             consumer.explain,
             lambda: producer.send("t", b"1"),
             lambda: producer.send_arrow("t", None),
+            lambda: producer.send_many("t", [b"1"]),
             producer.flush,
             producer.explain,
             lambda: member.poll(0),
