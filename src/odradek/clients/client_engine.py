@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.impatience import Impatience
 from odradek.clients.missing_topics import MissingTopics
@@ -69,8 +68,7 @@ def _again(error: KafkaError) -> KafkaError:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """What decides when a client dials and whom it asks; simulations try other clients' rules."""
 
     network: type[NetworkClient] = NetworkClient

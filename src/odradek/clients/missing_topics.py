@@ -38,7 +38,7 @@ COMPARED = 200
 client does nothing else meanwhile."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Missing:
     """One that isn't there, since when, and until when somebody is known to have asked for it."""
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from odradek.common.arguments import is_bool
 from odradek.common.durations import parse_duration
@@ -32,7 +32,7 @@ def _written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Parse(Generic[T]):
     """Reads one value: the option's name and what was given, to what is used."""
 
@@ -55,8 +55,7 @@ def reads(
     return lambda read: Parse(read, kind, values, write)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: Kafka's name, how its text is read, and what it means."""
 
     name: str
@@ -77,7 +76,7 @@ class Option:
 
     def says(self, doc: str, why: str = "") -> Option:
         """Return the option with its text."""
-        return replace(self, doc=doc, why=why)
+        return self._replace(doc=doc, why=why)
 
     @property
     def default_text(self) -> str | None:
@@ -203,7 +202,7 @@ def unset(
 
 def owned(clients: frozenset[str], *options: Option) -> tuple[Option, ...]:
     """Return the options as those of some clients only."""
-    return tuple(replace(option, clients=clients) for option in options)
+    return tuple(option._replace(clients=clients) for option in options)
 
 
 def choice(*allowed: str) -> Parse[str]:

@@ -23,11 +23,12 @@ T = TypeVar("T")
 
 LONGEST = 4096
 """Characters of one text; what is longer is cut."""
-_UNSAFE = re.compile(
+_UNSAFE = (
     r"[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_UNSAFE_IN_LINES = re.compile(_UNSAFE.pattern.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f"))
+_UNSAFE_IN_LINES = _UNSAFE.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f")
+"""Compiled by the first text that needs it, as most clients have none."""
 
 
 def _python_escape(character: str) -> str:
@@ -56,7 +57,8 @@ def printable(
         text = f"{text[:limit]}… ({len(text)} characters)"
     if text.isprintable():
         return text
-    return (_UNSAFE_IN_LINES if lines else _UNSAFE).sub(lambda match: style(match[0]), text)
+    unsafe = _UNSAFE_IN_LINES if lines else _UNSAFE
+    return re.sub(unsafe, lambda match: style(match[0]), text)
 
 
 def cleaned(value: T) -> T:

@@ -6,8 +6,7 @@ In: a URL such as `socks5h://user:password@proxy:1080`. Out: a `Proxy`, whose pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.common.errors import ConfigurationError
 from odradek.common.option_values import reads
@@ -21,8 +20,7 @@ LONGEST = 255
 """Bytes of a user name or a password that SOCKS5 can carry (RFC 1929)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(NamedTuple):
     """How to get to the brokers: `socks5`, `socks5h` or `http` (CONNECT), and where."""
 
     scheme: str

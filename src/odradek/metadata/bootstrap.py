@@ -17,7 +17,7 @@ ENOUGH = 5
 """R-RB-3: this many known brokers that failed in a row count as all, in a large cluster."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Rebootstrap:
     """One rebootstrap, from its reason to its result."""
 

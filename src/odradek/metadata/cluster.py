@@ -140,7 +140,7 @@ class Cluster:
         return address in self._addresses
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ready:
     """Topics of an answer that were compared with the snapshot before (see `looked_over`)."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.common.errors import KafkaError, NotKafkaError, PlaintextPortError
 from odradek.common.types import Address
@@ -26,8 +26,7 @@ WEAK = (NotKafkaError, PlaintextPortError)
 nothing, since addresses are recycled, unless it is so at all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """One error for all, until the next attempt begins."""
 
     error: KafkaError

@@ -17,7 +17,7 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.packed_metadata import PackedMetadataResponse
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PendingRequest:
     """A metadata request that was sent and not answered yet."""
 
@@ -54,7 +54,7 @@ class PendingRequest:
         self.reply.fail(error)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Round:
     """One pass over all candidates."""
 

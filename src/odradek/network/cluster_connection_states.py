@@ -21,7 +21,7 @@ API_VERSIONS = (5, 4, 3, 0)
 Hubs, some proxies) instead of answering UNSUPPORTED_VERSION (KIP-511)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class AddressState:
     """The record of one host:port. Times are the engine's `now` in seconds."""
 

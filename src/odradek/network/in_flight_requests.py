@@ -21,7 +21,7 @@ from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InFlightRequest:
     """One request: what was asked, when, until when the answer counts."""
 

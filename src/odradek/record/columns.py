@@ -35,8 +35,7 @@ _SHORT = Struct("<i12s")
 _INLINE = 12
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BinaryColumn:
+class BinaryColumn(NamedTuple):
     """Byte strings as Arrow lays out `binary`: entry i is `data[offsets[i]:offsets[i + 1]]`."""
 
     offsets: IntBuffer
@@ -61,8 +60,7 @@ class BinaryColumn:
         return found
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ViewColumn:
+class ViewColumn(NamedTuple):
     """Byte strings as Arrow lays out `binary_view`: 16 bytes for each, which hold up to 12 bytes
     themselves, or say in which of `buffers` longer ones lie.
 
@@ -102,8 +100,7 @@ class ViewColumn:
         return found
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class HeaderColumn:
+class HeaderColumn(NamedTuple):
     """Headers as Arrow lays out `list<struct<key, value>>`; the list is null without headers."""
 
     offsets: IntBuffer
@@ -196,8 +193,7 @@ class RawHeaders(Sequence[tuple[str, bytes | None]]):
         return tuple, (self.read(),)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RawHeaderColumn:
+class RawHeaderColumn(NamedTuple):
     """Headers as they lie in the log: those of row i are `data[offsets[i]:offsets[i + 1]]`.
 
     It costs what the bytes do, where `HeaderColumn` costs eight bytes more for each header.
@@ -284,8 +280,7 @@ EMPTY = RecordColumns(0, array("q"), array("q"), b"", None, None, None)
 """No records and no columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedRecords:
+class DecodedRecords(NamedTuple):
     """What a decoder made of the front of a fetch answer, and how to go on after it.
 
     While `finished` is False, more is got by

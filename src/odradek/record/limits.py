@@ -9,8 +9,7 @@ Must not: know of partitions; whoever decodes adds which one it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.common.record_errors import RecordLimitError
 from odradek.record.batch import BadBatchError
@@ -33,8 +32,7 @@ HEADER_COST = 16
 again while the columns grow. They count towards what its batch may become."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What is beyond one of these is refused."""
 
     decompressed: int = DECOMPRESSED_LIMIT

@@ -7,7 +7,6 @@ buffers they were made from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odradek.common.errors import IllegalStateError
@@ -74,8 +73,7 @@ class UnreadRecord(ConsumerRecord):
         return ConsumerRecord, tuple(self)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndTimestamp:
+class OffsetAndTimestamp(NamedTuple):
     """The first record at or after a time."""
 
     offset: int
@@ -83,8 +81,7 @@ class OffsetAndTimestamp:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
+class OffsetAndMetadata(NamedTuple):
     """A committed offset: the one of the next record to be read, not of the last one."""
 
     offset: int
@@ -94,8 +91,7 @@ class OffsetAndMetadata:
     """The epoch of the leader that appended the record before, -1 where that isn't known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupMetadata:
+class ConsumerGroupMetadata(NamedTuple):
     """Who a consumer is in its group: `send_offsets_to_transaction` takes it (KIP-447)."""
 
     group_id: str

@@ -10,7 +10,6 @@ to, and raises `AuthenticationError`s. Must not: put a secret into an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from odradek.common.errors import AuthenticationError, ServerNotTrustedError
@@ -54,8 +53,7 @@ class Mechanism(Protocol):
         """Begin to authenticate on a connection, or once more on the same one (KIP-368)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(NamedTuple):
     """A user's name and password; a client's may be replaced while it runs."""
 
     username: str

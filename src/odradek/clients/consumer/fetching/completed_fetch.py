@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from typing import Literal, NamedTuple, TypeVar
 
@@ -260,7 +259,7 @@ class CompletedFetch:
             if error.record is None or error.record <= self._start:
                 raise
             # Its neighbours aren't to blame: those before it go first, and it is met again.
-            decoded = replace(decoded_until(error.record), finished=False)
+            decoded = decoded_until(error.record)._replace(finished=False)
         self.spent += self._clock() - begun
         self._start, self._aborted = decoded.next_offset, decoded.aborted_left
         self.at += decoded.bytes_consumed

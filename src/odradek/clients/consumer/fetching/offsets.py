@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine, check_topic
 from odradek.common.backoff import Backoff
@@ -33,8 +32,7 @@ BEGINNING, END = -2, -1
 _REPLICA_ID = -1  # an ordinary client
 
 
-@dataclass(frozen=True, slots=True)
-class ListedOffset:
+class ListedOffset(NamedTuple):
     """One answer; `offset` is -1 where no record is at or after the time."""
 
     offset: int

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.clients.consumer.subscription_state import PartitionState, SubscriptionState
 from odradek.common.types import Address
@@ -25,8 +24,7 @@ LEADERS_ONLY = 5.0
 """Seconds for which leaders aren't told our rack once a replica has failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadReplica:
+class ReadReplica(NamedTuple):
     """A replica that the leader of that epoch has sent us to, until a time."""
 
     id: int

@@ -57,7 +57,7 @@ OPEN_TRANSACTION = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Awaited:
     """A partition whose committed offset can't be had."""
 
