@@ -30,6 +30,7 @@ from producer_rules_to_break import PRODUCER_BREAKAGES
 from rules_to_break import BREAKAGES as OTHERS
 from rules_to_break import Breakage, Patch
 from security_rules_to_break import SECURITY_BREAKAGES
+from serialization_rules_to_break import SERIALIZATION_BREAKAGES
 from slow_rules_to_break import SLOW_BREAKAGES
 from spark_rules_to_break import SPARK_BREAKAGES
 from trace_rules_to_break import TRACE_BREAKAGES
@@ -43,6 +44,7 @@ BREAKAGES = (
     *METADATA_BREAKAGES,
     *PRODUCER_BREAKAGES,
     *SECURITY_BREAKAGES,
+    *SERIALIZATION_BREAKAGES,
     *SLOW_BREAKAGES,
     *SPARK_BREAKAGES,
     *TRACE_BREAKAGES,

@@ -125,8 +125,10 @@ from odradek.monitoring.opentelemetry_traces import OpenTelemetryTraces
 from odradek.monitoring.prometheus import PrometheusCollector, prometheus_text
 from odradek.record.arrow import ArrowSchemaError
 from odradek.record.sent_columns import InvalidRowError
-from odradek.runtime.hosts.delivery_future import ArrowDeliveryFuture, DeliveryFuture
-from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
+from odradek.runtime.hosts.delivery_future import (
+    ArrowDeliveryFuture, DeliveryFuture, ManyDeliveryFuture,
+)
+from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.runtime.properties import read_properties
 from odradek.serialization.async_registry_client import AsyncSchemaRegistryClient
 from odradek.serialization.avro import AvroDeserializer, AvroSerializer
@@ -211,21 +213,21 @@ __all__ = [
     "InvalidVoterKeyError", "JSONDeserializer", "JSONSerializer", "KafkaError", "KafkaStorageError",
     "KafkaTimeoutError", "LeaderNotAvailableError", "ListenerNotFoundError", "LogDirDescription",
     "LogDirNotFoundError", "LogTruncationError", "LongDeserializer", "LongSerializer",
-    "MalformedMessageError", "MechanismUnsupportedError", "MemberIdRequiredError",
-    "MemberSubscription", "MessageField", "MessageTooLargeError", "Metric", "MetricName", "Metrics",
-    "MismatchedEndpointTypeError", "MissingExplanation", "MissingExtraError", "MissingTopicError",
-    "NetworkExceptionError", "NewLeaderElectedError", "NewPartitions", "NewTopic",
-    "NoBrokerAvailableError", "NoOffsetForPartitionError", "NoProgressError",
-    "NoReassignmentInProgressError", "NoSuchOffsetError", "NonEmptyGroupError", "NotAProxyError",
-    "NotControllerError", "NotCoordinatorError", "NotEnoughReplicasAfterAppendError",
-    "NotEnoughReplicasError", "NotKafkaError", "NotLeaderOrFollowerError", "OffsetAndMetadata",
-    "OffsetAndTimestamp", "OffsetListing", "OffsetMetadataTooLargeError",
-    "OffsetMovedToTieredStorageError", "OffsetNotAvailableError", "OffsetOutOfRangeError",
-    "OffsetRange", "OpenTelemetryMetrics", "OpenTelemetryTraces", "OperationNotAttemptedError",
-    "OptionError", "OutOfOrderSequenceNumberError", "OutageError", "OutageExplanation",
-    "PartitionDescription", "PartitionFunction", "PartitionReassignment", "PartitionerError",
-    "PlainJSONDeserializer", "PlainJSONSerializer", "PlaintextPortError", "PolicyViolationError",
-    "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
+    "MalformedMessageError", "ManyDeliveryFuture", "ManyFuture", "MechanismUnsupportedError",
+    "MemberIdRequiredError", "MemberSubscription", "MessageField", "MessageTooLargeError", "Metric",
+    "MetricName", "Metrics", "MismatchedEndpointTypeError", "MissingExplanation",
+    "MissingExtraError", "MissingTopicError", "NetworkExceptionError", "NewLeaderElectedError",
+    "NewPartitions", "NewTopic", "NoBrokerAvailableError", "NoOffsetForPartitionError",
+    "NoProgressError", "NoReassignmentInProgressError", "NoSuchOffsetError", "NonEmptyGroupError",
+    "NotAProxyError", "NotControllerError", "NotCoordinatorError",
+    "NotEnoughReplicasAfterAppendError", "NotEnoughReplicasError", "NotKafkaError",
+    "NotLeaderOrFollowerError", "OffsetAndMetadata", "OffsetAndTimestamp", "OffsetListing",
+    "OffsetMetadataTooLargeError", "OffsetMovedToTieredStorageError", "OffsetNotAvailableError",
+    "OffsetOutOfRangeError", "OffsetRange", "OpenTelemetryMetrics", "OpenTelemetryTraces",
+    "OperationNotAttemptedError", "OptionError", "OutOfOrderSequenceNumberError", "OutageError",
+    "OutageExplanation", "PartitionDescription", "PartitionFunction", "PartitionReassignment",
+    "PartitionerError", "PlainJSONDeserializer", "PlainJSONSerializer", "PlaintextPortError",
+    "PolicyViolationError", "PositionOutOfRangeError", "PreferredLeaderNotAvailableError",
     "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerIdAndEpoch",
     "ProducerOptions", "PrometheusCollector", "ProtobufDeserializer", "ProtobufSerializer",
     "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "QuorumDescription",

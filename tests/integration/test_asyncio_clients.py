@@ -129,6 +129,34 @@ def test_records_batches_groups_and_arrow(fake: FakeCluster, run: Run[None]) -> 
     run(program())
 
 
+def test_who_waits_has_a_record_before_the_next_fetch_is_sent(
+    fake: FakeCluster, run: Run[None]
+) -> None:
+    """Of large answers the next is asked for first; who stays away holds up none."""
+
+    async def program() -> None:
+        async with producer(fake) as sending, AsyncConsumer(config(fake)) as consumer:
+            consumer.assign([ARRIVALS])
+
+            def requests() -> float:
+                return consumer.metrics().value("request-total")
+
+            async def reads() -> tuple[int, float]:
+                (record,) = await consumer.poll(PATIENCE)
+                return len(record.value or b""), requests()
+
+            for size, ahead in [(100, 0), (200_000, 1)] * 3:
+                reading = asyncio.create_task(reads())
+                await asyncio.sleep(0.1)  # its fetch waits at the broker
+                before = requests()
+                await sending.send_and_wait("arrivals", b"x" * size)
+                assert await reading == (size, before + ahead)
+                await asyncio.sleep(0.1)
+                assert requests() == before + 1
+
+    run(program())
+
+
 def test_a_move_of_every_broker_is_survived(fake: FakeCluster, run: Run[None]) -> None:
     async def program() -> None:
         async with producer(fake, linger_ms=0) as sending, AsyncConsumer(config(fake)) as consumer:

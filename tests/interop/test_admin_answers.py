@@ -131,7 +131,7 @@ QUESTIONS: tuple[Callable[[o.Admin, str, str, str], Iterator[str]], ...] = (
 def java_says(servers: str, *words: str) -> Lines:
     process = java_program(Path(__file__).with_name("AdminAnswers.java"), servers, *words)
     try:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=240)
         assert process.returncode == 0
         return said.splitlines()
     finally:

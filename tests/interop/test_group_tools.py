@@ -83,7 +83,7 @@ def kafka(cluster: LocalCluster, *commands: tuple[str, ...]) -> list[str]:
         ],
         input="\n".join(lines).encode(),
         capture_output=True,
-        timeout=60,
+        timeout=240,  # 17 tools of Java's; CI's machine may be four times as slow
         check=True,
     ).stdout.decode()
     found = said.split("\n=== \n")[1:]

@@ -372,6 +372,11 @@ async def arrow(scene: Scene) -> None:
     await delivery
 
 
+async def many(scene: Scene) -> None:
+    scene.sent += [b"a", b"b"]
+    await (await scene.producer.send_many("out", [b"a", b"b"]))
+
+
 async def exit_of_a_block(scene: Scene) -> None:
     async with scene.consumer, scene.producer:
         await first_poll(scene)
@@ -459,6 +464,7 @@ CASES = {
     "send_and_wait": Case(send_and_wait, None, write_on),
     "deliveries": Case(many_deliveries, None, write_on),
     "send_arrow": Case(arrow, None, write_on),
+    "send_many": Case(many, None, write_on),
     "flush": Case(lambda s: s.producer.flush(), sent, write_on),
     "warm": Case(lambda s: s.producer.warm(["out"]), None, write_on),
     "producer.partitions_for": Case(lambda s: s.producer.partitions_for("out"), None, write_on),

@@ -52,7 +52,7 @@ from odradek.api.producer import Producer
 from odradek.common.config import OPTIONS, Config
 from odradek.common.errors import ClientBrokenError, ConfigurationError, KafkaError
 from odradek.common.spellings import sealed
-from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
+from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 
 pytestmark = pytest.mark.simulation
@@ -179,6 +179,7 @@ GOOD_FOR: dict[tuple[str, str], Any] = {
     ("send_arrow", "data"): pa.record_batch(BATCH),
     ("arrow_to_protobuf", "serializer"): ProtobufSerializer(Timestamp, REGISTRY),
     ("send_arrow", "value"): "value",
+    ("send_many", "values"): [b"v", None],
     **{
         (method, name): value
         for method, given, options in CALLS
@@ -239,6 +240,7 @@ CLASSES: dict[str, type] = {
     "record_future": RecordFuture,
     "fresh_future": RecordFuture,
     "arrow_future": ArrowFuture,
+    "many_future": ManyFuture,
 }
 
 
@@ -268,6 +270,8 @@ class Scene:
             self.target = self.client.send("t", b"x")
         elif kind == "arrow_future":
             self.target = self.client.send_arrow("t", pa.record_batch(BATCH))
+        elif kind == "many_future":
+            self.target = self.client.send_many("t", [b"x"])
 
     def _config(self, **more: Any) -> dict[str, Any]:
         return {"bootstrap.servers": self.cluster.bootstrap_servers, **more}

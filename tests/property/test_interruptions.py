@@ -96,6 +96,7 @@ def goes_on(producer: Producer, where: str) -> None:
 PRODUCES: dict[str, Callable[[Producer], object]] = {
     "send": sends,
     "send_arrow": lambda producer: producer.send_arrow("t", rows(12)),
+    "send_many": lambda producer: producer.send_many("t", [b"r" * 100] * 12, [b"k", None] * 6),
     "flush": flushes,
     "result": lambda producer: producer.send("t", b"1").result(PATIENCE),
     "explain": lambda producer: producer.explain(),

@@ -24,7 +24,7 @@ from odradek.api.producer import Producer
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
-from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
+from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture
 from odradek.simulation import SimulatedCluster, World
 from odradek.simulation.brokers.telemetry_handlers import TelemetryReceiver
 
@@ -50,9 +50,14 @@ def _send_arrow(producer: Producer, topic: str = "t") -> ArrowFuture:
     return producer.send_arrow(topic, pa.record_batch({"value": [b"x"]}))
 
 
+def _send_many(producer: Producer, topic: str = "t") -> ManyFuture:
+    return producer.send_many(topic, [b"x"])
+
+
 CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (Producer, "send"): lambda p, t: _send(p, "nowhere").result(timeout=t),
     (Producer, "send_arrow"): lambda p, t: _send_arrow(p, "nowhere"),
+    (Producer, "send_many"): lambda p, t: _send_many(p, "nowhere"),
     (Producer, "partitions_for"): lambda p, t: p.partitions_for("nowhere", timeout=t),
     (Producer, "warm"): lambda p, t: p.warm("nowhere", timeout=t),
     (Producer, "committed_offsets"): lambda p, t: p.committed_offsets("g", timeout=t),
@@ -65,6 +70,10 @@ CALLS: dict[tuple[type, str], Callable[[Any, float], object]] = {
     (ArrowFuture, "exception"): lambda p, t: _send_arrow(p).exception(timeout=t),
     (ArrowFuture, "acknowledged"): lambda p, t: _send_arrow(p).acknowledged(timeout=t),
     (ArrowFuture, "errors"): lambda p, t: _send_arrow(p).errors(timeout=t),
+    (ManyFuture, "result"): lambda p, t: _send_many(p).result(timeout=t),
+    (ManyFuture, "exception"): lambda p, t: _send_many(p).exception(timeout=t),
+    (ManyFuture, "acknowledged"): lambda p, t: _send_many(p).acknowledged(timeout=t),
+    (ManyFuture, "errors"): lambda p, t: _send_many(p).errors(timeout=t),
     (Producer, "init_transactions"): lambda p, t: p.init_transactions(timeout=t),
     (Producer, "send_offsets_to_transaction"): lambda p, t: p.send_offsets_to_transaction(
         {T0: 1}, "group", timeout=t
@@ -106,14 +115,16 @@ CALLS |= {
     (owner, "client_instance_id"): lambda client, t: client.client_instance_id(timeout=t)
     for owner in (Producer, Consumer, Admin)
 }
-NEEDS_TOPIC = {(Producer, "close"), (ArrowFuture, "result")}
+OF_ROWS = (ArrowFuture, ManyFuture)
+NEEDS_TOPIC = {(Producer, "close"), *((kind, "result") for kind in OF_ROWS)}
 IN_TRANSACTION = {
     (Producer, "send_offsets_to_transaction"),
     (Producer, "commit_transaction"),
     (Producer, "abort_transaction"),
 }
 TRANSACTIONAL = {(Producer, "init_transactions"), *IN_TRANSACTION}
-NEEDS_TOPIC |= {(ArrowFuture, "acknowledged"), (ArrowFuture, "errors"), *IN_TRANSACTION}
+NEEDS_TOPIC |= {(kind, name) for kind in OF_ROWS for name in ("acknowledged", "errors")}
+NEEDS_TOPIC |= IN_TRANSACTION
 IN_GROUP = {(Consumer, n) for n in ("commit", "committed", "unsubscribe", "seek_to_committed")}
 KNOWN_BY_HEART = {
     *((Consumer, "cluster_id"), (Producer, "cluster_id"), (Admin, "cluster_id")),
@@ -126,7 +137,7 @@ KNOWN_BY_HEART = {
 def client_of(
     owner: type, name: str, cluster: SimulatedCluster, world: World, timeout: float
 ) -> Any:
-    kind: type[Any] = Producer if owner in (RecordFuture, ArrowFuture) else owner
+    kind: type[Any] = Producer if owner in (RecordFuture, *OF_ROWS) else owner
     background = kind is Producer or (owner, name) in IN_GROUP
     host = world.host(kind.__name__, background=background)
     config: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers}
@@ -134,7 +145,7 @@ def client_of(
         config["transactional.id"] = "writer"
     if (owner, name) in IN_GROUP:
         config["group.id"] = "group"
-    if name == "send_arrow" or owner is ArrowFuture:  # that call has no timeout of its own
+    if name in ("send_arrow", "send_many") or owner in OF_ROWS:  # they have no timeout of their own
         config["max.block.ms"] = round(timeout * 1000)
     return on_host(host, kind, config)
 
@@ -217,7 +228,7 @@ def once(owner: type, name: str, fault: str, warm: bool, timeout: float, seed: i
 def test_every_public_call_with_a_timeout_is_in_the_table() -> None:
     found = {
         (owner, name)
-        for owner in (Producer, Consumer, Admin, RecordFuture, ArrowFuture)
+        for owner in (Producer, Consumer, Admin, RecordFuture, *OF_ROWS)
         for name, function in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_") and "timeout" in inspect.signature(function).parameters
     }

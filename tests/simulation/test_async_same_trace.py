@@ -131,6 +131,8 @@ async def assigned(program: Program) -> None:
     producer, consumer = program.make("Producer"), program.make("Consumer")
     table = pa.table({"value": [b"%d" % n for n in range(100)], "partition": [0, 1] * 50})
     await program.outcome(await of(producer.send_arrow("t", table)))
+    texts = [b"%d" % n for n in range(100)]
+    await program.outcome(await of(producer.send_many("t", texts, partitions=[1, 0] * 50)))
     partitions = [TopicPartition("t", p) for p in range(2)]
     consumer.assign(partitions)
     consumer.seek_to_beginning()

@@ -24,7 +24,7 @@ from odradek.common.errors import (
 from odradek.common.types import TopicPartition
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.record.arrow import ArrowSchemaError
-from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture
+from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture, RowsFuture
 
 SCHEDULES = 64
 
@@ -197,7 +197,7 @@ def test_a_slow_stream_keeps_nobody_waiting_for_its_first_rows() -> None:
 
 
 class Schedule:
-    """A random schedule of faults from a seed, under records and Arrow data in turns."""
+    """A random schedule of faults from a seed, under records, lists and Arrow data in turns."""
 
     VERBS = (
         "crash", "pause", "blackhole", "accept_then_reset", "ready_then_close", "go_silent",
@@ -220,7 +220,7 @@ class Schedule:
         )
         self.ids = sorted(self.cluster.brokers)
         self.tried = 0
-        self.sent: list[tuple[range, ArrowFuture | RecordFuture]] = []
+        self.sent: list[tuple[range, RowsFuture | RecordFuture]] = []
 
     def run(self) -> None:
         for _ in range(30):
@@ -241,6 +241,9 @@ class Schedule:
             if count == 1:
                 part = first % PARTITIONS
                 self.sent.append((numbers, self.producer.send("t", b"%d" % first, partition=part)))
+            elif first % 2:
+                texts, places = [b"%d" % n for n in numbers], [n % PARTITIONS for n in numbers]
+                self.sent.append((numbers, self.producer.send_many("t", texts, partitions=places)))
             else:
                 self.sent.append((numbers, self.producer.send_arrow("t", self.stream(numbers))))
         except KafkaError:
@@ -273,7 +276,7 @@ class Schedule:
             self.world.after(rng.uniform(0.1, 4), lambda: cluster.repair(i))
 
     def check(self) -> int:
-        """Hold the logs against the futures; give how many rows of Arrow data were written."""
+        """Hold the logs against the futures; give how many rows of data were written."""
         place: dict[int, int] = {}
         for partition in range(PARTITIONS):
             written = values(self.cluster, partition)
@@ -289,7 +292,7 @@ class Schedule:
                 continue
             lost = [n for n in numbers if n not in place]
             assert not lost, f"acknowledged, but not there: {lost}"
-            if isinstance(future, ArrowFuture):
+            if isinstance(future, RowsFuture):
                 rows += len(numbers)
                 self.check_ranges(numbers, future, place)
             else:
@@ -297,7 +300,7 @@ class Schedule:
         assert self.producer._engine.accumulator.used == 0
         return rows
 
-    def check_ranges(self, numbers: range, future: ArrowFuture, place: dict[int, int]) -> None:
+    def check_ranges(self, numbers: range, future: RowsFuture, place: dict[int, int]) -> None:
         """The ranges are the places of the rows, but for those the broker didn't tell."""
         ranges = future.result(timeout=0)
         assert future.rows == len(numbers) == sum(r.records for r in ranges)

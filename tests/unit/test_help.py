@@ -61,15 +61,17 @@ METHODS = {
     """,
     odradek.Producer: f"""
         {OF_ALL} abort_transaction begin_transaction commit_transaction committed_offsets flush
-        init_transactions partitions_for send send_arrow send_offsets_to_transaction transaction
-        warm
+        init_transactions partitions_for send send_arrow send_many send_offsets_to_transaction
+        transaction warm
     """,
     odradek.Workers: "progress run stop",
     odradek.AsyncWorkers: "progress run stop",
     odradek.RecordFuture: FUTURE,
     odradek.ArrowFuture: f"{FUTURE} acknowledged errors rows",
+    odradek.ManyFuture: f"{FUTURE} acknowledged errors rows",
     odradek.DeliveryFuture: LOOP_FUTURE,
     odradek.ArrowDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
+    odradek.ManyDeliveryFuture: f"{LOOP_FUTURE} acknowledged errors rows",
 }
 METHODS |= {
     odradek.AsyncAdmin: METHODS[odradek.Admin],

@@ -1,19 +1,19 @@
 """The producer for asyncio: `Producer`, awaited; its outcomes are awaitable.
 
-In: records one by one, or Arrow batches. Out: deliveries. Flow: `send` → accumulator → sender →
-wire. Must not: decide anything; the engine and `clients/calls` do.
+In: records one by one, in lists, or Arrow batches. Out: deliveries. Flow: `send` → accumulator →
+sender → wire. Must not: decide anything; the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Generator
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from odradek.api.asyncio_base import AsyncClient
-from odradek.api.converters import sending
+from odradek.api.converters import sending, sending_many
 from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
@@ -27,7 +27,12 @@ from odradek.common.config import PRODUCER
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
 from odradek.runtime.hosts.async_caller import block, this_task
-from odradek.runtime.hosts.delivery_future import ArrowDeliveryFuture, DeliveryFuture, tell_delivery
+from odradek.runtime.hosts.delivery_future import (
+    ArrowDeliveryFuture,
+    DeliveryFuture,
+    ManyDeliveryFuture,
+    tell_delivery,
+)
 from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.properties import Settings, with_settings
 
@@ -79,6 +84,7 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
             DeliveryFuture,
             tell_delivery,
             _put=sending(self, key_serializer, value_serializer, in_loop=True),
+            send_many=sending_many(self, key_serializer, value_serializer, in_loop=True),
         )
 
     async def send(
@@ -141,6 +147,23 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         }
         sent = await self._run(self._calls.send_arrow(topic, data, **columns))
         return ArrowDeliveryFuture(self, sent)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[HeadersInput] | None = None,
+        partitions: Iterable[int | None] | None = None,
+        timestamps_ms: Iterable[int | None] | None = None,
+    ) -> ManyDeliveryFuture:
+        """Give a record for each item of `values` to the producer, in their order, at once.
+
+        As `Producer.send_many`.
+        """
+        lists: dict[str, Any] = {"values": values, "keys": keys, "headers": headers}
+        lists |= {"partitions": partitions, "timestamps_ms": timestamps_ms}
+        return ManyDeliveryFuture(self, await self._run(self._calls.send_many(topic, **lists)))
 
     async def flush(self, timeout: float | None = None) -> int:
         """Send everything that lingers and wait until all records sent before have an outcome.

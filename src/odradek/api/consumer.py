@@ -39,7 +39,8 @@ T = TypeVar("T")
 def consumer_engine(config: Config, host: Host, hint: Mapping[str, Any] | None) -> ConsumerEngine:
     """A consumer's engine."""
     clocks = {"wall_clock": host.wall_clock, "clock": host.now}
-    return ConsumerEngine(config, host.rng(), host.lock, **clocks, hint=hint)
+    first = host.callers_first
+    return ConsumerEngine(config, host.rng(), host.lock, **clocks, readers_first=first, hint=hint)
 
 
 class Consumer(GroupConsumer):

@@ -32,3 +32,14 @@ def sending(
     from odradek.serialization.record_writing import serialized_put, serialized_send
 
     return (serialized_put if in_loop else serialized_send)(producer, key, value)
+
+
+def sending_many(
+    producer: RecordSending[Any], key: Any, value: Any, *, in_loop: bool = False
+) -> Callable[..., Any] | None:
+    """The same for lists."""
+    if key is None and value is None:
+        return None
+    from odradek.serialization.record_writing import serialized_put_many, serialized_send_many
+
+    return (serialized_put_many if in_loop else serialized_send_many)(producer, key, value)

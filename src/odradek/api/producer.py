@@ -1,17 +1,17 @@
 """The producer as users see it.
 
-In: records one by one, or Arrow batches. Out: futures. Flow: `send` → accumulator → sender → wire.
-Must not: decide anything; the engine and `clients/calls` do.
+In: records one by one, in lists, or Arrow batches. Out: futures. Flow: `send` → accumulator →
+sender → wire. Must not: decide anything; the engine and `clients/calls` do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from odradek.api.converters import sending
+from odradek.api.converters import sending, sending_many
 from odradek.api.transactions import Transactional
 from odradek.clients.calls.producer_calls import Found, ProducerCalls
 from odradek.clients.calls.record_sending import RecordSending
@@ -19,12 +19,13 @@ from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.clients.producer.record_accumulator import SentRecord
+from odradek.clients.producer.record_arguments import HeadersInput
 from odradek.common.config import PRODUCER, Config
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.types import TopicPartition
 from odradek.network.host import Host
 from odradek.runtime.hosts.host_sources import usual_host
-from odradek.runtime.hosts.record_future import ArrowFuture, RecordFuture, report_to
+from odradek.runtime.hosts.record_future import ArrowFuture, ManyFuture, RecordFuture, report_to
 from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Producer(RecordSending[RecordFuture], Transactional):
             RecordFuture,
             report_to,
             send=sending(self, key_serializer, value_serializer),
+            send_many=sending_many(self, key_serializer, value_serializer),
         )
 
     def send_arrow(
@@ -139,6 +141,41 @@ class Producer(RecordSending[RecordFuture], Transactional):
         columns = {"value": value, "key": key, "headers": headers}
         columns |= {"partition": partition, "timestamp": timestamp}
         return ArrowFuture(self, self._run(self._calls.send_arrow(topic, data, **columns)))
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        keys: Iterable[bytes | None] | None = None,
+        headers: Iterable[HeadersInput] | None = None,
+        partitions: Iterable[int | None] | None = None,
+        timestamps_ms: Iterable[int | None] | None = None,
+    ) -> ManyFuture:
+        """Give a record for each item of `values` to the producer, in their order, at once.
+
+        What `send` is called for in a loop, at a third of the cost: the call is one, and so is its
+        future. The other lists have an item for each record, too, None for what None means to
+        `send`; a list that is left out has nothing but None. An item is what `send` takes: bytes,
+        pairs of a header's name and value, a number. Serializers of this producer are called for
+        each. The lists are read during the call only.
+
+        All items are looked at before the first record is sent. Batches are 512 KiB unless
+        `batch.size` is given; records that don't fill one wait `linger.ms` for more. Returns once
+        all records are in batches; it waits for room in `buffer.memory`, each time at most
+        `max.block.ms`. The future's `result()` gives the offsets by partition; when records failed,
+        its `errors()` has a list that says which, and why.
+
+        Raises what `send` raises, `ArgumentError` for an item of another type or a list of another
+        length, `InvalidRowError` for a partition that isn't there. A note at an error says how many
+        of the first records are being sent all the same.
+
+        >>> [written] = producer.send_many("flights", [b"JFK", b"LGA"], [b"N1", b"N1"]).result()
+        >>> print(written.first_offset, written.last_offset)
+        0 1
+        """
+        lists: dict[str, Any] = {"values": values, "keys": keys, "headers": headers}
+        lists |= {"partitions": partitions, "timestamps_ms": timestamps_ms}
+        return ManyFuture(self, self._run(self._calls.send_many(topic, **lists)))
 
     def flush(self, timeout: float | None = None) -> int:
         """Send everything that lingers and wait until all records sent before have an outcome.

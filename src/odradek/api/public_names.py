@@ -29,8 +29,10 @@ MODULES: dict[str, str] = {
     "odradek.clients.workers.dead_letters": "WorkFailedError",
     "odradek.clients.workers.work_run": "WorkProgress",
     "odradek.runtime.properties": "read_properties",
-    "odradek.runtime.hosts.delivery_future": "ArrowDeliveryFuture DeliveryFuture",
-    "odradek.runtime.hosts.record_future": "ArrowFuture RecordFuture",
+    "odradek.runtime.hosts.delivery_future": """
+        ArrowDeliveryFuture DeliveryFuture ManyDeliveryFuture
+    """,
+    "odradek.runtime.hosts.record_future": "ArrowFuture ManyFuture RecordFuture",
     "odradek.clients.admin.acls": "AclBinding AclBindingFilter",
     "odradek.clients.admin.admin_arguments": "NewPartitions NewTopic",
     "odradek.clients.admin.api_versions": "ApiVersionRange BrokerApiVersions",

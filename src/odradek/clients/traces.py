@@ -16,7 +16,7 @@ from odradek.record import RecordColumns
 
 if TYPE_CHECKING:
     from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-    from odradek.clients.producer.delivery import ArrowDelivery
+    from odradek.clients.producer.delivery import RowsDelivery
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -34,10 +34,11 @@ class Traces(Protocol):
         """What stands in place of `send`; `report` has a record's outcome told."""
 
     def sent_rows(
-        self, topic: str, data: object, headers: str | None, delivery: ArrowDelivery
+        self, topic: str, data: object, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """A `send_arrow` begins, in its caller, and ends with its delivery; what is given is called
-        with the error that has ended the call itself. `headers` is the name of their column.
+        """A `send_arrow` or `send_many` begins, in its caller, and ends with its delivery; what is
+        given is called with the error that has ended the call itself. Of `send_arrow`, `headers` is
+        the name of their column; of `send_many`, `data` is the list of headers, or None.
         """
 
     def received(

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import _imp
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import TracebackType
 
@@ -32,6 +34,7 @@ DISTRIBUTIONS = {"google": "protobuf", "jsonschema_rs": "jsonschema-rs"}
 SHARED = ("google", "opentelemetry")
 """Names under which several distributions put their modules: one of them may be missing."""
 _loaded: set[str] = set()
+_amid: Callable[[], AbstractContextManager[object]] = nullcontext
 IMPORTLIB = "<frozen importlib"
 
 
@@ -42,7 +45,14 @@ def loaded(*names: str) -> None:
     """
     for name in names:
         if name not in _loaded or sys.modules.get(name) is None:  # pytest puts those back, for one
-            _load(name)
+            with _amid():
+                _load(name)
+
+
+def keep_amid(amid: Callable[[], AbstractContextManager[object]]) -> None:
+    """Have each import happen in the middle of what this gives."""
+    global _amid
+    _amid = amid
 
 
 def _load(name: str) -> None:

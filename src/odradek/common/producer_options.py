@@ -40,7 +40,8 @@ PRODUCER_OPTIONS = owned(
         "batch.size", integer(1, INT_MAX), 131072, "medium", java="16384", librdkafka="1000000"
     ).says(
         "A batch is full at this many bytes; a record that is larger has a batch of its own. "
-        "Where the option isn't given, send_arrow() fills batches of up to 512 KiB.",
+        "Where the option isn't given, send_many() and send_arrow() fill batches of up to "
+        "512 KiB.",
         why="Fuller batches mean fewer requests, and with linger.ms=5 they have the time to fill.",
     ),
     Option("buffer.memory", integer(1024), 33554432, "high").says(

@@ -36,7 +36,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.calls.record_sending import of_producers
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.producer.delivery import ArrowDelivery
+from odradek.clients.producer.delivery import RowsDelivery
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.clients.traces import Runs
 from odradek.common.arguments import function, record_headers, refusal
@@ -269,11 +269,15 @@ class ClientSpans:
         return attributes
 
     def sent_rows(
-        self, topic: str, data: Any, headers: str | None, delivery: ArrowDelivery
+        self, topic: str, data: Any, headers: str | None, delivery: RowsDelivery
     ) -> Callable[[BaseException], object]:
-        """One span for all rows of a `send_arrow`; links where the data isn't a stream."""
+        """One span for all rows of a call; links where the data isn't a stream."""
         begun, context, errors = self.now(), get_current(), list[BaseException]()
-        links = linked(arrow_records(data, headers), {}) if hasattr(data, "slice") else []
+        links: list[Link] = []
+        if hasattr(data, "slice"):
+            links = linked(arrow_records(data, headers), {})
+        elif isinstance(data, list):
+            links = linked((ReadRecord(None, None, None, one) for one in data), {})
 
         def ended(_: object) -> None:
             attributes = {**self._send, TOPIC: topic, COUNT: delivery.rows}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from odradek.common.errors import ConnectionFailedError, DisconnectedError, DnsError, KafkaError
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe
@@ -120,6 +121,7 @@ def _handshake(network: NetworkClient, connection: Connection) -> Flow[None]:
         now = yield from check_api_versions(network, connection, now)
         now = yield from probe.ask(network, connection, now)
         if network.mechanism is not None and not connection.ended:
+            loaded("odradek.network.sasl.authenticate")
             from odradek.network.sasl.authenticate import authenticate
 
             now = yield from authenticate(network, connection, network.mechanism, now)
@@ -147,6 +149,7 @@ def begin_again(network: NetworkClient, connection: Connection) -> None:
     session, mechanism = connection.session, network.mechanism
     if session is None or mechanism is None:
         return
+    loaded("odradek.network.sasl.reauthentication")
     from odradek.network.sasl.reauthentication import reauthenticate
 
     session.renews()

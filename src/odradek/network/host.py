@@ -54,6 +54,9 @@ class Host(Protocol):
     def torn(self) -> bool:
         """An exception from outside ended a step halfway: the client needs a new engine."""
 
+    callers_first: bool
+    """A step that is due at once comes after those whom this one has woken, whatever they do."""
+
     @property
     def on_its_own(self) -> bool:
         """It goes on while nobody calls, and so does time: its callers may wait by other means."""

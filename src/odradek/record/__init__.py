@@ -84,6 +84,7 @@ __all__ = [
     "murmur2",
     "partition_for_key",
     "pool_state",
+    "read_as_slots",
     "read_header",
     "survey_batches",
     "text_hashes",
@@ -103,12 +104,13 @@ if TYPE_CHECKING or DECODER == "native":
         decode,
         microseconds,
         pool_state,
+        read_as_slots,
         survey_batches,
         wide_types,
     )
 else:
     from odradek.record import reference
-    from odradek.record.rows import become, blanks, build_rows, collectable
+    from odradek.record.rows import become, blanks, build_rows, collectable, read_as_slots
     from odradek.record.survey import survey_batches
 
     def decode(buffer: memoryview, **options: Any) -> DecodedRecords:

@@ -65,7 +65,8 @@ class Op(IntEnum):
     MESSAGE = 16
     """Protobuf's fields until the end, into a struct; `low` steps follow, one for each field in the
     order of their numbers, and what is in them; goes on at `stop`. High: a field that nobody knows
-    is refused, for Protobuf may leave out the whole entry of a map in which one is."""
+    is refused, for Protobuf may leave out the whole entry of a map in which one is, or have an
+    extension of that number."""
 
 
 class FieldKind(IntEnum):

@@ -99,6 +99,7 @@ class Scratch:
     def unzstd(self) -> zstandard.ZstdDecompressor:
         """Give the decompressor of zstd, whose tables are worth keeping too."""
         if self._unzstd is None:
+            loaded("zstandard")
             import zstandard
 
             self._unzstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_LARGEST_WINDOW)
@@ -202,6 +203,7 @@ def _fast_zlib() -> Any:
     There are no wheels of it for rare processors, so it is no dependency there.
     """
     try:
+        loaded("isal.isal_zlib")
         from isal import isal_zlib
     except ImportError:
         return zlib
@@ -277,6 +279,7 @@ def _zstd(level: int, data: memoryview) -> bytes:
     try:
         packer = kept.pop()
     except IndexError:
+        loaded("zstandard")
         import zstandard
 
         packer = zstandard.ZstdCompressor(level=level)
@@ -288,6 +291,7 @@ def _zstd(level: int, data: memoryview) -> bytes:
 
 def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
     """Read zstd. A frame that ends early isn't noticed here, but by its records."""
+    loaded("zstandard")
     import zstandard
 
     total = 0
@@ -302,6 +306,7 @@ def _unzstd_into(data: memoryview, room: memoryview, scratch: Scratch) -> int:
 
 def _unzstd(data: memoryview, scratch: Scratch) -> Iterator[bytes]:
     """Read zstd in pieces."""
+    loaded("zstandard")
     import zstandard
 
     try:

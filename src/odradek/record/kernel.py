@@ -35,6 +35,7 @@ from cython.cimports.cpython.buffer import (
     PyObject_GetBuffer,
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
@@ -59,7 +60,8 @@ from cython.cimports.odradek.record.native import (
     odradek_crc_by_table,
     odradek_crc_prepare,
     odradek_digest,
-    odradek_hash_unknown,
+    odradek_new_tuple,
+    odradek_read_as_slots,
 )
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
@@ -1525,42 +1527,72 @@ def survey_batches(
 
 def binary_values(offsets, data, validity, start: int64_t, stop: int64_t) -> list:
     """Copy the entries from `start` to `stop` of a binary column out as `bytes`, None for null."""
-    ends: cython.const[int32_t][::1] = offsets
-    content: cython.const[uint8_t][::1] = data
-    bits: cython.const[uint8_t][::1]
+    cells: _Cells = _Cells()
+    cells.begin(offsets, data, validity, start, stop)
+    found: list = PyList_New(stop - start)
     index: int64_t
-    a: int64_t
-    b: int64_t
-    source: cython.p_char = cython.NULL
-    found: list = []
-    if not 0 <= start <= stop < ends.shape[0]:
-        raise IndexError(f"entries {start} to {stop} of {ends.shape[0] - 1}")
-    if ends[start] < 0 or ends[stop] > content.shape[0]:
-        raise ValueError("a column's offsets reach beyond its data")
-    if content.shape[0]:
-        source = cython.cast(cython.p_char, cython.address(content[0]))
-    a = ends[start]
-    if validity is None:
-        for index in range(start, stop):
-            b = ends[index + 1]
-            if b < a or b > content.shape[0]:
-                raise ValueError("a column's offsets aren't in order")
-            found.append(PyBytes_FromStringAndSize(source + a, b - a))
-            a = b
-        return found
-    bits = validity
-    if bits.shape[0] * 8 < stop:
-        raise ValueError("a column's bitmap is too short")
-    for index in range(start, stop):
-        b = ends[index + 1]
-        if b < a or b > content.shape[0]:
-            raise ValueError("a column's offsets aren't in order")
-        if bits[index >> 3] >> (index & 7) & 1:
-            found.append(PyBytes_FromStringAndSize(source + a, b - a))
-        else:
-            found.append(None)
-        a = b
+    for index in range(stop - start):
+        cell = cells.next()
+        Py_INCREF(cell)
+        PyList_SET_ITEM(found, index, cell)
     return found
+
+
+@cython.final
+@cython.cclass
+class _Cells:
+    """A walk over the entries of a binary column, or over a list of such."""
+
+    items: list
+
+    ends: cython.const[int32_t][::1]
+    content: cython.const[uint8_t][::1]
+    bits: cython.const[uint8_t][::1]
+    nulls: cython.bint
+    source: cython.p_char
+    index: int64_t
+    at: int64_t
+    size: int64_t
+
+    @cython.cfunc
+    def begin(self, offsets, data, validity, start: int64_t, stop: int64_t) -> cython.int:
+        """Walk from entry `start` to `stop`."""
+        self.ends = offsets
+        self.content = data
+        self.size = self.content.shape[0]
+        self.source = cython.NULL
+        if not 0 <= start <= stop < self.ends.shape[0]:
+            raise IndexError(f"entries {start} to {stop} of {self.ends.shape[0] - 1}")
+        if self.ends[start] < 0 or self.ends[stop] > self.size:
+            raise ValueError("a column's offsets reach beyond its data")
+        if self.size:
+            self.source = cython.cast(cython.p_char, cython.address(self.content[0]))
+        self.nulls = validity is not None
+        if self.nulls:
+            self.bits = validity
+            if self.bits.shape[0] * 8 < stop:
+                raise ValueError("a column's bitmap is too short")
+        self.index = start
+        self.at = self.ends[start]
+        return 0
+
+    @cython.cfunc
+    def next(self):
+        """The next entry; asked for as often as there are some."""
+        index: int64_t = self.index
+        a: int64_t = self.at
+        b: int64_t
+        if self.items is not None:
+            self.index = index + 1
+            return self.items[index]
+        b = self.ends[index + 1]
+        if b < a or b > self.size:
+            raise ValueError("a column's offsets aren't in order")
+        self.at = b
+        self.index = index + 1
+        if self.nulls and not self.bits[index >> 3] >> (index & 7) & 1:
+            return None
+        return PyBytes_FromStringAndSize(self.source + a, b - a)
 
 
 HeaderPlace = cython.struct(name=Source, name_size=int64_t, content=Source, size=int64_t)
@@ -1719,7 +1751,8 @@ def put_item(row: object, index: cython.Py_ssize_t, item: object) -> cython.void
 @cython.inline
 def is_plain_tuple(cls: type) -> cython.bint:
     """Tell whether nothing but items is in a tuple of this class."""
-    return issubclass(cls, tuple) and cls.__itemsize__ == tuple.__itemsize__
+    parts = ("__basicsize__", "__itemsize__", "__dictoffset__", "__weakrefoffset__")
+    return issubclass(cls, tuple) and all(getattr(cls, p) == getattr(tuple, p) for p in parts)
 
 
 def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None) -> list:
@@ -1734,12 +1767,16 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
     times: cython.const[int64_t][:] = columns.timestamps_ms
     types: cython.const[uint8_t][:] = columns.timestamp_types
     index: int64_t
-    keys: list = None
-    values: list = None
+    last: int64_t = -1
+    place: int64_t
+    keys: _Cells = None
+    values: _Cells = None
     headers: list = None
     epochs: list = None
     nothing = ()
-    found: list = []
+    key = value = None
+    time = -1
+    found: list
     other: type = cls if unread is None else unread
     kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), cls)
     unread_kind: cython.pointer(PyTypeObject) = cython.cast(cython.pointer(PyTypeObject), other)
@@ -1754,32 +1791,64 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
     ):
         raise IndexError("more rows than the columns have")
     if columns.keys is not None:
-        keys = columns.keys.values(start, start + count)
+        keys = cells_of(columns.keys, start, start + count)
     if columns.values is not None:
-        values = columns.values.values(start, start + count)
+        values = cells_of(columns.values, start, start + count)
     if columns.headers is not None:
         headers = columns.headers.lists(start, start + count)
     if not isinstance(leader_epochs, int):
         epochs = list(leader_epochs)
-    for part in (keys, values, headers, epochs):
+    for part in (headers, epochs):
         if part is not None and len(part) < count:
             raise IndexError("a column is shorter than the others")
+    found = PyList_New(count)
     for index in range(count):
+        # All that may fail comes before the tuple, which then is filled at once.
+        place = start + index
+        if times[place] != last:  # many that follow each other have one time: one object, too
+            last = times[place]
+            time = last
+        offset = offsets[place]
+        its_type = types[place]
+        if keys is not None:
+            key = keys.next()
+        if values is not None:
+            value = values.next()
         its_headers = nothing if headers is None else headers[index]
-        row = PyType_GenericAlloc(kind if type(its_headers) is tuple else unread_kind, 9)
+        epoch = leader_epochs if epochs is None else epochs[index]
+        row = odradek_new_tuple(kind if type(its_headers) is tuple else unread_kind, 9)
         put_item(row, 0, topic)
         put_item(row, 1, partition)
-        put_item(row, 2, offsets[start + index])
-        put_item(row, 3, times[start + index])
-        put_item(row, 4, types[start + index])
-        put_item(row, 5, None if keys is None else keys[index])
-        put_item(row, 6, None if values is None else values[index])
+        put_item(row, 2, offset)
+        put_item(row, 3, time)
+        put_item(row, 4, its_type)
+        put_item(row, 5, key)
+        put_item(row, 6, value)
         put_item(row, 7, its_headers)
-        put_item(row, 8, leader_epochs if epochs is None else epochs[index])
-        odradek_hash_unknown(cython.cast(cython.p_void, row))
-        PyObject_GC_UnTrack(row)
-        found.append(row)
+        put_item(row, 8, epoch)
+        Py_INCREF(row)
+        PyList_SET_ITEM(found, index, row)
     return found
+
+
+@cython.cfunc
+def cells_of(column, start: int64_t, stop: int64_t) -> _Cells:
+    """A walk over a column of this kernel's, or over what another one gives as a list."""
+    cells: _Cells = _Cells()
+    if type(column) is Column:
+        cells.begin(column.offsets, column.data, column.validity, start, stop)
+        return cells
+    cells.items = column.values(start, stop)
+    if len(cells.items) < stop - start:
+        raise IndexError("a column is shorter than the others")
+    return cells
+
+
+def read_as_slots(cls: type) -> None:
+    """Have the fields of a class read faster; see `rows.read_as_slots`, whose twin this is."""
+    if not is_plain_tuple(cls):
+        raise TypeError(f"{cls!r} isn't a named tuple")
+    odradek_read_as_slots(cls, tuple(cls._fields))
 
 
 def blanks(cls: type, count: int) -> list:

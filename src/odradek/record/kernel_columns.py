@@ -61,6 +61,8 @@ MAPPED = cython.declare(int64_t, 1 << 17)
 PAGE = cython.declare(int64_t, 4096)
 FIRST_ROOM = cython.declare(int64_t, 64)
 FEW = cython.declare(int64_t, 16)
+CROWDED = cython.declare(int64_t, 16)
+MOST_PROGRAMS = cython.declare(int64_t, 1000)
 LEFT = cython.declare(int64_t, -1)
 UNBOUNDED = cython.declare(int64_t, 0x7FFFFFFFFFFFFFFF)
 HIGH_BITS = cython.declare(uint64_t, 0x8080808080808080)
@@ -535,8 +537,15 @@ class ColumnReader:
         given_back(cython.address(self.table))
 
     def add(self, schema: int64_t, program: bytes | None, constants: bytes = b"") -> None:
-        """Say how values of a schema's id are read; None: they are all left."""
+        """Say how values of a schema's id are read; None: they are all left.
+
+        After a thousand all are forgotten, and asked for again where they come again: they are
+        gone through one by one, and rows may name any number of ids.
+        """
         found: cython.pointer(Program)
+        if self.known == MOST_PROGRAMS:
+            self.known = 0
+            self.kept.clear()
         if not grown(cython.address(self.programs), (self.known + 1) * cython.sizeof(Program)):
             raise MemoryError
         found = cython.cast(cython.pointer(Program), self.programs.data) + self.known
@@ -1000,7 +1009,7 @@ class ColumnReader:
         if wire != SIZED or one == SIZED:
             return self.single(field, item, wire, at, end)
         at = get_size(at, end, cython.address(size))
-        if not at:
+        if at == cython.NULL:
             return cython.NULL
         stop = at + size
         while at < stop:
@@ -1346,7 +1355,11 @@ class ColumnReader:
     @cython.nogil
     @cython.exceptval(check=False)
     def distinct(self, index: int64_t, first: int64_t) -> cython.bint:
-        """Whether a map's keys, from entry `first` on, are all different."""
+        """Whether a map's keys, from entry `first` on, are all different.
+
+        False, too, where they crowd together in the table: whoever chose them so would keep this at
+        work for the square of their number. What is left for the library has dicts to look into.
+        """
         keys: cython.pointer(Column) = self.columns + index
         count: int64_t = keys.count - first
         size: int64_t = 32
@@ -1356,6 +1369,7 @@ class ColumnReader:
         slots: cython.pointer(int64_t)
         key: Source
         length: int64_t = 0
+        met: int64_t = 0
         if keys.kind == BITS:
             return count < 2 or (count == 2 and bit(keys, first) != bit(keys, first + 1))
         if count <= FEW:
@@ -1375,6 +1389,9 @@ class ColumnReader:
             place = cython.cast(int64_t, hashed(key, length) & cython.cast(uint64_t, size - 1))
             while slots[place] >= 0:
                 if same_key(keys, one, slots[place]):
+                    return False
+                met += 1
+                if met > CROWDED * count:
                     return False
                 place = (place + 1) & (size - 1)
             slots[place] = one

@@ -35,6 +35,9 @@ from cython.cimports.odradek.record.native import (
     odradek_crc32c,
     odradek_crc_prepare,
     odradek_digest,
+    odradek_slot,
+    odradek_slot_fill,
+    odradek_slot_get,
     put32,
     put64,
     put_varint,
@@ -784,66 +787,119 @@ class Room:
 
 @cython.final
 @cython.cclass
+class _Route:
+    """What a lane says: one that is met again isn't asked again."""
+
+    lane: object
+    snapshot: object
+    opened: dict
+    count: int64_t
+    by_key: cython.bint
+
+    @cython.cfunc
+    def choose(self, key, value):
+        if key is None or not self.by_key:
+            return self.lane.place(key, value)
+        return partition_for_key(key, self.count)
+
+
+@cython.final
+@cython.cclass
 class OpenBatches:
     """Puts records into open batches; see `open_batches.OpenBatches`, whose twin this is."""
 
     lanes: dict
     metadata: object
     process: object
+    here_at: cython.Py_ssize_t
     clock: object
     make: object
     blank: tuple
+    slots: cython.Py_ssize_t[12]
+    route: _Route
+    batches: object  # the class of the batch met last
+    builder_at: cython.Py_ssize_t
 
     def __init__(self, lanes, metadata, process, clock, make):
         self.lanes = lanes
         self.metadata = metadata
         self.process = process
+        self.here_at = odradek_slot(type(process), "here")
         self.clock = clock
         self.make = make
         self.blank = getattr(make, "_blank", None)
-        if self.blank is not None and (make.__new__ is not object.__new__ or make.__itemsize__):
-            raise TypeError(f"{make!r} makes its objects by itself")
+        if self.blank is not None:
+            if make.__new__ is not object.__new__ or make.__itemsize__:
+                raise TypeError(f"{make!r} makes its objects by itself")
+            self.find_slots()
 
     @cython.cfunc
-    def lane(self, topic):
+    def find_slots(self) -> cython.int:
+        """Note where a future has its parts; the first is 0 where not all of them are slots."""
+        at: cython.int = 0
+        names = (
+            "_producer",
+            "_batch",
+            "_index",
+            "_timestamp_ms",
+            *(name for name, _ in self.blank),
+        )
+        if len(names) > 12:
+            return 0
+        for at, name in enumerate(names):
+            self.slots[at] = odradek_slot(self.make, name)
+            if self.slots[at] == 0:
+                self.slots[0] = 0
+                return 0
+        return 0
+
+    @cython.cfunc
+    def found(self, topic) -> _Route:
+        """What is known of a topic, None where that is nothing or out of date."""
+        route: _Route
         lane = self.lanes.get(topic)
-        if lane is None or lane.snapshot is not self.metadata.snapshot:
+        if lane is None:
             return None
-        return lane
+        route = self.route
+        if route is None or route.lane is not lane:
+            route = _Route()
+            route.lane = lane
+            route.snapshot = lane.snapshot
+            route.opened = lane.open
+            route.count = lane.count
+            route.by_key = lane.by_key
+            self.route = route
+        return route if route.snapshot is self.metadata.snapshot else None
 
     @cython.cfunc
-    def choose(self, lane, key, value):
-        if key is None or not lane.by_key:
-            return lane.place(key, value)
-        return partition_for_key(key, lane.count)
+    def batch(self, route: _Route, partition):
+        """The open batch of a partition; None where there is none, or in a forked child."""
+        if not odradek_slot_get(self.process, self.here_at, "here"):
+            return None
+        return route.opened.get(partition)
 
-    def send(self, producer, topic, key, value, headers, timestamp_ms, partition):
-        """Put a record into its open batch and give its future; where there is none with room, or
-        the topic isn't known, give its partition as far as that is certain.
-        """
-        batch: object
-        opened: dict
-        builder: BatchBuilder
-        lane = self.lane(topic)
-        if lane is None:
-            return partition
-        if partition is None:
-            partition = self.choose(lane, key, value)
-        if not self.process.here:
-            return partition
-        opened = lane.open
-        batch = opened.get(partition)
-        if batch is None:
-            return partition
-        if timestamp_ms is None:
-            timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
-        builder = batch.builder
-        index = builder.append(key, value, headers, timestamp_ms)
-        if index is None:
-            return partition
+    @cython.cfunc
+    def builder(self, batch) -> BatchBuilder:
+        if type(batch) is not self.batches:
+            self.builder_at = odradek_slot(type(batch), "builder")
+            self.batches = type(batch)
+        return odradek_slot_get(batch, self.builder_at, "builder")
+
+    @cython.cfunc
+    def future(self, producer, batch, index, timestamp_ms):
+        at: cython.int = 4
         if self.blank is None:
             return self.make(producer, batch, index, timestamp_ms)
         future = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), self.make), 0)
+        if self.slots[0]:
+            odradek_slot_fill(future, self.slots[0], producer)
+            odradek_slot_fill(future, self.slots[1], batch)
+            odradek_slot_fill(future, self.slots[2], index)
+            odradek_slot_fill(future, self.slots[3], timestamp_ms)
+            for _, nothing in self.blank:
+                odradek_slot_fill(future, self.slots[at], nothing)
+                at += 1
+            return future
         future._producer = producer
         future._batch = batch
         future._index = index
@@ -851,6 +907,25 @@ class OpenBatches:
         for name, nothing in self.blank:
             setattr(future, name, nothing)
         return future
+
+    def send(self, producer, topic, key, value, headers, timestamp_ms, partition):
+        """Put a record into its open batch and give its future; where there is none with room, or
+        the topic isn't known, give its partition as far as that is certain.
+        """
+        route: _Route = self.found(topic)
+        if route is None:
+            return partition
+        if partition is None:
+            partition = route.choose(key, value)
+        batch = self.batch(route, partition)
+        if batch is None:
+            return partition
+        if timestamp_ms is None:
+            timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
+        index = self.builder(batch).append(key, value, headers, timestamp_ms)
+        if index is None:
+            return partition
+        return self.future(producer, batch, index, timestamp_ms)
 
     def report(
         self,
@@ -867,9 +942,7 @@ class OpenBatches:
         """Put a message into its open batch and note what its report needs: True. Where there is
         none with room, or it isn't as most messages are, give its partition as `send` does.
         """
-        batch: object
-        opened: dict
-        builder: BatchBuilder
+        route: _Route
         waiting: list
         given: int64_t
         size: int64_t = 0
@@ -889,15 +962,12 @@ class OpenBatches:
             given = timestamp_ms
         except OverflowError:
             return partition
-        lane = self.lane(topic)
-        if lane is None:
+        route = self.found(topic)
+        if route is None:
             return partition
         if partition is None:
-            partition = self.choose(lane, key, value)
-        if not self.process.here:
-            return partition
-        opened = lane.open
-        batch = opened.get(partition)
+            partition = route.choose(key, value)
+        batch = self.batch(route, partition)
         if batch is None:
             return partition
         reports = by_batch.get(batch)
@@ -905,9 +975,8 @@ class OpenBatches:
             return partition
         if given <= 0:
             timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
-        builder = batch.builder
         waiting = reports.waiting
-        index = builder.append(key, value, _NO_HEADERS, timestamp_ms)
+        index = self.builder(batch).append(key, value, _NO_HEADERS, timestamp_ms)
         if index is None:
             return partition
         room.messages -= 1

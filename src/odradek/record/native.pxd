@@ -30,6 +30,14 @@ cdef extern from "Python.h":
     void Py_SET_TYPE(object, PyTypeObject* kind)
 
 
+cdef extern from "native.h":
+    object odradek_new_tuple(PyTypeObject* kind, Py_ssize_t items)
+    int odradek_read_as_slots(object kind, object names) except -1
+    Py_ssize_t odradek_slot(object kind, object name)
+    object odradek_slot_get(object of, Py_ssize_t at, object name)
+    void odradek_slot_fill(object of, Py_ssize_t at, object value)
+
+
 cdef inline uint32_t get32(const uint8_t* at) noexcept nogil:
     """Four bytes, the highest first."""
     return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]

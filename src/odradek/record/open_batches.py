@@ -57,7 +57,8 @@ class OpenBatches:
         clock: Callable[[], float],
         make: Callable[..., Any],
     ) -> None:
-        """`lanes`: what is known of topics; `clock`: seconds since the epoch.
+        """`lanes`: what is known of topics, each of which never changes; `clock`: seconds since the
+        epoch.
 
         `make(producer, batch, index, timestamp_ms)` makes a future. A class with a `_blank`, pairs
         of names and values, isn't called: its objects have these, and `_producer`, `_batch`,

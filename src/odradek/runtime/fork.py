@@ -2,6 +2,8 @@
 
 In: hosts and event files register here when they open something. Out: `ClientForkedError` for
 every call in a child, raised before any lock is taken (the thread that held it isn't in the child).
+A fork waits until no other thread is in the middle of an import of ours: the child would have half
+a module whose lock nobody gives back, so that the same import there hangs, or goes on with half.
 Must not: take a socket out of an epoll set. The set is shared with the parent, so that would make
 the parent deaf; closing the child's file descriptors changes nothing there.
 """
@@ -9,11 +11,16 @@ the parent deaf; closing the child's file descriptors changes nothing there.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import threading
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Protocol
 from weakref import WeakSet
 
 from odradek.common.errors import ClientForkedError
+from odradek.common.imports import keep_amid
+
+FORK_WAITS_S = 5.0
+"""No longer: a fork may itself be in the middle of an import that the other thread waits for."""
 
 
 class Forkable(Protocol):
@@ -25,6 +32,7 @@ class Forkable(Protocol):
 
 _opened: WeakSet[Forkable] = WeakSet()
 _hooked = False
+_importing = threading.RLock()
 
 
 def watch(owner: Forkable) -> None:
@@ -33,10 +41,28 @@ def watch(owner: Forkable) -> None:
     _opened.add(owner)
     if not _hooked:
         _hooked = True
-        os.register_at_fork(after_in_child=_abandon_all)
+        keep_amid(_import)
+        os.register_at_fork(
+            before=lambda: _importing.acquire(timeout=FORK_WAITS_S),
+            after_in_parent=_go_on,
+            after_in_child=_abandon_all,
+        )
+
+
+def _import() -> AbstractContextManager[object]:
+    """In the main thread an exception from outside could leave the lock held."""
+    here = threading.get_ident() == threading.main_thread().ident
+    return nullcontext() if here else _importing
+
+
+def _go_on() -> None:
+    with suppress(RuntimeError):  # it wasn't to be had in time
+        _importing.release()
 
 
 def _abandon_all() -> None:
+    global _importing
+    _importing = threading.RLock()
     for owner in list(_opened):
         with suppress(Exception):  # the child's own work must not suffer
             owner.abandon()

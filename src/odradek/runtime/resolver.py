@@ -19,9 +19,12 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
-    """Family and socket address of a numeric text, an IPv6 scope included; never asks a server."""
+    """Family and socket address of a numeric text, an IPv6 scope included; never asks a server.
+
+    In bytes: for a text Python imports its codec of names, in the thread that dials.
+    """
     family, _, _, _, address = socket.getaddrinfo(
-        ip, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        ip.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )[0]
     return family, address  # type: ignore[return-value]  # typeshed allows for AF_UNIX and others
 

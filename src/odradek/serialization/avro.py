@@ -50,8 +50,9 @@ def _parsed(schema: Schema, named: dict[str, Any]) -> Any:
         raise InvalidSchemaError(
             f"the schema is of type {schema.schema_type}, not AVRO", None, "Check the topic."
         )
+    parse = fastavro().parse_schema  # what lacks is no fault of a schema's, or of a row's
     try:
-        return fastavro().parse_schema(json.loads(schema.schema_str), named_schemas=named)
+        return parse(json.loads(schema.schema_str), named_schemas=named)
     # fastavro raises what it likes over texts of others.
     except Exception as error:
         raise InvalidSchemaError(

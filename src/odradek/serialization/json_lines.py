@@ -2,19 +2,30 @@
 
 In: a column of JSON. Out: a column of one type, or None where Arrow doesn't take all of it. It is
 strict, so what it takes is what Python reads: it refuses texts that aren't UTF-8, names that come
-twice, numbers that don't fit, and what is of another kind. Must not: let a value end early, or
-swallow the next one.
+twice, numbers that don't fit, and what is of another kind. Where Arrow and Python differ over times
+and floats it refuses, too, for a row must not depend on those that are read with it. Must not: let
+a value end early, or swallow the next one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MORE_MEMBERS = r'\}[ \t\r\n]*,[ \t\r\n]*"'
 """An object's end with a member behind it: of the object around, or of none."""
+NEGATIVE_WHOLE_ZERO = r"-0([^.0-9eE]|$)"
+"""To Arrow a float of its own, to Python an integer, and so 0.0."""
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-9]{2}(:[0-9]{2}(\.[0-9]{1,%d})?)?%s$"
+"""Times that Arrow and Python read alike: with so many digits of a second, and a zone."""
+ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
+EDGES = r"^(0000|(0001-01-01|9999-12-31).*[+-][0-9]{2}:[0-9]{2}$)"
+"""A year that is none of Python's, and days that a zone may lead out of them."""
 
 
 class ArrowJson:
@@ -43,6 +54,8 @@ class ArrowJson:
             if table.num_rows != len(values):
                 return None
             if not parsed:
+                if _has_long_numbers(shown):
+                    return None
                 doubtful = shown.filter(pc.match_substring_regex(shown, MORE_MEMBERS))
                 if len(doubtful):
                     nothing = pa.schema([("no", pa.int8())])
@@ -52,7 +65,14 @@ class ArrowJson:
             found = table.column("v").combine_chunks()
             if not parsed and found.null_count != values.null_count:
                 return None  # a JSON null, or one with something behind it
-            return found if found.type == self._kind else found.cast(self._kind)
+            if _has_any(found, _is_infinite):
+                return None  # an integer of hundreds of digits, which Python refuses
+            if (
+                _has_any(found, _is_negative_zero)
+                and pc.any(pc.match_substring_regex(shown, NEGATIVE_WHOLE_ZERO)).as_py()
+            ):
+                return None
+            return _as_wanted(found, self._kind)
         except (pa.ArrowInvalid, UnicodeDecodeError, OverflowError):
             return None
 
@@ -77,12 +97,96 @@ def _read_lines(before: bytes, values: pa.Array, after: bytes, schema: pa.Schema
     )
 
 
+def _has_long_numbers(values: pa.Array) -> bool:
+    """Whether there may be an integer, in a member that nobody asked for, say, of more digits than
+    Python reads.
+    """
+    import pyarrow.compute as pc
+
+    most = sys.get_int_max_str_digits()
+    long_ones = values.filter(pc.greater(pc.binary_length(values), most))
+    if not most or not len(long_ones):
+        return False
+    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % (most + 1))  # no digit is looked at twice
+    return any(number.search(one.as_py()) for one in long_ones)
+
+
 def _as_read(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's reader knows for one that it is cast to afterwards."""
+    """The type that Arrow's reader knows for one that its texts become afterwards."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_as_read(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
-    return pa.string() if pa.types.is_date(kind) else kind
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return pa.string()
+    return pa.float64() if pa.types.is_float32(kind) else kind  # it is rounded once, then again
+
+
+def _as_wanted(found: pa.Array, kind: pa.DataType) -> pa.Array:
+    """What was read as `kind`. Raises `ArrowInvalid` for texts that Python may read otherwise."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if found.type == kind:
+        return found
+    if pa.types.is_timestamp(kind):
+        return _times(found, kind)
+    if not pa.types.is_nested(kind):
+        if pa.types.is_date(kind) and pc.any(pc.match_substring_regex(found, EDGES)).as_py():
+            raise pa.ArrowInvalid("a date that Python may read otherwise")
+        return found.cast(kind)
+    parts, buffers = _parts(found)
+    kinds = [field.type for field in kind] if pa.types.is_struct(kind) else [kind.value_type]
+    children = [_as_wanted(one, of) for one, of in zip(parts, kinds, strict=True)]
+    return pa.Array.from_buffers(
+        kind, len(found), buffers, found.null_count, found.offset, children=children
+    )
+
+
+def _parts(found: pa.Array) -> tuple[list[pa.Array], list[pa.Buffer | None]]:
+    """What a struct or a list is made of, and its own buffers."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(found.type):
+        return [found.field(at) for at in range(found.type.num_fields)], found.buffers()[:1]
+    return [found.values], found.buffers()[:2]
+
+
+def _has_any(found: pa.Array, test: Callable[[pa.Array], pa.Array]) -> bool:
+    """Whether a test holds of one of the floats in it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_nested(found.type):
+        return any(_has_any(one, test) for one in _parts(found)[0])
+    return pa.types.is_floating(found.type) and bool(pc.any(test(found)).as_py())
+
+
+def _is_infinite(found: pa.Array) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.is_inf(found)
+
+
+def _is_negative_zero(found: pa.Array) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.and_(pc.equal(found, 0.0), pc.less(pc.divide(1.0, found), 0.0))
+
+
+def _times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    """Moments of texts; where the type has a zone, UTC is meant by those that say none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    digits = 9 if kind.unit == "ns" else 6
+    known = pc.match_substring_regex(texts, TIME % (digits, "" if kind.tz is None else f"{ZONE}?"))
+    edge = pc.match_substring_regex(texts, EDGES)
+    if pc.all(pc.and_not(known, edge)).as_py() is False:  # null of nothing but nulls
+        raise pa.ArrowInvalid("a time that Python may read otherwise")
+    if kind.tz is not None:
+        zoned = pc.match_substring_regex(texts, f"{ZONE}$")
+        texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
+    return texts.cast(kind)

@@ -42,13 +42,15 @@ class JsonShapes:
             return self._struct(kind, plain, where)
         if pa.types.is_map(kind):
             return self._map(kind, plain, where)
-        if pa.types.is_list(kind):
+        if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            return self.of(kind.value_type, schema, where)
+        if _is_one_of(kind, _LISTS):
             item = self.of(kind.value_type, plain.get("items"), f"{where}'s items")
             return lambda given: [None if one is None else item(one) for one in given]
         if pa.types.is_decimal(kind) and kind.scale == 0:
             return int
-        for test, shape in _PLAIN:
-            if getattr(pa.types, test)(kind):
+        for tests, shape in _PLAIN:
+            if _is_one_of(kind, tests):
                 return shape
         raise ConfigurationError(
             f"{where} is {kind}, which JSON has no exact value for: cast the column"
@@ -71,9 +73,7 @@ class JsonShapes:
         return made
 
     def _map(self, kind: pa.MapType, schema: dict[str, Any], where: str) -> _Shape:
-        import pyarrow as pa
-
-        if not pa.types.is_string(kind.key_type):
+        if not _is_one_of(kind.key_type, _TEXTS):
             raise ConfigurationError(
                 f"{where} is {kind}, and JSON's keys are texts: cast the column"
             )
@@ -94,14 +94,19 @@ def _iso(given: Any) -> str:
     return str(given.isoformat()).replace("+00:00", "Z")
 
 
-_PLAIN: tuple[tuple[str, _Shape], ...] = (
-    ("is_boolean", _same),
-    ("is_integer", _same),
-    ("is_floating", _number),
-    ("is_decimal", _same),
-    ("is_string", _same),
-    ("is_date", _iso),
-    ("is_timestamp", _iso),
-    ("is_binary", lambda given: b64encode(given).decode()),
-    ("is_null", _same),
+_TEXTS = ("string", "large_string", "string_view")
+_LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+_BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
+_PLAIN: tuple[tuple[tuple[str, ...], _Shape], ...] = (
+    (("boolean", "integer", "decimal", "null", *_TEXTS), _same),
+    (("floating",), _number),
+    (("date", "timestamp"), _iso),
+    (_BYTES, lambda given: b64encode(given).decode()),
 )
+"""Names of Arrow's tests of types, and what makes JSON's values of theirs."""
+
+
+def _is_one_of(kind: pa.DataType, names: tuple[str, ...]) -> bool:
+    import pyarrow as pa
+
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

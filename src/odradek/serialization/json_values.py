@@ -7,12 +7,18 @@ doesn't fit. Must not: take one thing for another: a number isn't a boolean, nor
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NANOS = re.compile(r"[.,][0-9]{6}([0-9]+)")
+"""Of a second, the digits beyond the sixth."""
 
 
 class _MisfitError(Exception):
@@ -98,15 +104,20 @@ def _text(given: Any, _: pa.DataType) -> str:
     return str(found)
 
 
-def _timestamp(given: Any, kind: pa.DataType) -> datetime:
+def _timestamp(given: Any, kind: pa.DataType) -> datetime | int:
     found = datetime.fromisoformat(_of(given, str))
     if kind.tz is None:
         if found.tzinfo is not None:
             raise _MisfitError
-        return found
-    if found.tzinfo is None:
-        return found.replace(tzinfo=UTC)
-    return found.astimezone(UTC)  # an OverflowError here is this row's, in Arrow the column's
+    elif found.tzinfo is not None:
+        found = found.astimezone(UTC)  # an OverflowError here is this row's, in Arrow the column's
+    found = found.replace(tzinfo=UTC)
+    if kind.unit != "ns":
+        return found if kind.tz is not None else found.replace(tzinfo=None)
+    # Python keeps six digits of a second.
+    beyond = _NANOS.search(given)
+    nanos = int(beyond[1][:3].ljust(3, "0")) if beyond else 0
+    return (found - _EPOCH) // timedelta(microseconds=1) * 1000 + nanos
 
 
 _READ: tuple[tuple[str, Callable[[Any, pa.DataType], Any]], ...] = (

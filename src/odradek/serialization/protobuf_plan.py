@@ -37,7 +37,8 @@ class ProtobufProgram:
         place = len(self._steps)
         pairs = list(zip(descriptor.fields, column.children, strict=True))
         pairs.sort(key=lambda pair: pair[0].number)
-        step = [Op.MESSAGE, column.number, 0, len(pairs), entry, 0]
+        known = entry or descriptor.is_extendable  # an extension may be one, and a bad one
+        step = [Op.MESSAGE, column.number, 0, len(pairs), known, 0]
         self._steps.append(step)
         fields = [[0, inner.number, 0, one.number, 0, NONE] for one, inner in pairs]
         self._steps += fields

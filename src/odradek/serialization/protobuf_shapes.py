@@ -8,6 +8,7 @@ oneof; a null is a field that isn't there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from odradek.serialization.protobuf_types import UNSIGNED, is_map, is_timestamp, type_name
@@ -46,11 +47,26 @@ def _single(one: Any) -> _Shape:
         return _timestamp if is_timestamp(one.message_type) else message_shape(one.message_type)
     kind = type_name(one)
     if kind in UNSIGNED:
-        return int
+        return _unsigned
+    if kind == "BOOL":
+        return _boolean
     if kind == "ENUM":
         # A number that the enum has no name for is read as its digits.
         return lambda given: int(given) if given.lstrip("-").isdecimal() else given
     return lambda given: given
+
+
+def _unsigned(given: Any) -> int:
+    """A decimal's whole number; a class would round, and take a text's digits."""
+    if isinstance(given, bool) or not isinstance(given, int | Decimal) or given != int(given):
+        raise TypeError(f"{given!r} is no whole number")
+    return int(given)
+
+
+def _boolean(given: Any) -> bool:
+    if not isinstance(given, bool):  # which a class would make of any number
+        raise TypeError(f"{given!r} is no boolean")
+    return given
 
 
 def _timestamp(given: Any) -> dict[str, int]:

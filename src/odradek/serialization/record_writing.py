@@ -6,7 +6,8 @@ deletes. Must not: cost a producer without serializers anything: it stands in pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -14,11 +15,16 @@ from weakref import ref
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending, alive
 from odradek.clients.producer.record_arguments import NO_HEADERS, HeadersInput
 from odradek.common.errors import KafkaError
-from odradek.runtime.hosts.delivery_future import DeliveryFuture
+from odradek.record.list_send import RecordLists
+from odradek.runtime.hosts.delivery_future import DeliveryFuture, ManyDeliveryFuture
 from odradek.runtime.hosts.in_thread import at_hand
+from odradek.runtime.hosts.record_future import ManyFuture
 from odradek.serialization.context import NO_WAITING, MessageField, SerializationContext
 from odradek.serialization.errors import SerializationError
 from odradek.serialization.record_reading import converter, not_awaited
+
+STRETCH = 256
+"""So many records are written before an event loop has its turn again."""
 
 Written = tuple[bytes | None, bytes | None, HeadersInput]
 
@@ -35,7 +41,9 @@ class RecordWriting:
 
         Raises `SerializationError` with the topic, and what a registry says.
         """
-        listed: Any = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+        headers = gone_through(headers)
+        there = headers.items() if isinstance(headers, Mapping) else headers or ()
+        listed: Any = list(there) if isinstance(there, Iterable) else []  # `send` refuses it
         before = len(listed)
         context = SerializationContext(topic, MessageField.KEY, listed)
         if self._key is not None and key is not None:
@@ -71,6 +79,11 @@ class RecordWriting:
             NO_WAITING.reset(token)
 
 
+def gone_through(headers: Any) -> Any:
+    """Headers that can be read again and again: by serializers, and then by `send`."""
+    return list(headers) if isinstance(headers, Iterator) else headers
+
+
 def _unwritten(context: SerializationContext, why: str) -> SerializationError:
     return SerializationError(
         f"the {context.field} of a record of {context.topic} can't be written: {why}"
@@ -102,6 +115,36 @@ def _send(
     )
 
 
+def serialized_send_many(producer: Any, key: Any, value: Any) -> Callable[..., Any]:
+    """The same for lists of records: all are written before the first is sent."""
+    return partial(_send_many, ref(producer), RecordWriting(key, value))
+
+
+def _send_many(
+    of: Any, writing: RecordWriting, topic: str, *lists: Any, **named: Any
+) -> ManyFuture:
+    producer, records = alive(of), _lists(*lists, **named)
+    written = [writing(topic, *record) for record in records.objects()]
+    future: ManyFuture = type(producer).send_many(producer, topic, **records.written(written))
+    return future
+
+
+def _lists(
+    values: Any,
+    keys: Any = None,
+    headers: Any = None,
+    partitions: Any = None,
+    timestamps_ms: Any = None,
+) -> RecordLists:
+    return RecordLists.given(
+        values=values,
+        keys=keys,
+        headers=headers,
+        partitions=partitions,
+        timestamps_ms=timestamps_ms,
+    )
+
+
 def serialized_put(producer: RecordSending[Any], key: Any, value: Any) -> Callable[..., Any]:
     """The same for an event loop; always to be awaited."""
     return partial(_put, ref(producer), RecordWriting(key, value))
@@ -117,6 +160,8 @@ async def _put(
     partition: int | None = None,
     timestamp_ms: int | None = None,
 ) -> Any:
+    headers = gone_through(headers)
+
     async def written() -> Written:
         return writing.in_loop(topic, key, value, headers)
 
@@ -124,3 +169,27 @@ async def _put(
     key, value, headers = await at_hand(written)
     found = RecordSending.send(producer, topic, value, key, headers, partition, timestamp_ms)
     return found if type(found) is DeliveryFuture else await found
+
+
+def serialized_put_many(producer: Any, key: Any, value: Any) -> Callable[..., Any]:
+    """The same for lists of records in an event loop."""
+    return partial(_put_many, ref(producer), RecordWriting(key, value))
+
+
+async def _put_many(
+    of: Any, writing: RecordWriting, topic: str, *lists: Any, **named: Any
+) -> ManyDeliveryFuture:
+    producer, records = alive(of), _lists(*lists, **named)
+    left, written = deque(records.objects()), list[Written]()
+
+    async def all_written() -> None:
+        while left:  # an item is let go once it is written: the schema of the next may be missing
+            written.append(writing.in_loop(topic, *left[0]))
+            left.popleft()
+            if not len(left) % STRETCH:
+                await producer._loop_host.breathe()  # noqa: SLF001  # as its own calls do
+
+    await at_hand(all_written)
+    sent = type(producer).send_many(producer, topic, **records.written(written))
+    future: ManyDeliveryFuture = await sent
+    return future

@@ -100,6 +100,9 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
         """The generator that `SimulatedHost` would have."""
         return self._client_rng
 
+    callers_first = False
+    """As the simulated host, whose trace it leaves."""
+
     @property
     def on_its_own(self) -> bool:  # type: ignore[override]
         """Whether time goes on while no call of this client waits."""
@@ -289,6 +292,7 @@ class MoodyAsyncioHost(WorldAsyncioHost):
     """One whose kernel takes and gives bytes bit by bit, and whose timers ring early."""
 
     moody = True
+    callers_first = True
 
 
 class _WorldTransport(Transport):

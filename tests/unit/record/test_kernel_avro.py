@@ -126,6 +126,42 @@ def test_what_is_odd_is_left_and_leaves_nothing(schema: Any, payload: bytes) -> 
     assert (found, left) == ([None, None], [0, 1])
 
 
+@pytest.mark.parametrize("more", [0, 20], ids=["few", "in a table"])
+@pytest.mark.parametrize(
+    "keys", [("ab", "a"), ("a", "ab"), ("a", "aa"), ("a", ""), ("", "a"), ("\0", ""), ("a\0", "a")]
+)
+def test_keys_of_which_one_begins_with_the_other_differ(keys: tuple[str, str], more: int) -> None:
+    others = [f"x{at}" for at in range(more)]
+    found, left = filled({"type": "map", "values": "int"}, a_map(keys[0], *others, keys[1]))
+    assert left == []
+    assert [key for key, _ in found[0]] == [keys[0], *others, keys[1]]
+    twice = (keys[0], keys[1], *others, keys[0])
+    assert filled({"type": "map", "values": "int"}, a_map(*twice)) == ([None], [0])
+
+
+def slot(key: str, size: int) -> int:
+    """Where the kernel looks for a key in its table: by FNV-1a."""
+    found = 0xCBF29CE484222325
+    for byte in key.encode():
+        found = (found ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return (found ^ found >> 29) & (size - 1)
+
+
+def test_keys_that_were_chosen_to_crowd_together_are_the_library_s() -> None:
+    """Comparing each with all others takes the square of their number: minutes for a megabyte."""
+    crowd: list[str] = []
+    number = 0
+    while len(crowd) < 40:
+        number += 1
+        if slot(str(number), 128) == 7:
+            crowd.append(str(number))
+    schema = {"type": "map", "values": "int"}
+    assert filled(schema, a_map(*crowd)) == ([None], [0])
+    assert filled(schema, a_map(*crowd[:20]))[1] == []  # so they do crowd, and few may
+    found = avro_to_arrow(pa.array([FRAME + a_map(*crowd)]), Answers([schema]))
+    assert (len(found.values[0]), found.errors) == (40, {})
+
+
 def test_a_column_that_is_full() -> None:
     """Offsets have 32 bits; here they are told to have fewer."""
     assert filled("string", b"\6abc", b"\4de", b"\2g", most=4) == (["abc", None, "g"], [1])
@@ -193,6 +229,23 @@ def test_a_schema_that_is_not_known_yet_is_asked_for() -> None:
     assert reader.read(*arguments, 1, marks) == 3
     assert marks == b"\0\1\0"
     assert array_of(columns, reader).to_pylist() == [1, None, 3]
+
+
+def test_a_thousand_schemas_are_known() -> None:
+    """Rows may name more, which neither takes memory for ever nor makes each row slower."""
+    columns = Columns(pa.int32())
+    reader = kernel.ColumnReader(columns.layout())
+    made = program("int", None, columns)
+    for schema in range(1, 1001):
+        reader.add(schema, *made)
+    row = (exact(FRAME + b"\2"), numbers(0, 6), None, False, 0, 1, 0, bytearray(1))
+    assert reader.read(*row) == 1
+    reader.add(1001, None)
+    assert reader.read(*row) == 0
+    assert reader.unknown_schema == 1
+    reader.add(1, *made)
+    assert reader.read(*row) == 1
+    assert array_of(columns, reader).to_pylist() == [1, 1]
 
 
 def test_any_binary_column_is_read() -> None:

@@ -141,9 +141,10 @@ def test_keys_decide_where_they_are_asked(use: Encoding) -> None:
         found = scene.send(key=key, value=None, at=0)
         assert found is scene.batches[at] if at in scene.batches else found == at
     assert scene.lane.placed == []
-    scene.lane.by_key = False
+    other = scene.lanes["t"] = Lane(use, scene.metadata.snapshot, scene.batches)
+    other.by_key = False
     assert scene.send(key=keys[0]) is scene.batches[1]
-    assert scene.lane.placed == [(keys[0], b"v")]
+    assert other.placed == [(keys[0], b"v")]
 
 
 def test_what_has_no_open_batch_with_room_gives_what_is_certain(use: Encoding) -> None:

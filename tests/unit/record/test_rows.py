@@ -10,7 +10,7 @@ import tracemalloc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -144,6 +144,57 @@ def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., 
     assert held < 2 * len(encoded)
     assert peak > 10 * held
     assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples
+
+
+class Named(NamedTuple):
+    """Three items."""
+
+    first: object
+    second: object = b"2"
+    third: object = None
+
+
+class Derived(Named):
+    """One field is something else."""
+
+    __slots__ = ()
+
+    @property
+    def second(self) -> object:
+        return "made"
+
+
+class Roomy(Named):
+    """It has more than items."""
+
+
+def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
+    twin: Any = rows if build is rows.build_rows else odradek.record
+    twin.read_as_slots(Named)
+    held = object()
+    made, derived, roomy = Named(held), Derived(1, 2, 3), Roomy(4, 5, 6)
+    for _ in range(100):  # the interpreter learns how to read them
+        assert (made.first, made.second, made.third) == (held, b"2", None)
+        assert (derived.first, derived.second, derived.third) == (1, "made", 3)
+        assert (roomy.first, roomy.third) == (4, 6)
+    for name in Named._fields:
+        with pytest.raises(AttributeError):
+            setattr(made, name, 1)
+        with pytest.raises(AttributeError):
+            delattr(made, name)
+        with pytest.raises(TypeError):
+            getattr(Named, name).__get__((1, 2, 3))
+    assert made._replace(second=5) == (held, 5, None)
+    assert made._asdict() == {"first": held, "second": b"2", "third": None}
+    assert repr(Named(1)) == "Named(first=1, second=b'2', third=None)"
+    assert pickle.loads(pickle.dumps(Named(1))) == Named(1)  # noqa: S301 - our own
+    before = sys.getrefcount(held)
+    assert all(made.first is held for _ in range(1000))
+    assert sys.getrefcount(held) == before
+    if twin is not rows:
+        for wrong in (Roomy, int, Filled):
+            with pytest.raises(TypeError, match="named tuple"):
+                twin.read_as_slots(wrong)
 
 
 class Filled:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import signal
+import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,9 +23,10 @@ from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.common.errors import ClientForkedError
 from odradek.common.events import Event
+from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime import SelectorHost, ThreadHost, fork
 from odradek.runtime.events.events_dir import EventFile
 from odradek.simulation import SimulatedCluster, World
 
@@ -128,6 +133,7 @@ def test_the_lock_is_never_waited_for_in_a_child_and_a_member_stays_its_parents(
             consumer.explain,
             lambda: producer.send("t", b"1"),
             lambda: producer.send_arrow("t", None),
+            lambda: producer.send_many("t", [b"1"]),
             producer.flush,
             producer.explain,
             lambda: member.poll(0),
@@ -182,3 +188,58 @@ def test_a_producer_takes_no_record_in_a_child() -> None:
         assert producer.send("t", b"3") is not None
         assert producer._lanes["t"].open[0].count == 2
         producer._calls.host = world.hosts["producer"]
+
+
+HALF = """
+from tests.unit.runtime.test_fork import amid, done
+amid.set()
+done.wait({wait})
+whole = True
+"""
+amid, done = threading.Event(), threading.Event()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    where = tmp_path / "modules"
+    where.mkdir()
+    monkeypatch.syspath_prepend(str(where))
+    return where
+
+
+@contextmanager
+def amid_an_import(folder: Path, wait: float) -> Iterator[str]:
+    """Another thread imports a module of this name, which goes on when the test is done."""
+    fork.watch(fork.ForkSwitch())
+    name = f"half_{folder.parent.name}"
+    amid.clear()
+    done.clear()
+    (folder / f"{name}.py").write_text(HALF.format(wait=wait))
+    importlib.invalidate_caches()
+    importer = threading.Thread(target=loaded, args=(name,))
+    importer.start()
+    assert amid.wait(PATIENCE)
+    yield name
+    done.set()
+    importer.join()
+
+
+def test_a_fork_waits_until_no_other_thread_is_amid_an_import(folder: Path) -> None:
+    def load_again() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        loaded(name)
+        assert sys.modules[name].whole
+
+    with amid_an_import(folder, 0.3) as name:
+        in_child(load_again)
+
+
+def test_a_fork_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be in the middle of an import that the other thread waits for."""
+    monkeypatch.setattr(fork, "FORK_WAITS_S", 0.2)
+    with amid_an_import(folder, PATIENCE * 2):
+        began = time.monotonic()
+        in_child(lambda: loaded("odradek.common.likeness"))
+        assert time.monotonic() < began + PATIENCE
+    in_child(lambda: loaded("odradek.common.likeness"))

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from uuid import uuid4
 from weakref import ref
 
 import pytest
@@ -16,6 +17,7 @@ from confluent_kafka import serialization as theirs
 from tests.registry_server import RegistryServer, registry_server
 
 from odradek import (
+    ArgumentError,
     AsyncConsumer,
     AsyncProducer,
     AvroDeserializer,
@@ -36,6 +38,7 @@ from odradek import (
     StringDeserializer,
     TopicPartition,
 )
+from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.serialization.record_reading import RecordReading
 from odradek.serialization.record_writing import RecordWriting, serialized_put
 from odradek.testing import FakeCluster
@@ -122,6 +125,38 @@ def test_serializers_with_a_context(cluster: FakeCluster) -> None:
     assert (record.key, record.value) == (5, "u:x")
     assert record.headers == (("mine", b"1"), ("noted", b"value"))
     assert seen == [SerializationContext("u", MessageField.VALUE, list(record.headers))]
+
+
+@pytest.mark.parametrize("way", [list, tuple, dict, iter, lambda given: (one for one in given)])
+def test_headers_of_any_kind_go_along(cluster: FakeCluster, way: Any) -> None:
+    """Also those that can be gone through only once: serializers are told of them first."""
+    given = [("mine", b"1"), ("yours", b"2")]
+    topic = f"headers-{uuid4()}"
+    cluster.create_topic(topic)
+    with producer(cluster, value_serializer=lambda value, ctx: str(value).encode()) as sender:
+        sender.send(topic, 5, headers=way(given)).result(10)
+        with pytest.raises(ArgumentError, match="headers must be pairs"):
+            sender.send(topic, 5, headers=5)
+
+    async def in_a_loop() -> None:
+        number: Any = 5  # type checkers want bytes
+        tries = [SchemaNotAtHandError(lambda: None)]
+
+        def later(value: int, ctx: Any) -> bytes:
+            for error in tries:
+                tries.clear()
+                raise error
+            return b"%d" % value
+
+        config = {"bootstrap.servers": cluster.bootstrap_servers}
+        async with AsyncProducer(config, value_serializer=later) as sender:
+            await sender.send_and_wait(topic, number, headers=way(given))
+        assert tries == []
+
+    asyncio.run(in_a_loop())
+    with Consumer(servers(cluster)) as consumer:
+        consumer.assign({TopicPartition(topic, 0): 0})
+        assert [list(one.headers) for one in some(consumer, 2)] == [given, given]
 
 
 async def given_later(value: Any) -> Any:

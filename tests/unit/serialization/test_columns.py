@@ -19,6 +19,7 @@ from odradek import (
     AvroSerializer,
     InvalidSchemaError,
     MessageField,
+    MissingExtraError,
     RegistryUnreachableError,
     Schema,
     SchemaRegistryClient,
@@ -228,6 +229,20 @@ def test_columns_of_nothing(registry: SchemaRegistryClient) -> None:
     assert avro_to_arrow(column(), registry, record("F", x="int")).values.type == pa.struct(
         [("x", pa.int32())]
     )
+
+
+@pytest.mark.parametrize("reader", [None, '"int"'])
+def test_a_missing_package_is_no_row_s_fault(
+    server: RegistryServer,
+    registry: SchemaRegistryClient,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: str | None,
+) -> None:
+    """Else every row is null, and a program that doesn't look at errors goes on with that."""
+    row = AvroSerializer(registry, '"int"', conf=REGISTER)(1, VALUE)
+    monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'odradek\[schemas\]'"):
+        avro_to_arrow(pa.array([row]), registry, reader)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -322,6 +323,51 @@ def test_arrow_reads_what_python_reads(rows: list[tuple[Any, Any]], validate: bo
     assert whole.errors == alone.errors
 
 
+UTC_TIMES = pa.timestamp("us", "UTC")
+OF_ONE_MIND = [
+    (pa.timestamp("us"), b'"2026-01-02T03:04:05Z"', None),
+    (pa.timestamp("s"), b'"2026-01-02T03:04+02:00"', None),
+    (pa.timestamp("ms"), b'"2026-01-02 03:04:05.678"', 1767323045678),
+    (pa.timestamp("us"), b'"0000-01-02T03:04:05"', None),
+    (pa.timestamp("us"), b'"9999-12-31T23:59:59.999999"', 253402300799999999),
+    (UTC_TIMES, b'"2026-01-02T03:04:05"', 1767323045000000),
+    (UTC_TIMES, b'"2026-01-02T03:04:05.5-02:00"', 1767330245500000),
+    (UTC_TIMES, b'"0001-01-01T00:00:00+02:00"', None),
+    (UTC_TIMES, b'"9999-12-31T23:59:59-02:00"', None),
+    (UTC_TIMES, b'"9999-12-31T23:59:59Z"', 253402300799000000),
+    (pa.timestamp("ns"), b'"2026-01-02T03:04:05.123456789"', 1767323045123456789),
+    (pa.timestamp("ns", "UTC"), b'"1969-12-31T23:59:59.0000001Z"', -999999900),
+    (pa.date32(), b'"0000-01-02"', None),
+    (pa.date32(), b'"9999-12-31"', 2932896),
+    (pa.float64(), b"-0", 0.0),
+    (pa.float64(), b"-0.0", -0.0),
+    (pa.float64(), b"1" * 400, None),
+    (pa.float32(), b"1.00000005960464477540", 1.0),
+    (pa.float32(), b"3.4028235677973366e38", float("inf")),
+    (pa.int64(), b'1,"w":[' + b"1" * 5000 + b"]", None),
+]
+"""A type, JSON that Arrow and Python would read each in its own way, and what it is."""
+
+
+@pytest.mark.parametrize("beside", [b"", b'{"a":'])
+def test_a_row_reads_the_same_whatever_is_beside_it(beside: bytes) -> None:
+    """Alone it would be Arrow's, beside one that is no JSON Python's."""
+    for kind, text, expected in OF_ONE_MIND:
+        for within in (False, True):
+            of = pa.struct([("a", pa.list_(kind) if within else kind)])
+            row = b'{"a":[' + text + b"]}" if within else b'{"a":' + text + b"}"
+            if within and b"w" in text:
+                continue
+            read = plain_json_to_arrow(column(*([row, beside] if beside else [row])), of)
+            plain = pa.int32() if pa.types.is_date(kind) else pa.int64()
+            plain = plain if pa.types.is_temporal(kind) else kind
+            shown = read.values.cast(pa.struct([("a", pa.list_(plain) if within else plain)]))
+            got = shown[0].as_py() and shown[0].as_py()["a"]
+            assert (0 in read.errors) == (expected is None), (kind, text, beside)
+            wanted = [expected] if within and expected is not None else expected
+            assert repr(got) == repr(wanted), (kind, text, beside)
+
+
 def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes may be an object of hundreds of fields; the rows beside it are read."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
@@ -379,6 +425,30 @@ def test_there_and_back(registry: SchemaRegistryClient) -> None:
     assert exact.values.to_pylist() == [b"0.50"]
     with pytest.raises(ConfigurationError, match="no exact value"):
         arrow_to_json(pa.array([None], pa.time64("us")), PlainJSONSerializer(), "t")
+
+
+@pytest.mark.parametrize(
+    ("column", "written"),
+    [
+        *((pa.array(["a"], kind), b'"a"') for kind in (pa.large_string(), pa.string_view())),
+        *((pa.array([b"ab"], kind), b'"YWI="') for kind in (pa.large_binary(), pa.binary(2))),
+        (pa.array([b"ab"], pa.binary_view()), b'"YWI="'),
+        (pa.array(["a"]).dictionary_encode(), b'"a"'),
+        (pa.RunEndEncodedArray.from_arrays([1], ["a"]), b'"a"'),
+        *(
+            (pa.array([[1, None]], kind), b"[1,null]")
+            for kind in (pa.large_list(pa.int64()), pa.list_(pa.int64(), 2))
+        ),
+        (pa.array([[1, None]], pa.list_view(pa.int64())), b"[1,null]"),
+        (pa.array([{"s": "a"}], pa.struct([("s", pa.large_string())])), b'{"s":"a"}'),
+        (pa.array([[("k", 1)]], pa.map_(pa.large_string(), pa.int64())), b'{"k":1}'),
+        (polars.DataFrame({"s": ["a"]}).to_struct().to_arrow(), b'{"s":"a"}'),
+    ],
+)
+def test_texts_bytes_and_lists_of_any_kind_are_written(column: pa.Array, written: bytes) -> None:
+    """Arrow has several types of each: Polars has its own, pandas' categories are dictionaries."""
+    found = arrow_to_json(column, PlainJSONSerializer(), "t")
+    assert (found.values.to_pylist(), found.errors) == ([written], {})
 
 
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
-from tests.fuzz.protobuf import Answers, Case, differ, message_class
+from tests.fuzz.protobuf import Answers, Case, differ, drive, message_class
 from tests.registry_server import RegistryServer, registry_server
 from tests.unit.spark.test_registry_protobuf import files, written
 
@@ -229,6 +229,16 @@ def stamped() -> bytes:
     return bytes(file.SerializeToString())
 
 
+def extended() -> bytes:
+    """A file of proto2 whose message M has a message and a text as extensions 100 and 101."""
+    file = descriptor_pb2.FileDescriptorProto.FromString(one_field(type=5, label=1))
+    file.syntax = "proto2"
+    file.message_type[0].extension_range.add(start=100, end=200)
+    file.extension.add(name="one", number=100, type=11, label=1, type_name=".m.M", extendee=".m.M")
+    file.extension.add(name="two", number=101, type=9, label=1, extendee=".m.M")
+    return bytes(file.SerializeToString())
+
+
 def stamps() -> list[bytes]:
     """A timestamp's fields at their edges, below zero, twice, and beside others."""
     edge = 9_223_372_036_853
@@ -267,6 +277,11 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
              for some in ([*range(100)], [*range(100), 7], [3, 3], [1 << 40, 1 << 41])],
         ),
         (stamped(), stamps()),
+        (  # an extension's message that is none, and is one; one that nobody knows
+            extended(),
+            [b"\xa2\6\2\x0f\x0f", b"\xa2\6\1\x08", b"\xa2\6\2\x08\1", b"\xb2\x09\1a",
+             b"\xa0\6\1"],
+        ),
         # texts: Latin 1, half of a surrogate pair, cut off, and one that is UTF-8
         (one_field(type=9, label=1),
          [b"\x0a\1\xff", b"\x0a\3\xed\xa0\x80", b"\x0a\1\xc3", b"\x0a\2\xc3\xa4"]),
@@ -276,6 +291,16 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
 def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[bytes]) -> None:
     for payload in payloads:
         assert (why := differ(Case(file, [FRAME + payload], given=True))) is None, why
+
+
+@pytest.mark.parametrize(("last", "left"), [(b"\1", 0), (b"\3", 1), (b"\x7f", 1)])
+def test_a_number_of_more_than_64_bits_is_protobuf_s(last: bytes, left: int) -> None:
+    """Its decoders differ: some drop what is too much, some refuse it."""
+    row = FRAME + b"\x08" + b"\xff" * 9 + last
+    case = Case(one_field(type=5, label=1), [row], given=True)
+    found = drive(native("kernel_columns"), case)
+    assert found is not None
+    assert found[0][:2] == (1, left)  # rows, and those that are null
 
 
 def test_rows_of_several_schemas_need_a_class(registry: SchemaRegistryClient) -> None:
@@ -413,6 +438,26 @@ def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
         arrow_to_protobuf(pa.array(rows), made, "t")
     with pytest.raises(ConfigurationError, match="topic must be a text"):
         arrow_to_protobuf(pa.array(rows), write, "t", "neither")  # type: ignore[arg-type]
+
+
+def test_what_is_no_number_or_boolean_is_taken_for_none(registry: SchemaRegistryClient) -> None:
+    """A fraction lost its end without a word, a text was its digits, and any number true."""
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto", package="m", syntax="proto3")
+    message = file.message_type.add(name="M")
+    for number, (name, kind) in enumerate({"u": 4, "f": 6, "b": 8}.items(), 1):
+        message.field.add(name=name, number=number, type=kind, label=1)
+    made = message_class(file.SerializeToString())
+    write = ProtobufSerializer(made, registry, {"auto.register.schemas": True})
+    most = (1 << 64) - 1
+    for name in "uf":
+        for bad in (1.0, 1.9, "12", True, Decimal("1.5"), -1, Decimal(most + 1)):
+            found = arrow_to_protobuf(pa.array([{name: bad}, None]), write, "t")
+            assert list(found.errors) == [0], bad
+        for good in (pa.array([most], pa.uint64()), pa.array([Decimal(most)]), pa.array([0])):
+            found = arrow_to_protobuf(pa.StructArray.from_arrays([good], [name]), write, "t")
+            read = protobuf_to_arrow(found.values, registry, made)
+            assert read.values[0].as_py()[name] == good[0].as_py()
+    assert list(arrow_to_protobuf(pa.array([{"b": 2}, {"b": 1}]), write, "t").errors) == [0, 1]
 
 
 def test_arguments_are_checked(registry: SchemaRegistryClient) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from odradek import Consumer, Producer, TopicPartition
 from odradek.runtime.system_clock import SystemClock
+from odradek.simulation.brokers.disturbances import max_message_bytes
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.options.source_options import BATCH, SourceOptions, parse_options
 from odradek.spark.problems import MissingTopicError, OptionError, UndecodableValueError
@@ -121,6 +122,42 @@ def test_a_letter_that_is_not_written_fails_the_task(
     monkeypatch.setattr(sink_sending, "TOPIC_PATIENCE", 0.1)
     with pytest.raises(MissingTopicError, match="'none' .*deadLetterTopic; create it"):
         rows(cluster, deadLetterTopic="none")
+
+
+@pytest.mark.parametrize("by_brokers", [False, True])
+def test_a_letter_that_is_too_large_goes_without_what_is_large(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, by_brokers: bool
+) -> None:
+    """Else the query ends at this record again and again."""
+    large = b" " * 5000
+    cluster.create_topic("big", 1)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        producer.send("big", b"{" + large, b"key", [("h", b"1")])
+        producer.send("big", b"{" + large + large, large, [("h", large + b"1")])
+        producer.send("big", b"{", b"key")
+    if by_brokers:
+        cluster._call(lambda: max_message_bytes(cluster._cluster, "bad", 2000))
+    else:
+        config = {"bootstrap.servers": cluster.bootstrap_servers, "client.id": "small"}
+        small = {**config, "max.request.size": 2000}
+        monkeypatch.setattr(SourceOptions, "producer_config", lambda _: small)
+    options = given(cluster, subscribe="big", deadLetterTopic="bad")
+    target = pa.schema([arrow_schema(full_schema(False, options.decoded_types())).field("value")])
+    clock = SystemClock()
+    with Consumer(options.consumer_config(None)) as consumer:
+        wanted = KafkaOffsetRange(TopicPartition("big", 0), 0, 3)
+        reader = RangeReader(consumer, wanted, None, options, clock)
+        made = decoders_of(options, ("value",), target)
+        found = list(reader.batches(("value",), target, made, dead_letters_of(options, clock)))
+    assert sum(map(len, found)) == 0
+    told = {dict(one.headers)["__connect.errors.offset"]: one for one in letters(cluster)}
+    first, second, third = (told[at] for at in (b"0", b"1", b"2"))
+    assert (first.key, first.value) == (b"key", None)
+    assert dict(first.headers)["odradek.errors.left.out"] == b"value"
+    assert dict(first.headers)["h"] == b"1"
+    assert (second.key, second.value) == (None, None)
+    assert dict(second.headers)["odradek.errors.left.out"] == b"value,headers,key"
+    assert (third.key, third.value) == (b"key", b"{")
 
 
 def test_a_dead_letter_topic_without_rights(cluster: FakeCluster) -> None:

@@ -120,6 +120,20 @@ def test_both_ways_agree() -> None:
     assert together == apart
 
 
+def test_a_row_does_not_depend_on_those_beside_it() -> None:
+    """Arrow would take a zone where there is none to have, a year 0, and any depth."""
+    ddl = "a int, l timestamp_ntz, d date, f float"
+    deep = b"[" * 3000 + b"]" * 3000
+    for given, wanted in (
+        (b'{"a":1,"l":"2024-01-01T00:00:00Z"}', {"a": 1}),
+        (b'{"a":1,"d":"0000-01-01"}', {"a": 1}),
+        (b'{"a":1,"f":3.4028235677973366e38}', {"a": 1, "f": float("inf")}),
+        (b'{"a":1,"q":' + deep + b"}", {"a": 1}),
+    ):
+        row = dict.fromkeys("aldf") | wanted
+        assert decoded(given, ddl=ddl) == decoded(given, b"{", ddl=ddl)[:1] == [row]
+
+
 def test_a_string_takes_whatever_stands_there() -> None:
     found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]

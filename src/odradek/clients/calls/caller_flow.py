@@ -2,9 +2,9 @@
 
 Such a flow yields what its caller has to do for it, and gets the time back: a `Wait` for one
 completion, at most until a deadline; `START`, for the time alone; `DUE`, for what can be done now;
-or a `Do`. What goes wrong meanwhile is thrown into the flow. Whoever carries it out closes it at
-the end, whatever happens: a flow that is left gets `GeneratorExit` where it stands, and then it may
-tidy up, but not wait.
+`BREATH`; or a `Do`. What goes wrong meanwhile is thrown into the flow. Whoever carries it out
+closes it at the end, whatever happens: a flow that is left gets `GeneratorExit` where it stands,
+and then it may tidy up, but not wait.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ S = TypeVar("S")
 
 DUE = Wait((), 0.0)
 """Let the client do what is due now, without waiting."""
+BREATH = Wait()
+"""Between two pieces of much work: an event loop that this call keeps for long may go on."""
 
 
 class Do(NamedTuple):

@@ -1,23 +1,23 @@
 """The caller's half of a producer: all of `send` but an open batch, `flush`, closing in order.
 
-In: records and Arrow data. Out: flows that run in the caller: they check, choose partitions, and
-wait for room in `buffer.memory`, each caller in its turn. Must not: leave room, or an early record,
-with a caller that was interrupted (R-HO-1).
+In: records, lists of such, Arrow data. Out: flows that run in the caller: they check, choose
+partitions, and wait for room in `buffer.memory`, each caller in its turn. Must not: leave room, or
+an early record, with a caller that was interrupted (R-HO-1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
 from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
-from odradek.clients.producer.delivery import ArrowDelivery
+from odradek.clients.producer.delivery import RowsDelivery
 from odradek.clients.producer.early_records import EarlyRecord
 from odradek.clients.producer.partitioner import TopicLane, lane_for
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -290,9 +290,9 @@ class ProducerCalls(TransactionCalls):
             ) from error
         return now
 
-    # Arrow data
+    # Many rows
 
-    def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[ArrowDelivery]:
+    def send_arrow(self, topic: str, data: Any, **columns: str | None) -> CallerFlow[RowsDelivery]:
         """Have the rows of Arrow data written, piece by piece, as there is room."""
         loaded("pyarrow", "odradek.record.arrow_send")
         from odradek.record.arrow_send import ColumnNames, columns_from_arrow
@@ -300,15 +300,29 @@ class ProducerCalls(TransactionCalls):
         self.check_free("send_arrow()")
         name = topic_name("topic", topic)
         pieces = columns_from_arrow(data, ColumnNames(*column_names(**columns)))
-        delivery, traces = ArrowDelivery(self.host.lock), self.engine.traces
-        failed = (
-            None
-            if traces is None
-            else traces.sent_rows(name, data, columns.get("headers"), delivery)
-        )
+        return (yield from self._rows(name, pieces, data, columns.get("headers")))
+
+    def send_many(self, topic: str, **lists: Any) -> CallerFlow[RowsDelivery]:
+        """Have the records of lists written, piece by piece, as there is room."""
+        loaded("odradek.record.list_send")
+        from odradek.record.list_send import RecordLists
+
+        self.check_free("send_many()")
+        name, given = topic_name("topic", topic), RecordLists.given(**lists)
+        for _ in given.check():
+            yield BREATH
+        return (yield from self._rows(name, given.columns(), given.headers, None))
+
+    def _rows(
+        self, name: str, pieces: Iterable[SentColumns], data: object, headers: str | None
+    ) -> CallerFlow[RowsDelivery]:
+        """Write pieces of rows; `data` and `headers` are what a trace looks for contexts in."""
+        delivery, traces = RowsDelivery(self.host.lock), self.engine.traces
+        failed = None if traces is None else traces.sent_rows(name, data, headers, delivery)
         try:
             for piece in pieces:
                 yield from self._write(name, piece, delivery)
+                yield BREATH
         except BaseException as error:
             if failed is not None:
                 failed(error)
@@ -319,8 +333,8 @@ class ProducerCalls(TransactionCalls):
             delivery.finish()
         return delivery
 
-    def _write(self, name: str, columns: SentColumns, delivery: ArrowDelivery) -> CallerFlow[None]:
-        """Write one piece of Arrow data, waiting for memory as often as it has to."""
+    def _write(self, name: str, columns: SentColumns, delivery: RowsDelivery) -> CallerFlow[None]:
+        """Write one piece of rows, waiting for memory as often as it has to."""
         engine, host = self.engine, self.host
         self.check_open()
         if engine.ended is not None:

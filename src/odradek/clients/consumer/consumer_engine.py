@@ -70,10 +70,12 @@ class ConsumerEngine(ClientEngine):
         *,
         wall_clock: Callable[[], float],
         clock: Callable[[], float] = float,
+        readers_first: bool = False,
         hint: Mapping[str, Any] | None = None,
     ) -> None:
         """`wall_clock` gives seconds since the epoch, for resets by duration alone; `clock` the
         host's own, for the time that decoding takes in the caller: it decides nothing.
+        `readers_first`: who waits for records has them before the next fetch is made.
         """
         limit = max(config["fetch.max.bytes"], config["max.partition.fetch.bytes"]) + FRAME_SLACK
         super().__init__(config, rng, frame_limit=min(limit, 2**31 - 1), hint=hint)
@@ -87,6 +89,7 @@ class ConsumerEngine(ClientEngine):
         )
         self._wall_clock = wall_clock
         self.clock = clock
+        self.readers_first = readers_first
         self._lookback = lookback(config["auto.offset.reset"])
         self.fetcher = Fetcher(self, self.subscription)
         self.components.append(self.fetcher)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from odradek.common.errors import IllegalStateError
 from odradek.common.kafka_errors import OffsetOutOfRangeError
 from odradek.common.types import TopicPartition
+from odradek.record import read_as_slots
 from odradek.record.columns import Headers, RawHeaders
 
 _HEADERS = 7
@@ -39,6 +40,9 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition that it is in: the key of `commit`, `seek` and the other calls."""
         return TopicPartition(self.topic, self.partition)
+
+
+read_as_slots(ConsumerRecord)
 
 
 class UnreadRecord(ConsumerRecord):

@@ -1,4 +1,4 @@
-"""What became of the rows of one `send_arrow`: a few numbers per partition, whatever their count.
+"""What became of the rows of one `send_arrow` or `send_many`: a few numbers per partition.
 
 In: which rows are in which batch, from the caller's thread; the batches' outcomes, from the
 engine's. Out: one completion once everything has its outcome, and the offsets. Must not: keep
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Rows of one `send_arrow()` in one partition: offsets first to last, inclusive.
+    """Rows of one `send_arrow()` or `send_many()` in one partition: offsets first to last.
 
-    Both are -1 where the broker no longer knew (it had a retried batch already).
+    The last one is inclusive. Both are -1 where the broker no longer knew (it had a retried batch
+    already).
     """
 
     partition: TopicPartition
@@ -35,7 +36,7 @@ class OffsetRange:
     records: int
 
 
-class ArrowDelivery:
+class RowsDelivery:
     """Counts rows, and batches that have their outcome."""
 
     def __init__(self, lock: Lock) -> None:
@@ -118,6 +119,11 @@ class ArrowDelivery:
                 self._complete = False
         if ended:
             self.done.complete(None)
+
+    def errors(self) -> list[BaseException | None]:
+        """The error of each row, in order; None where it was written."""
+        known = (*self.row_errors.errors, None)  # -1 is the last
+        return [known[number] for number in self.row_errors.numbers(self.rows)]
 
     def error_column(self) -> ErrorColumn:
         """The error of each row, in order; null where it was written."""

@@ -1,4 +1,4 @@
-"""Which rows of a `send_arrow` failed, and why.
+"""Which rows of a `send_arrow` or `send_many` failed, and why.
 
 In: for each batch, between which rows its own lie, and where each row went (noted by the encoder, a
 window of rows at a time); the errors of batches. Out: for each row the number of its error.
@@ -87,17 +87,22 @@ class BatchRows:
 
 
 class RowErrors:
-    """The errors of one `send_arrow`."""
+    """The errors of one call's rows."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
         """What went wrong, and the number of each."""
+        self.errors: list[BaseException] = []
+        """The first with each text, by its number."""
         self._failed: list[tuple[BatchRows, int]] = []
 
     def add(self, rows: BatchRows, error: BaseException) -> None:
         """A batch failed, with these rows in it."""
         text = f"{type(error).__name__}: {error}"
-        self._failed.append((rows, self.texts.setdefault(text, len(self.texts))))
+        number = self.texts.setdefault(text, len(self.texts))
+        if number == len(self.errors):
+            self.errors.append(error)
+        self._failed.append((rows, number))
 
     def numbers(self, count: int) -> array[int]:
         """For each of `count` rows its error's place in `texts`, or `WENT_WELL`."""

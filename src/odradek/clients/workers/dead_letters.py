@@ -7,10 +7,12 @@ that names a record where there is no such topic. Must not: send anything.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from odradek.clients.consumer.records import ConsumerRecord
-from odradek.common.errors import KafkaError
+from odradek.common.errors import KafkaError, RecordTooLargeError
+from odradek.common.kafka_errors import RecordListTooLargeError
 from odradek.common.printable import printable
 from odradek.common.types import TopicPartition
 
@@ -30,6 +32,19 @@ UNREADABLE = "odradek.RecordDeserializationError"
 """The error of deserializers; its room is above this one."""
 SAID = 1000
 """Characters of a reason that a header repeats."""
+TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
+"""What producers and brokers say of a record that may be written once it is smaller."""
+
+
+class Fields(Protocol):
+    """What a letter may be without, of the record that it is made of."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 class WorkFailedError(KafkaError):
@@ -107,7 +122,7 @@ def dead_letter(
 
 
 def smaller(
-    letter: dict[str, Any], record: ConsumerRecord, left_out: tuple[str, ...]
+    letter: dict[str, Any], record: Fields, left_out: tuple[str, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """The same letter without the largest field that it still has of its record, and the names of
     those that it lacks then; None where nothing is left of it. Its place says where the whole is.

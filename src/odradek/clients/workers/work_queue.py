@@ -19,18 +19,21 @@ from itertools import count
 from typing import Any
 
 from odradek.clients.consumer.records import ConsumerRecord, OffsetAndMetadata
-from odradek.clients.workers.dead_letters import WorkFailedError, dead_letter, said, smaller
+from odradek.clients.workers.dead_letters import (
+    TOO_LARGE,
+    WorkFailedError,
+    dead_letter,
+    said,
+    smaller,
+)
 from odradek.clients.workers.work_options import KEY, PARTITION, WorkOptions
-from odradek.common.errors import KafkaError, RecordTooLargeError
-from odradek.common.kafka_errors import RecordListTooLargeError
+from odradek.common.errors import KafkaError
 from odradek.common.types import Rng, TopicPartition
 
 AHEAD = 10_000
 """Offsets that a partition is read on after its first record that isn't finished."""
 OVERHEAD = 200
 """Bytes that a record takes besides its own, as `buffer_bytes` counts."""
-TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
-"""What producers and brokers say of a record that may be written once it is smaller."""
 
 Lane = tuple[Any, ...] | None
 

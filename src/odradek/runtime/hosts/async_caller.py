@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
 from odradek.network.flow import START, Completion, Wait
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.caller import BEGIN, BODY, COMMIT, left_open
@@ -75,6 +75,8 @@ async def carried_out(flow: CallerFlow[T], host: LoopHost, *, closing: bool = Fa
             try:
                 if wanted is START:
                     pass
+                elif wanted is BREATH:
+                    await host.breathe()
                 elif isinstance(wanted, Do):
                     await _done(wanted)
                 elif wanted.on:

@@ -103,7 +103,7 @@ class AsyncioHost(EngineHost):
         for wake in list(self.waiters):
             wake()
 
-    on_its_own = True
+    on_its_own = callers_first = True
 
     @property
     def interrupted(self) -> bool:
@@ -329,7 +329,11 @@ class AsyncioHost(EngineHost):
             if wanted is None or (late is not None and late < wanted):
                 wanted = late
         self._wanted = wanted
-        if wanted is not None:
+        if wanted is None:
+            return
+        if wanted <= now:  # after the tasks that this step has woken
+            self.wake()
+        else:
             self._ring_at(wanted, now)
 
     def _catch_up(self) -> None:

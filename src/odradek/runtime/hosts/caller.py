@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from odradek.clients.calls.caller_flow import CallerFlow, Do
+from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.network.flow import START, Wait
 from odradek.network.host import Host
@@ -66,7 +66,7 @@ def carried_out(flow: CallerFlow[T], host: Host) -> T:
             try:
                 while True:  # inside of `try`: signals are looked for at jumps back
                     wanted = resume(given)
-                    if wanted is START:
+                    if wanted is START or wanted is BREATH:
                         pass
                     elif isinstance(wanted, Do):
                         wanted.action()

@@ -1,9 +1,9 @@
 """Outcomes that `AsyncProducer` gives: awaitable, cheap until somebody waits.
 
-In: a place in a batch, or an Arrow delivery. Out: what `asyncio` knows as a future: `await`,
-`gather`, `wait`, `wait_for`, `shield`, callbacks. All that is made when it is first asked for.
-A batch wakes its waiters all at once. Must not: hold the record, or let one waiter's cancellation
-reach another's.
+In: a place in a batch, or the delivery of many rows. Out: what `asyncio` knows as a future:
+`await`, `gather`, `wait`, `wait_for`, `shield`, callbacks. All that is made when it is first asked
+for. A batch wakes its waiters all at once. Must not: hold the record, or let one waiter's
+cancellation reach another's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from odradek.clients.calls.record_sending import DeliveryCallback
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMetadata
-from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
+from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
 from odradek.common.habits import missing_method
@@ -281,16 +281,12 @@ class DeliveryFuture(LoopFuture[RecordMetadata]):
         return error, RecordMetadata(*batch.partition, -1, self._timestamp_ms)
 
 
-class ArrowDeliveryFuture(LoopFuture[list[OffsetRange]]):
-    """The outcome of one `send_arrow()`: `await` gives the offsets by partition, in order.
-
-    Raises the first error among the rows: `errors()` tells which rows failed, `acknowledged()`
-    where the others are; both are for when the outcome is there.
-    """
+class RowsDeliveryFuture(LoopFuture[list[OffsetRange]]):
+    """The outcome of many rows; whoever inherits says in which form it tells errors."""
 
     __slots__ = ("_delivery",)
 
-    def __init__(self, producer: Surfacing, delivery: ArrowDelivery) -> None:
+    def __init__(self, producer: Surfacing, delivery: RowsDelivery) -> None:
         super().__init__(producer)
         self._delivery = delivery
 
@@ -303,11 +299,6 @@ class ArrowDeliveryFuture(LoopFuture[list[OffsetRange]]):
         """The offsets of what was written, though other rows failed."""
         self._check()
         return self._delivery.ranges()
-
-    def errors(self) -> ErrorColumn | None:
-        """None, or a column of errors if some rows failed, as `ArrowFuture.errors` gives it."""
-        self._check()
-        return None if self._delivery.error is None else self._delivery.error_column()
 
     def _is_over(self) -> bool:
         return self._delivery.done.done
@@ -325,6 +316,36 @@ class ArrowDeliveryFuture(LoopFuture[list[OffsetRange]]):
             call()
 
         self._delivery.done.when_done(over)
+
+
+class ArrowDeliveryFuture(RowsDeliveryFuture):
+    """The outcome of one `send_arrow()`: `await` gives the offsets by partition, in order.
+
+    Raises the first error among the rows: `errors()` tells which rows failed, `acknowledged()`
+    where the others are; both are for when the outcome is there.
+    """
+
+    __slots__ = ()
+
+    def errors(self) -> ErrorColumn | None:
+        """None, or a column of errors if some rows failed, as `ArrowFuture.errors` gives it."""
+        self._check()
+        return None if self._delivery.error is None else self._delivery.error_column()
+
+
+class ManyDeliveryFuture(RowsDeliveryFuture):
+    """The outcome of one `send_many()`: `await` gives the offsets by partition, in order.
+
+    Raises the first error among the records: `errors()` tells which records failed,
+    `acknowledged()` where the others are; both are for when the outcome is there.
+    """
+
+    __slots__ = ()
+
+    def errors(self) -> list[BaseException | None] | None:
+        """None, or a list of errors if some records failed, as `ManyFuture.errors` gives it."""
+        self._check()
+        return None if self._delivery.error is None else self._delivery.errors()
 
 
 def tell_delivery(future: DeliveryFuture, on_delivery: DeliveryCallback) -> DeliveryFuture:

@@ -1,4 +1,4 @@
-"""Futures that `send()` and `send_arrow()` give: cheap until somebody asks.
+"""Futures that `send()`, `send_many()` and `send_arrow()` give: cheap until somebody asks.
 
 In: a place in a batch. Out: `RecordMetadata`, or the batch's error; a future as
 `concurrent.futures` and `asyncio` know it (`runtime.outcome_future`). Must not: hold the record.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from odradek.clients.calls.producer_calls import Found
 from odradek.clients.calls.record_sending import DeliveryCallback
 from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
-from odradek.clients.producer.delivery import ArrowDelivery, OffsetRange
+from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
 from odradek.common.habits import missing_method
@@ -139,15 +139,12 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         called(callback, self, self._producer)
 
 
-class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
-    """The outcome of one `send_arrow()`: a `concurrent.futures.Future`, and awaitable.
-
-    It keeps a few numbers for each partition, not the data: that is let go batch by batch.
-    """
+class RowsFuture(OutcomeFuture[list[OffsetRange]]):
+    """The outcome of many rows; whoever inherits says in which form it tells errors."""
 
     __slots__ = ("_delivery", "_producer")
 
-    def __init__(self, producer: SendingClient, delivery: ArrowDelivery) -> None:
+    def __init__(self, producer: SendingClient, delivery: RowsDelivery) -> None:
         self._producer = producer
         self._delivery = delivery
 
@@ -177,19 +174,6 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
         self.exception(timeout)
         return self._delivery.ranges()
 
-    def errors(self, timeout: float | None = None) -> ErrorColumn | None:
-        """Wait as `result` does; give None, or a column of errors if some rows failed.
-
-        It has an entry for each row of the data, in order: the error's class and text, and null
-        where the row was written. So what failed is
-        `table.filter(pyarrow.compute.is_valid(future.errors()))`. A row whose time or retries ran
-        out after it was sent may have been written nevertheless, and so may one whose error says
-        so; no other marked one was.
-        """
-        if self.exception(timeout) is None:
-            return None
-        return self._delivery.error_column()
-
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait as `result` does; give the first error instead of raising it, None if well."""
         if not self._delivery.done.done:
@@ -205,13 +189,53 @@ class ArrowFuture(OutcomeFuture[list[OffsetRange]]):
     def _too_late(self) -> KafkaTimeoutError:
         return self._producer._too_late(self.rows)
 
-    def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call `callback(future)` once all outcomes are there, on the producer's I/O thread.
 
         As with `RecordFuture`: quickly, without waiting; what it raises is logged.
         """
         function("callback", callback)
         self._delivery.done.when_done(lambda _: called(callback, self, self._producer))
+
+
+class ArrowFuture(RowsFuture):
+    """The outcome of one `send_arrow()`: a `concurrent.futures.Future`, and awaitable.
+
+    It keeps a few numbers for each partition, not the data: that is let go batch by batch.
+    """
+
+    __slots__ = ()
+
+    def errors(self, timeout: float | None = None) -> ErrorColumn | None:
+        """Wait as `result` does; give None, or a column of errors if some rows failed.
+
+        It has an entry for each row of the data, in order: the error's class and text, and null
+        where the row was written. So what failed is
+        `table.filter(pyarrow.compute.is_valid(future.errors()))`. A row whose time or retries ran
+        out after it was sent may have been written nevertheless, and so may one whose error says
+        so; no other marked one was.
+        """
+        if self.exception(timeout) is None:
+            return None
+        return self._delivery.error_column()
+
+
+class ManyFuture(RowsFuture):
+    """The outcome of one `send_many()`: a `concurrent.futures.Future`, and awaitable.
+
+    It keeps a few numbers for each partition, not the records: those are let go batch by batch.
+    """
+
+    __slots__ = ()
+
+    def errors(self, timeout: float | None = None) -> list[BaseException | None] | None:
+        """Wait as `result` does; give None, or a list of errors if some records failed.
+
+        It has an item for each record, in order: its error, and None where the record was written.
+        A record whose time or retries ran out after it was sent may have been written nevertheless,
+        and so may one whose error says so; no other one with an error was.
+        """
+        return None if self.exception(timeout) is None else self._delivery.errors()
 
 
 def report_to(future: RecordFuture, on_delivery: DeliveryCallback) -> None:

@@ -89,7 +89,7 @@ class SelectorHost(EngineHost):
         """Have an exception of a callback come out once the step is over (R-HO-5)."""
         self._raised.append(error)
 
-    on_its_own = False
+    on_its_own = callers_first = False
     gone = False
 
     def _raise(self) -> None:

@@ -105,6 +105,7 @@ class ThreadHost:
             waiter.wake()
 
     on_its_own = True
+    callers_first = False
     surfacing = True
     gone = False
 

@@ -171,7 +171,9 @@ class ReadingDriver(Driver):
             self.name,
             config,
             self.host,
-            lambda host: ConsumerEngine(config, host.rng(), wall_clock=host.wall_clock),
+            lambda host: ConsumerEngine(
+                config, host.rng(), wall_clock=host.wall_clock, readers_first=host.callers_first
+            ),
             InVirtualTime(),
         )
         return self.consumer

@@ -116,6 +116,7 @@ class SimulatedHost(StepCount):
         return self._rng
 
     interrupted = inside = False
+    callers_first = False
     torn = False
     in_use = False
     forked = False

@@ -2,17 +2,18 @@
 
 In: batches as they were fetched, and which rows can't be decoded and why. Out: these records as
 they were, with headers that say so: those of Kafka Connect's dead-letter queues (KIP-298), whose
-values are texts. All are acknowledged when `send` returns. Must not: go on when one isn't written,
-or write a record that can be decoded.
+values are texts. One that is too large for the topic goes without what is large. All are
+acknowledged when `send` returns. Must not: go on when one isn't written, or write a record that can
+be decoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from odradek.clients.workers.dead_letters import STAGES, failure_headers
+from odradek.clients.workers.dead_letters import STAGES, TOO_LARGE, failure_headers, smaller
 from odradek.common.types import TopicPartition
 from odradek.spark.sink.sink_problems import SinkWriteError
 from odradek.spark.sink.sink_sending import Patience, meet
@@ -61,37 +62,79 @@ class DeadLetters:
         if not self._met:
             meet(self._producer, self._patience, self._topic, OPTION, self._first_contact)
             self._met = True
-        sent = [(row, self._sent(tp, batch, row, misfit)) for row, misfit in sorted(bad.items())]
-        self._patience.wait(self._producer.flush, f"acknowledgement of {len(sent)} dead letters")
-        for row, outcome in sent:
-            error = outcome(0)
-            if error is not None:
-                offset = batch.column("offset")[row].as_py()
-                raise SinkWriteError(
-                    f"the record of {tp} at offset {offset}, which can't be decoded, wasn't "
-                    f"written to topic {self._topic!r} ({OPTION}): {error}"
-                ) from error
+        left = [_Letter(row, self._letter(tp, batch, row, bad[row])) for row in sorted(bad)]
+        while left:
+            sent = [(letter, self._sent(letter.made)) for letter in left]
+            self._patience.wait(
+                self._producer.flush, f"acknowledgement of {len(sent)} dead letters"
+            )
+            left = []
+            for letter, outcome in sent:
+                error = outcome(0)
+                if isinstance(error, TOO_LARGE) and letter.cut(batch):
+                    left.append(letter)
+                elif error is not None:
+                    offset = batch.column("offset")[letter.row].as_py()
+                    raise SinkWriteError(
+                        f"the record of {tp} at offset {offset}, which can't be decoded, wasn't "
+                        f"written to topic {self._topic!r} ({OPTION}): {error}"
+                    ) from error
 
-    def _sent(
+    def _letter(
         self, tp: TopicPartition, batch: pa.RecordBatch, row: int, misfit: Misfit
-    ) -> Callable[[float], BaseException | None]:
+    ) -> dict[str, Any]:
+        """What `send` takes: the record as it was, and why it is there."""
         import pyarrow as pa
 
-        cells = {name: batch.column(name)[row] for name in COLUMNS}
-        offset = cells["offset"].as_py()
-        headers: list[tuple[str, Any]] = [
-            (one["key"], one["value"]) for one in cells["headers"].as_py() or ()
-        ]
-        task = (self._query, str(self._task))
-        why = ("odradek.spark", "odradek.ValueDecodeError", misfit.why)
-        headers += failure_headers(tp, offset, task, STAGES[misfit.field], why)
-        time = cells["timestamp"]
+        fields = _fields(batch, row)
+        time = batch.column("timestamp")[row]
         micros = time.cast(pa.int64()).as_py() if time.is_valid else None
-        future = self._producer.send(
-            self._topic,
-            cells["value"].as_py(),
-            cells["key"].as_py(),
-            headers,
-            timestamp_ms=None if micros is None or micros < 0 else micros // 1000,
+        why = ("odradek.spark", "odradek.ValueDecodeError", misfit.why)
+        headers = failure_headers(
+            *(tp, batch.column("offset")[row].as_py(), (self._query, str(self._task))),
+            *(STAGES[misfit.field], why),
         )
-        return future.exception
+        return {
+            "topic": self._topic,
+            "value": fields.value,
+            "key": fields.key,
+            "headers": [*fields.headers, *headers],
+            "timestamp_ms": None if micros is None or micros < 0 else micros // 1000,
+        }
+
+    def _sent(self, letter: dict[str, Any]) -> Callable[[float], BaseException | None]:
+        try:
+            return self._producer.send(**letter).exception
+        except TOO_LARGE as error:
+            told = error
+        return lambda _: told
+
+
+@dataclass(slots=True)
+class _Letter:
+    """One letter, which loses fields while it is too large."""
+
+    row: int
+    made: dict[str, Any]
+    lacking: tuple[str, ...] = ()
+
+    def cut(self, batch: pa.RecordBatch) -> bool:
+        """Leave out the largest field; False where nothing is left to leave out."""
+        found = smaller(self.made, _fields(batch, self.row), self.lacking)
+        if found is not None:
+            self.made, self.lacking = found
+        return found is not None
+
+
+class _Fields(NamedTuple):
+    """What a letter has of its record."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def _fields(batch: pa.RecordBatch, row: int) -> _Fields:
+    cells = {name: batch.column(name)[row].as_py() for name in ("key", "value", "headers")}
+    headers = [(one["key"], one["value"]) for one in cells["headers"] or ()]
+    return _Fields(cells["key"], cells["value"], headers)

@@ -185,7 +185,14 @@ class JsonDecoder:
         rows: list[dict[str, Any] | None] = []
         for number, value in enumerate(values):
             given: bytes | None = value.as_py()
-            row, why = _decoded(given, self._fields)
+            try:
+                row, why = _decoded(given, self._fields)
+            except RecursionError as error:
+                # Arrow reads it among others, and a row must not depend on these.
+                deep = self._lines.read(values.slice(number, 1)) if self._fields else None
+                row, why = dict.fromkeys(field.name for field in self._fields), f"not JSON: {error}"
+                if deep is not None:
+                    row, why = deep[0].as_py(), ""
             if why and self._fail_fast:
                 raise ValueDecodeError(first + number, why)
             if why:
@@ -197,13 +204,16 @@ class JsonDecoder:
 
 
 def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any] | None, str]:
-    """Decode one value as `from_json` does: the row, and what is wrong with it."""
+    """Decode one value as `from_json` does: the row, and what is wrong with it.
+
+    Raises `RecursionError` for one that is too deep for Python.
+    """
     nothing = dict.fromkeys((field.name for field in fields), None)
     if given is None or not given.strip():
         return None, ""  # from_json takes an empty text for none
     try:
         document = json.loads(given)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return dict(nothing), f"not JSON: {error}"
     if document is None:
         return dict(nothing), ""

@@ -65,6 +65,8 @@ GONE = frozenset(error.code for error in _GONE_ERRORS)
 RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableError.code))
 """Not retriable in Kafka's table, but its consumers go on after them."""
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
+MUCH = 64 << 10
+"""Bytes of records from which on a broker has probably more, and is asked for it at once."""
 
 
 _served = attrgetter("served")
@@ -99,6 +101,8 @@ class Fetcher:
         self._asked: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
+        self._reader_first = False
+        """Who waits for records is to have them before the next fetch is made."""
         self._wake_at = math.inf
         self._seen: Cluster | None = None
         self._settled: tuple[int, int] | None = None
@@ -116,6 +120,10 @@ class Fetcher:
         subscription, network = self._subscription, self._engine.network
         snapshot = self._engine.metadata.snapshot
         changes = (subscription.changes, network.changed.serial)
+        if self._reader_first:
+            self._reader_first = False
+            self._wake_at, self._settled = now, changes
+            return False
         if self._settled == changes and snapshot is self._seen and now < self._wake_at:
             return False  # a piece of an answer came, say: not worth a look at 5,000 partitions
         self._wake_at, self._settled = math.inf, changes
@@ -355,12 +363,16 @@ class Fetcher:
             [Broker(n.node_id, Address(n.host, n.port), n.rack) for n in named] if named else []
         )
         by_id = asked.version >= TOPIC_IDS_FROM
+        before = self.fetched_bytes
+        waits = self._engine.readers_first and self.changed.awaited
         for item in response.responses:
             name = asked.names.get(item.topic_id) if by_id else item.topic
             for data in item.partitions:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
+        if waits:
+            self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:
             for state in asked.without_news():
                 state.there()

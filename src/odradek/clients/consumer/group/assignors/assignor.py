@@ -7,6 +7,7 @@ Must not: know of requests or of the engine; the same input gives the same outpu
 
 from __future__ import annotations
 
+from codecs import utf_16_be_encode
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Assignor(Protocol):
 
 def java_order(text: str) -> bytes:
     """A sort key for strings as Java orders them: by UTF-16 units, not by code points."""
-    return text.encode("utf-16-be", "surrogatepass")
+    return utf_16_be_encode(text, "surrogatepass")[0]  # `encode` would import it by its name
 
 
 def in_member_order(members: Mapping[str, MemberSubscription]) -> list[str]:

@@ -1,0 +1,238 @@
+"""Lists to columns for the encoder: what `send_many` takes, checked and joined piece by piece.
+
+In: lists of keys, values and the rest, an item for each record. Out: `SentColumns`, of a piece of
+the records each, so that what is joined takes little memory whatever the lists hold. They can be
+looked at as a whole first, so that nothing is sent of lists with a wrong item.
+Must not: need pyarrow, or read a list again that somebody else may change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any
+
+from odradek.common.arguments import (
+    Headers,
+    iterable,
+    partition_number,
+    record_bytes,
+    record_headers,
+    refusal,
+    timestamp,
+)
+from odradek.common.errors import ArgumentError, KafkaError
+from odradek.record.builder import plain_bytes
+from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
+
+PIECE_RECORDS = 1 << 13
+PIECE_BYTES = 1 << 20
+"""A piece has no more of these than that, but for a record that is larger alone."""
+NO_TIME = -1
+_JUST_BYTES = {bytes}
+_OR_NONE = {bytes, type(None)}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLists:
+    """A producer's lists, read once, all of one length; None where every item would be None."""
+
+    values: list[Any]
+    keys: list[Any] | None = None
+    headers: list[Any] | None = None
+    partitions: list[Any] | None = None
+    timestamps_ms: list[Any] | None = None
+
+    @classmethod
+    def given(cls, **lists: Any) -> RecordLists:
+        """Read what a program gave; raises `ArgumentError` for what is no list, or of another
+        length than `values`.
+        """
+        found = {
+            name: _listed(name, given)
+            for name, given in lists.items()
+            if given is not None or name == "values"
+        }
+        count = len(found["values"])
+        for name, items in found.items():
+            if len(items) != count:
+                raise ArgumentError(
+                    f"{name} has {len(items)} items, values {count}: one for each record is wanted"
+                )
+        return cls(**found)
+
+    def objects(self) -> Iterator[tuple[Any, Any, Any]]:
+        """The key, the value and the headers of each record, for whoever makes bytes of them."""
+        nothing = [None] * len(self.values)
+        keys = nothing if self.keys is None else self.keys
+        headers = nothing if self.headers is None else self.headers
+        return zip(keys, self.values, headers, strict=True)
+
+    def written(self, records: Sequence[tuple[Any, Any, Any]]) -> dict[str, list[Any] | None]:
+        """The lists by their names, with other keys, values and headers."""
+        return {
+            "values": [value for _, value, _ in records],
+            "keys": [key for key, _, _ in records],
+            "headers": [headers for _, _, headers in records],
+            "partitions": self.partitions,
+            "timestamps_ms": self.timestamps_ms,
+        }
+
+    def check(self) -> Iterator[None]:
+        """Look at all items, a piece at each step; raises `ArgumentError` or `ConfigurationError`
+        for the first wrong one. Headers are read once, here.
+        """
+        for first in range(0, len(self.values), PIECE_RECORDS):
+            last = first + PIECE_RECORDS
+            for name, given in (("values", self.values), ("keys", self.keys)):
+                if given is not None and not _OR_NONE.issuperset(map(type, given[first:last])):
+                    _each(name, given, first, last, _bytes)
+            _each("headers", self.headers, first, last, _headers)
+            _each("partitions", self.partitions, first, last, partition_number)
+            _each("timestamps_ms", self.timestamps_ms, first, last, _time)
+            yield
+
+    def columns(self) -> Iterator[SentColumns]:
+        """The columns of all records, piece by piece; for lists that were checked."""
+        first, count = 0, len(self.values)
+        while first < count:
+            piece = self._piece(first, min(first + PIECE_RECORDS, count))
+            yield piece
+            first += piece.count
+
+    def _piece(self, first: int, last: int) -> SentColumns:
+        """The records from `first` on, up to `last` at most."""
+        values = _Bytes(self.values[first:last])
+        keys = None if self.keys is None else _Bytes(self.keys[first:last])
+        headers = None
+        if self.headers is not None:
+            headers = _Lists(self.headers[first:last])
+        parts = [part for part in (values, keys, headers) if part is not None]
+        count = min(part.fitting() for part in parts)
+        last = first + count
+        partitions, times = self.partitions, self.timestamps_ms
+        return SentColumns(
+            count,
+            values.column(count),
+            None if keys is None else keys.column(count),
+            None if headers is None else headers.column(count),
+            None if partitions is None else _numbers("i", partitions[first:last]),
+            None if times is None else _numbers("q", times[first:last]),
+            first,
+        )
+
+
+def _listed(name: str, given: Any) -> list[Any]:
+    wanted = "a list with an item for each record"
+    if isinstance(given, Mapping | AbstractSet):  # whose order isn't meant
+        raise refusal(name, wanted, given)
+    return iterable(name, given, wanted)
+
+
+def _each(
+    name: str, given: list[Any] | None, first: int, last: int, read: Callable[[str, Any], Any]
+) -> None:
+    """Read each item of a piece under its own name; what is read stands in its place."""
+    if given is not None:
+        for position, item in enumerate(given[first:last], first):
+            if item is not None:
+                given[position] = read(f"{name}[{position}]", item)
+
+
+def _bytes(name: str, given: Any) -> Any:
+    record_bytes(name, given)
+    return given
+
+
+def _headers(name: str, given: Any) -> Headers:
+    try:
+        return record_headers(given)
+    except KafkaError as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _time(name: str, given: Any) -> int:
+    return timestamp(name, given, NO_TIME)
+
+
+class _Bytes:
+    """Byte strings, None among them, on their way to one buffer."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._bits: bytes | None = None
+        kinds = set(map(type, items))
+        if not kinds <= _JUST_BYTES:
+            if not kinds <= _OR_NONE:
+                items = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items]
+            if None in items:
+                self._bits = _bits(items)
+                items = [b"" if one is None else one for one in items]
+        self._items = items
+        self.ends = _ends(map(len, items))
+        """Where each begins in the buffer, and where the last one ends."""
+
+    def fitting(self) -> int:
+        """How many of the first there is room for in a piece; 1 at least."""
+        return fitting(self.ends)
+
+    def column(self, count: int) -> SentBinary:
+        """The first so many."""
+        data = b"".join(self._items if count == len(self._items) else self._items[:count])
+        return SentBinary(_buffer(self.ends), data, self._bits, wide=True)
+
+
+class _Lists:
+    """Records' headers on their way to three buffers."""
+
+    def __init__(self, items: list[Headers | None]) -> None:
+        self._items: list[Headers] = [one or () for one in items]
+        self.ends = _ends(sum(len(n) + _size(v) for n, v in one) for one in self._items)
+
+    def fitting(self) -> int:
+        """As `_Bytes` has it."""
+        return fitting(self.ends)
+
+    def column(self, count: int) -> SentHeaders:
+        """The headers of the first so many records."""
+        items = self._items[:count]
+        pairs = list(chain.from_iterable(items))
+        names = _Bytes([name.encode() for name, _ in pairs])
+        contents = _Bytes([content for _, content in pairs])
+        offsets = _buffer(_ends(map(len, items)))
+        many = len(pairs)
+        return SentHeaders(offsets, names.column(many), contents.column(many), many, wide=True)
+
+
+def _size(content: Any) -> int:
+    return 0 if content is None else memoryview(content).nbytes  # its items may be wide
+
+
+def fitting(ends: Sequence[int]) -> int:
+    """How many items end within `PIECE_BYTES`; 1 at least."""
+    if ends[-1] <= PIECE_BYTES:
+        return len(ends) - 1
+    return max(1, bisect_right(ends, PIECE_BYTES) - 1)
+
+
+def _numbers(code: str, items: list[Any]) -> SentNumbers:
+    """Integers, None among them."""
+    bits = _bits(items) if None in items else None
+    return SentNumbers(_buffer(array(code, [one or 0 for one in items])), bits)
+
+
+def _ends(sizes: Iterable[int]) -> array[int]:
+    return array("q", accumulate(sizes, initial=0))
+
+
+def _buffer(numbers: array[int]) -> memoryview[int]:
+    return memoryview(numbers)
+
+
+def _bits(items: list[Any]) -> bytes:
+    """Arrow's validity: a bit for each item, lowest first, 0 for None."""
+    text = "".join("0" if one is None else "1" for one in reversed(items))
+    return int(text, 2).to_bytes((len(items) + 7) // 8, "little")

@@ -1,0 +1,212 @@
+"""Lists of records through the producer that ships, in virtual time: all that `send` promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.simulation.produce_script import PARTITIONS, leader_of, make, values
+
+from odradek import SerializationContext, SerializationError
+from odradek.api.asyncio_producer import AsyncProducer
+from odradek.api.base import on_host
+from odradek.api.producer import Producer
+from odradek.clients.producer.record_accumulator import COLUMN_BATCH
+from odradek.common.errors import (
+    ArgumentError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
+from odradek.record import InvalidRowError, partition_for_key
+from odradek.runtime.hosts.record_future import ManyFuture
+from odradek.simulation import SimulatedCluster, World
+from odradek.testing import VirtualLoop
+
+
+def test_every_list_arrives_as_send_would_have_sent_it() -> None:
+    world, cluster, producer = make(1)
+    keys = [b"a", None, b"", b"key-4"]
+    texts = [b"0", b"1", None, b"3"]
+    headers: list[Any] = [[("h", b"x")], None, (), {"i": None}]
+    now = int(world.wall_clock() * 1000)
+    future = producer.send_many("t", texts, keys, headers, [2, 2, 2, None], [5, None, 7, 8])
+    assert isinstance(future, ManyFuture)
+    assert (future.rows, future.done()) == (4, False)
+    ranges = future.result(timeout=5)
+    assert future.errors() is None
+    other = partition_for_key(b"key-4", PARTITIONS)
+    assert other != 2
+    assert [(r.partition.partition, r.first_offset, r.last_offset, r.records) for r in ranges] == [
+        (other, 0, 0, 1),
+        (2, 0, 2, 3),
+    ]
+    assert [row[3:] for row in cluster.records("t", 2)] == [
+        (b"a", b"0", (("h", b"x"),)),
+        (None, b"1", ()),
+        (b"", None, ()),
+    ]
+    assert [row[3:] for row in cluster.records("t", other)] == [(b"key-4", b"3", (("i", None),))]
+    times = [row[1] for row in cluster.records("t", 2)]
+    assert times[::2] == [5, 7]
+    assert now <= times[1] <= now + 10
+
+
+def test_no_records_are_sent_at_once() -> None:
+    _, _, producer = make(2)
+    assert producer.send_many("t", []).result(timeout=1) == []
+
+
+def test_it_keeps_its_order_with_other_sends_and_shares_their_batches() -> None:
+    _, cluster, producer = make(3, **{"linger.ms": 1000})
+    for n in range(0, 60, 6):
+        rows = range(n, n + 3)
+        places = [i % PARTITIONS for i in rows]
+        producer.send_many("t", [b"%d" % i for i in rows], partitions=places)
+        for i in range(n + 3, n + 6):
+            producer.send("t", b"%d" % i, partition=i % PARTITIONS)
+    producer.flush(timeout=10)
+    for partition in range(PARTITIONS):
+        assert values(cluster, partition) == list(range(partition, 60, PARTITIONS))
+        assert len(cluster.log("t", partition).batches) == 1
+
+
+def test_many_records_go_in_large_batches_through_a_small_memory() -> None:
+    _, cluster, producer = make(4, **{"buffer.memory": 6 << 20})
+    count = 60_000
+    texts = [b"%0500d" % n for n in range(count)]
+    future = producer.send_many("t", texts, partitions=[n % PARTITIONS for n in range(count)])
+    assert sum(r.records for r in future.result(timeout=60)) == count
+    for partition in range(PARTITIONS):
+        assert values(cluster, partition) == list(range(partition, count, PARTITIONS))
+        sizes = [batch.header.size for batch in cluster.log("t", partition).batches]
+        assert COLUMN_BATCH * 0.9 < sorted(sizes)[len(sizes) // 2] <= COLUMN_BATCH
+    assert producer._engine.accumulator.used == 0
+
+
+@pytest.mark.parametrize("at", [0, 5, 20_000])
+def test_nothing_is_sent_of_lists_with_a_wrong_item(at: int) -> None:
+    _, cluster, producer = make(5)
+    texts: list[Any] = [b"1"] * (at + 3)
+    texts[at] = "text"
+    with pytest.raises(ArgumentError, match=rf"values\[{at}\]"):
+        producer.send_many("t", texts)
+    producer.flush(timeout=5)
+    assert not any(cluster.records("t", p) for p in range(PARTITIONS))
+
+
+def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
+    """A partition that isn't there, a record that is too large: the piece before is on its way."""
+    _, cluster, producer = make(6, **{"max.request.size": 2000, "max.block.ms": 1000})
+    texts = [b"%d" % n for n in range(9000)]
+    with pytest.raises(KafkaError, match="row 8500") as refused:
+        producer.send_many("t", texts, partitions=[0] * 8500 + [99] + [0] * 499)
+    assert isinstance(refused.value, InvalidRowError | KafkaTimeoutError)
+    assert refused.value.__notes__[-1].startswith("The first 8192 rows are being sent")
+    producer.flush(timeout=5)
+    assert values(cluster, 0) == list(range(8192))
+    texts[3] = b"x" * 3000
+    with pytest.raises(RecordTooLargeError, match="row 3: "):
+        producer.send_many("t", texts, partitions=[1] * 9000)
+    assert values(cluster, 1) == []
+
+
+def test_each_record_has_its_own_error() -> None:
+    _, cluster, producer = make(
+        7, replicas=1, **{"batch.size": 700, "delivery.timeout.ms": 3000, "linger.ms": 5}
+    )
+    producer.partitions_for("t", timeout=5)
+    leader = leader_of(cluster, 1)
+    cluster.crash(leader.id)  # the only replica
+    dead = {p for p in range(PARTITIONS) if cluster.leader("t", p) in (leader, None)}
+    keys = [b"%d" % n for n in range(900)]
+    future = producer.send_many("t", keys, keys)
+    errors = future.errors(timeout=30)
+    places = [partition_for_key(key, PARTITIONS) for key in keys]
+    assert errors is not None
+    assert [n for n, e in enumerate(errors) if e] == [n for n, p in enumerate(places) if p in dead]
+    assert all(isinstance(error, KafkaTimeoutError) for error in errors if error)
+    with pytest.raises(KafkaTimeoutError):
+        future.result()
+    assert sum(r.records for r in future.acknowledged()) == sum(p not in dead for p in places)
+
+
+def test_serializers_are_called_for_each_before_any_is_sent() -> None:
+    def as_text(number: int, context: SerializationContext) -> bytes:
+        context.headers.append(("kind", str(context.field).encode()))
+        return b"%d" % number
+
+    world = World(seed=8)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=1)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers}
+    make_one: Any = partial(on_host, world.host("p"), Producer, settings)
+    producer = make_one(key_serializer=str.encode, value_serializer=as_text)
+    own = [[("own", b"x")], None, None]
+    producer.send_many("t", [1, None, 3], ["a", "b", None], own, timestamps_ms=[7, 8, 9]).result(5)
+    found = [row[1:2] + row[3:] for row in cluster.records("t", 0)]
+    assert found == [
+        (7, b"a", b"1", (("own", b"x"), ("kind", b"value"))),
+        (8, b"b", None, ()),
+        (9, None, b"3", (("kind", b"value"),)),
+    ]
+    with pytest.raises(SerializationError):
+        producer.send_many("t", [4, "no number"])
+    with pytest.raises(ArgumentError, match="keys has 1 items, values 2"):
+        producer.send_many("t", [4, 5], ["a"])
+    producer.flush(5)
+    assert len(cluster.records("t", 0)) == 3
+
+
+class Loop:
+    """An awaited producer, and how long its loop stood still."""
+
+    def __init__(self, **more: Any) -> None:
+        self.world = World(seed=9)
+        self.cluster = SimulatedCluster(self.world, brokers=1)
+        self.cluster.create_topic("t", partitions=1)
+        self.more = more
+        self.turns = 0
+
+    def run(self, main: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        async def program() -> None:
+            host = self.world.host("p", mode="bytes", background=True)
+            settings = {"bootstrap.servers": self.cluster.bootstrap_servers}
+            async with on_host(host, AsyncProducer, settings, **self.more) as producer:
+                await main(producer)
+
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(self.world)) as runner:
+            runner.run(program())
+
+
+def test_a_loop_waits_for_room_and_reads_errors_from_the_future() -> None:
+    loop = Loop(buffer_memory=1 << 20)
+
+    async def main(producer: Any) -> None:
+        delivery = await producer.send_many("t", [b"%0100d" % n for n in range(30_000)])
+        assert not delivery.done()
+        (written,) = await delivery
+        assert (written.first_offset, written.last_offset) == (0, 29_999)
+        assert delivery.errors() is None
+        assert delivery.acknowledged() == [written]
+        with pytest.raises(ArgumentError, match=r"values\[1\]"):
+            await producer.send_many("t", [b"1", 2])
+
+    loop.run(main)
+    assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(30_000)]
+
+
+def test_serializers_in_a_loop() -> None:
+    loop = Loop(value_serializer=lambda number: b"%d" % number)
+
+    async def main(producer: Any) -> None:
+        (written,) = await (await producer.send_many("t", range(1000), keys=[b"k"] * 1000))
+        assert written.records == 1000
+        with pytest.raises(SerializationError):
+            await producer.send_many("t", ["no number"])
+
+    loop.run(main)
+    assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(1000)]
