@@ -287,6 +287,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letters_as_it_was(
     assert (key, value) == (b"k", b"\xff")
     assert told["__connect.errors.stage"] == b"VALUE_CONVERTER"
     assert told["__connect.errors.exception.class.name"] == b"odradek.RecordDeserializationError"
+    assert told["__connect.errors.exception.message"].startswith(b"UnicodeDecodeError: 'utf-8'")
     assert told["__connect.errors.class.name"] == b"odradek.AsyncWorkers"
     assert (done.progress().dead, done.progress().retried) == (1, 0)
 

@@ -146,7 +146,8 @@ def arrow_to_avro(
     """Make a column of framed Avro, as `Producer.send_arrow` takes it, of a column of values.
 
     `serializer` has schema and settings; the subject is that of `topic` and `field`. The schema is
-    looked up, or registered, once. Null stays null. Rows that don't fit the schema are null, and
+    looked up, or registered, once. Null stays null; fields that the schema lacks are left out, as
+    the serializer does of dicts. Rows that don't fit the schema are null, and
     among the result's `errors`: look before you send, for a null value deletes.
 
     Raises `SchemaRegistryError` where the schema can't be had.

@@ -78,7 +78,7 @@ class ProtobufSerializer(Generic[M]):
             return None
         if not isinstance(obj, self.message_type):
             raise SerializationError(
-                f"a {self._descriptor.full_name} is wanted, not {type(obj).__name__}"
+                f"a message {self._descriptor.full_name} is wanted, not {type(obj).__name__}"
             )
         subject = self._framer.subject(ctx, self._descriptor.full_name)
         found = self._framer.registered(subject, lambda: self._schema(self._descriptor.file))

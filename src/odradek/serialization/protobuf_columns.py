@@ -164,14 +164,21 @@ def arrow_to_protobuf(
         )
     context = context_of(topic, field)
     made = serializer.message_type
-    shape = message_shape(message_descriptor(made))
+    descriptor = message_descriptor(made)
+    shape, known = message_shape(descriptor), set(descriptor.fields_by_name)
 
     def written(value: Any) -> bytes | None:
         try:
             message = made(**shape(value))
         # What is of another type, or has a field that the message hasn't, a class says in its ways.
         except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
-            raise SerializationError(f"it doesn't fit the message: {error}") from None
+            others = sorted(value.keys() - known) if isinstance(value, dict) else []
+            why = f"it has no field {', '.join(others)}" if others else _words(error)
+            raise SerializationError(f"it doesn't fit the message: {why}") from None
         return serializer(message, context)
 
     return written_rows(column, written)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -182,8 +182,9 @@ def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
             setattr(made, name, 1)
         with pytest.raises(AttributeError):
             delattr(made, name)
-        with pytest.raises(TypeError):
-            getattr(Named, name).__get__((1, 2, 3))
+        if twin is not rows:
+            with pytest.raises(TypeError):
+                getattr(Named, name).__get__((1, 2, 3))
     assert made._replace(second=5) == (held, 5, None)
     assert made._asdict() == {"first": held, "second": b"2", "third": None}
     assert repr(Named(1)) == "Named(first=1, second=b'2', third=None)"

@@ -430,6 +430,8 @@ def test_structs_that_are_no_message(registry: SchemaRegistryClient) -> None:
         assert (
             "doesn't fit the message" in arrow_to_protobuf(pa.array([wrong]), write, "t").errors[0]
         )
+    lacking = arrow_to_protobuf(pa.array([{"x": 1, "z": 1, "a": 2}]), write, "t").errors[0]
+    assert lacking == "it doesn't fit the message: it has no field a, z"
     order = ProtobufSerializer(files()["Order"], registry, {"auto.register.schemas": True})
     assert list(arrow_to_protobuf(pa.array([{"kind": "ODD"}]), order, "u").errors) == [0]
     with pytest.raises(ConfigurationError, match="must be a ProtobufSerializer"):

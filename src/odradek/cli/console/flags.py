@@ -179,7 +179,8 @@ FormatterProperty = Annotated[
     list[str] | None,
     _words(
         "--formatter-property",
-        f"How records are written; one of {', '.join(formatting.PROPERTIES)}.",
+        f"How records are written; one of {', '.join(formatting.PROPERTIES)}, or "
+        "schema.registry.url and other settings of a registry's client, for avro and json.",
     ),
 ]
 FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]

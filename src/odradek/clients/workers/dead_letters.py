@@ -28,6 +28,8 @@ TOLD = (
 """What headers tell of a failure, in their order."""
 LEFT_OUT = "odradek.errors.left.out"
 """The header that names the fields of its record which a letter lacks, for its size."""
+UNREADABLE = "odradek.RecordDeserializationError"
+"""The error of deserializers; its room is above this one."""
 SAID = 1000
 """Characters of a reason that a header repeats."""
 TOO_LARGE = (RecordTooLargeError, RecordListTooLargeError)
@@ -64,10 +66,14 @@ class WorkFailedError(KafkaError):
 
 
 def said(error: BaseException, *, named: bool = True) -> str:
-    """What an error of a program says, whose text may itself raise."""
+    """What an error of a program says, whose text may itself raise.
+
+    Of a record that can't be read only why: its place stands beside it, and nobody has to seek().
+    """
     name = type(error).__name__
     try:
-        return printable((f"{name}: {error}" if named else str(error))[:SAID])
+        words = vars(error)["why"] if called(type(error)) == UNREADABLE else error
+        return printable((f"{name}: {words}" if named else str(words))[:SAID])
     except Exception:
         return name
 
