@@ -34,7 +34,7 @@ RECORD_LIMIT = (1 << 31) - 1 - b.HEADER_SIZE
 """A batch's length is a 32-bit number."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     """The batch that a partition's rows go to, and which of its records are ours."""
 

@@ -38,8 +38,7 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
+class BatchOutcome(NamedTuple):
     """What the broker said of a batch."""
 
     base_offset: int

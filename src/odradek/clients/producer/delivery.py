@@ -7,8 +7,7 @@ batches, whose records are let go one by one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.row_errors import BatchRows, RowErrors
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     ErrorColumn: TypeAlias = pa.Array[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
+class OffsetRange(NamedTuple):
     """Rows of one `send_arrow()` or `send_many()` in one partition: offsets first to last.
 
     The last one is inclusive. Both are -1 where the broker no longer knew (it had a retried batch

@@ -78,7 +78,7 @@ def _frozen(data: bytes | None) -> bytes | None:
     return data if data is None or type(data) is bytes else bytes(data)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """The records of one topic."""
 

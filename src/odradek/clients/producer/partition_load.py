@@ -76,7 +76,7 @@ class PartitionLoad:
         return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Table:
     """What was found in one look, good for `left` choices."""
 

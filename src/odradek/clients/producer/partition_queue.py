@@ -28,7 +28,7 @@ NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Numbering:
     """Who writes to one partition, and with which sequence next: all that outlives its batches."""
 
@@ -71,7 +71,7 @@ class Numbering:
         return lasted
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those that are in flight."""
 
