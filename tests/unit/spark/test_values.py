@@ -13,7 +13,6 @@ from tests.unit.spark.conftest import P0, options
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader
-from odradek.spark.values import decoding as values
 from odradek.spark.values.decoding import (
     TOGETHER,
     JsonDecoder,
@@ -87,7 +86,7 @@ def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def test_what_fits_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_decoded", None)  # it would fail if it were called
+    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # it would fail if it were called
     assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
     assert decoded() == []
 
@@ -134,6 +133,19 @@ def test_a_row_does_not_depend_on_those_beside_it() -> None:
         assert decoded(given, ddl=ddl) == decoded(given, b"{", ddl=ddl)[:1] == [row]
 
 
+def test_a_few_bytes_take_no_memory_of_columns() -> None:
+    """300 KB of empty objects were 400 MB: one record of strangers ended an executor."""
+    ddl = f"a int, l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
+    wide = b'{"a":1,"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
+    made = decoder(ddl)
+    found = made.decode(pa.array([b'{"a":1}', wide, b'{"a":2,"l":[{"f1":3}]}']))
+    assert found.field("a").to_pylist() == [1, None, 2]
+    assert found[2].as_py()["l"][0]["f1"] == 3
+    assert "300013 bytes would take more than" in made.bad.pop(1)
+    assert made.bad == {}
+    assert found.nbytes < 100_000
+
+
 def test_a_string_takes_whatever_stands_there() -> None:
     found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
@@ -174,13 +186,13 @@ def test_the_text_of_what_does_not_fit() -> None:
 
 def test_one_bad_value_slows_down_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    alone = values._decoded
+    alone = JsonDecoder._decoded
 
     def counted(*given: Any) -> Any:
         asked.append(given)
         return alone(*given)
 
-    monkeypatch.setattr(values, "_decoded", counted)
+    monkeypatch.setattr(JsonDecoder, "_decoded", counted)
     rows = [json.dumps({"a": n}).encode() for n in range(3 * TOGETHER)]
     rows[TOGETHER + 5] = b"bad"
     found = decoder("a int").decode(pa.array([b"before", *rows], pa.binary()).slice(1))

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.common.errors import KafkaError
+from odradek.serialization.column_room import FREE, ColumnRoom
+from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_room import JsonRoom
 from odradek.serialization.json_values import JsonValues
 from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
@@ -151,7 +154,8 @@ class JsonDecoder:
         self._target, self._fail_fast = target, fail_fast
         self._fields = [field for field in target if field.name != CORRUPT]
         self._corrupt = len(self._fields) < target.num_fields
-        self._lines = ArrowJson(pa.struct(self._fields))
+        plain = pa.struct(self._fields)
+        self._lines, self._room = ArrowJson(plain), JsonRoom(plain)
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -162,10 +166,17 @@ class JsonDecoder:
     def _part(self, values: pa.Array, first: int) -> pa.Array:
         import pyarrow as pa
 
+        if len(values) > 1 and len(values) * self._room.root.of_null > FREE:
+            half = len(values) // 2
+            parts = (self._part(values[:half], first), self._part(values[half:], first + half))
+            return pa.concat_arrays(parts)
+        rows = values.to_pylist()
+        room = ColumnRoom(self._room.root, len(rows), sum(len(one or b"") for one in rows))
         # Nothing but the corrupt record is no object to Arrow.
-        found = self._lines.read(values) if self._fields else None
+        small = self._fields and self._room.is_small(rows, room)
+        found = self._lines.read(values) if small else None
         if found is None:
-            return self._one_by_one(values, first)
+            return self._one_by_one(values, first, room)
         if not self._corrupt:
             return found
         columns = dict(zip((f.name for f in self._fields), found.flatten(), strict=True))
@@ -176,14 +187,14 @@ class JsonDecoder:
             mask=found.is_null(),
         )
 
-    def _one_by_one(self, values: pa.Array, first: int) -> pa.Array:
+    def _one_by_one(self, values: pa.Array, first: int, room: ColumnRoom) -> pa.Array:
         import pyarrow as pa
 
         rows: list[dict[str, Any] | None] = []
         for number, value in enumerate(values):
             given: bytes | None = value.as_py()
             try:
-                row, why = _decoded(given, self._fields)
+                row, why = self._decoded(given, room)
             except RecursionError as error:
                 # Arrow reads it among others, and a row must not depend on these.
                 deep = self._lines.read(values.slice(number, 1)) if self._fields else None
@@ -199,22 +210,25 @@ class JsonDecoder:
             rows.append(row)
         return pa.array(rows, self._target)
 
+    def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
+        """Decode one value as `from_json` does: the row, and what is wrong with it.
 
-def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any] | None, str]:
-    """Decode one value as `from_json` does: the row, and what is wrong with it.
-
-    Raises `RecursionError` for one that is too deep for Python.
-    """
-    nothing = dict.fromkeys((field.name for field in fields), None)
-    if given is None or not given.strip():
-        return None, ""  # from_json takes an empty text for none
-    try:
-        document = json.loads(given)
-    except ValueError as error:
-        return dict(nothing), f"not JSON: {error}"
-    if document is None:
-        return dict(nothing), ""
-    if not isinstance(document, dict):
-        return dict(nothing), f"a JSON {type(document).__name__}, not an object"
-    problems: list[str] = []
-    return JsonValues().struct(document, fields, "", problems), "; ".join(problems)
+        Raises `RecursionError` for one that is too deep for Python.
+        """
+        nothing = dict.fromkeys((field.name for field in self._fields), None)
+        if given is None or not given.strip():
+            return None, ""  # from_json takes an empty text for none
+        try:
+            document = json.loads(given)
+        except ValueError as error:
+            return dict(nothing), f"not JSON: {error}"
+        if document is None:
+            return dict(nothing), ""
+        if not isinstance(document, dict):
+            return dict(nothing), f"a JSON {type(document).__name__}, not an object"
+        try:
+            self._room.check(document, len(given), room)
+        except DeserializationError as error:
+            return dict(nothing), str(error)
+        problems: list[str] = []
+        return JsonValues().struct(document, self._fields, "", problems), "; ".join(problems)
