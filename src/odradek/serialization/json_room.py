@@ -10,10 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odradek.serialization.column_layout import Columns, PlannedColumn
-from odradek.serialization.column_room import FREE, RATIO, ColumnRoom
+from odradek.serialization.column_room import FREE, RATIO, TOGETHER, ColumnRoom
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+LARGE = "it isn't of the type, and its columns would be too large to say where"
+"""What is said of a row that is large, and that Arrow refuses."""
 
 
 class JsonRoom:
@@ -35,6 +39,10 @@ class JsonRoom:
     def check(self, given: Any, size: int, room: ColumnRoom) -> None:
         """See whether what JSON of so many bytes says fits. Raises `DeserializationError`."""
         room.check(self._least(given), size)
+
+    def is_large(self, given: Any, size: int) -> bool:
+        """Whether Python would take seconds to make it; Arrow is told to read such a row alone."""
+        return self._least(given) > self.root.of_null + RATIO * size + FREE // TOGETHER
 
 
 def _largest_item(column: PlannedColumn, *, within: bool) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.serialization.column_room import TOGETHER, ColumnRoom, array_of_values
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json_lines import ArrowJson
-from odradek.serialization.json_room import JsonRoom
+from odradek.serialization.json_room import LARGE, JsonRoom
 from odradek.serialization.json_values import JsonValues
 from odradek.serialization.plain import parsed_json
 
@@ -37,7 +37,8 @@ class JsonRows:
         self._kind, self._parsed = kind, parsed
         self._room = JsonRoom(kind)
         self._values = JsonValues(whole=True)
-        self._lines = ArrowJson(kind) if parsed or pa.types.is_struct(kind) else None
+        self._whole = ArrowJson(kind)
+        self._lines = self._whole if parsed or pa.types.is_struct(kind) else None
 
     def read(self, rows: list[bytes | None], errors: dict[int, str]) -> pa.Array:
         """The values; null for null, for JSON's null, and where a row is among the errors.
@@ -72,14 +73,25 @@ class JsonRows:
                     self._part(rows[half:], first + half, room, errors),
                 )
                 return pa.concat_arrays(parts)
-        values = [
-            None if row is None else self._value(row, first + at, room, errors)
-            for at, row in enumerate(rows)
-        ]
-        numbers = list(range(first, first + len(rows)))
+        made: list[pa.Array] = []
+        values: list[Any] = []
+        begin = first
+        for number, row in enumerate(rows, first):
+            value = None if row is None else self._value(row, number, room, errors)
+            if isinstance(value, pa.Array):
+                made += [self._made(values, begin, errors), value]
+                values, begin = [], number + 1
+            else:
+                values.append(value)
+        made.append(self._made(values, begin, errors))
+        return pa.concat_arrays(made)
+
+    def _made(self, values: list[Any], first: int, errors: dict[int, str]) -> pa.Array:
+        numbers = list(range(first, first + len(values)))
         return array_of_values(values, self._kind, numbers, errors)
 
     def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
+        """A row's value, or an array of it alone; None, and why, where it has none."""
         problems: list[str] = []
         try:
             given = parsed_json(row)
@@ -90,6 +102,8 @@ class JsonRows:
             return deep
         try:
             self._room.check(given, len(row), room)
+            if self._room.is_large(given, len(row)):
+                return self._of_large(row, number, errors)
             value = self._values.fitted(given, self._kind, problems)
             if not problems:
                 return room.fitting(value, len(row))
@@ -97,6 +111,15 @@ class JsonRows:
         except DeserializationError as error:
             errors[number] = str(error)
         return None
+
+    def _of_large(self, row: bytes, number: int, errors: dict[int, str]) -> Any:
+        """The array of a row that is JSON, and whose objects Python would be long at."""
+        import pyarrow as pa
+
+        found = self._whole.read(pa.array([row], pa.binary()), parsed=True)
+        if found is None:
+            errors[number] = LARGE
+        return found
 
     def _of_deep(self, row: bytes, room: ColumnRoom) -> Any:
         """The value of a row that is too deep for Python: Arrow reads it when it is among others,

@@ -34,6 +34,7 @@ from odradek import (
 )
 from odradek.serialization import column_room
 from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_room import LARGE
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 FRAME = b"\0\0\0\0\1"
@@ -398,6 +399,18 @@ def test_what_has_no_room_is_not_made() -> None:
         tracemalloc.stop()
     assert "would take more than" in read.errors[0]
     assert most < 64 << 20
+
+
+def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
+    wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
+    kind = pa.struct([("l", pa.list_(wide))])
+    items = b",".join([b"{}"] * 10_000)
+    good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
+    read = plain_json_to_arrow(column(b'{"l":[]}', good, b"{", None, bad, b'{"l":[]}'), kind)
+    assert read.values.is_null().to_pylist() == [False, False, True, True, True, False]
+    assert len(read.values[1]["l"]) == 10_001
+    assert list(read.errors) == [2, 4]
+    assert read.errors[4] == LARGE
 
 
 def test_definitions_that_double_are_refused() -> None:

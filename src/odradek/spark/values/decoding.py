@@ -19,7 +19,7 @@ from odradek.common.errors import KafkaError
 from odradek.serialization.column_room import FREE, ColumnRoom
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json_lines import ArrowJson
-from odradek.serialization.json_room import JsonRoom
+from odradek.serialization.json_room import LARGE, JsonRoom
 from odradek.serialization.json_values import JsonValues
 from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
@@ -145,6 +145,10 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
     return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
+class _LargeError(Exception):
+    """A value is JSON whose objects of nulls Python would take seconds to make."""
+
+
 class JsonDecoder:
     """Decodes the JSON values of one task."""
 
@@ -177,6 +181,12 @@ class JsonDecoder:
         found = self._lines.read(values) if small else None
         if found is None:
             return self._one_by_one(values, first, room)
+        return self._whole(found)
+
+    def _whole(self, found: pa.Array) -> pa.Array:
+        """What Arrow has read, with a field for the corrupt record where one is wanted."""
+        import pyarrow as pa
+
         if not self._corrupt:
             return found
         columns = dict(zip((f.name for f in self._fields), found.flatten(), strict=True))
@@ -191,16 +201,23 @@ class JsonDecoder:
         import pyarrow as pa
 
         rows: list[dict[str, Any] | None] = []
+        parts: list[pa.Array] = []
         for number, value in enumerate(values):
             given: bytes | None = value.as_py()
             try:
                 row, why = self._decoded(given, room)
-            except RecursionError as error:
-                # Arrow reads it among others, and a row must not depend on these.
-                deep = self._lines.read(values.slice(number, 1)) if self._fields else None
-                row, why = dict.fromkeys(field.name for field in self._fields), f"not JSON: {error}"
-                if deep is not None:
-                    row, why = deep[0].as_py(), ""
+            except (RecursionError, _LargeError) as error:
+                # Too deep for Python, or too much: Arrow reads the first kind among others, and a
+                # row must not depend on these.
+                large = isinstance(error, _LargeError)
+                one = values[number : number + 1]
+                found = self._lines.read(one, parsed=large) if self._fields else None
+                if found is not None:
+                    parts += [pa.array(rows, self._target), self._whole(found)]
+                    rows = []
+                    continue
+                row = dict.fromkeys(field.name for field in self._fields)
+                why = LARGE if large else f"not JSON: {error}"
             if why and self._fail_fast:
                 raise ValueDecodeError(first + number, why)
             if why:
@@ -208,12 +225,13 @@ class JsonDecoder:
             if why and self._corrupt and row is not None and given is not None:
                 row[CORRUPT] = given.decode(errors="replace")
             rows.append(row)
-        return pa.array(rows, self._target)
+        return pa.concat_arrays([*parts, pa.array(rows, self._target)])
 
     def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
         """Decode one value as `from_json` does: the row, and what is wrong with it.
 
-        Raises `RecursionError` for one that is too deep for Python.
+        Raises `RecursionError` for one that is too deep for Python, `_LargeError` for one that it
+        would be long at.
         """
         nothing = dict.fromkeys((field.name for field in self._fields), None)
         if given is None or not given.strip():
@@ -230,5 +248,7 @@ class JsonDecoder:
             self._room.check(document, len(given), room)
         except DeserializationError as error:
             return dict(nothing), str(error)
+        if self._room.is_large(document, len(given)):
+            raise _LargeError
         problems: list[str] = []
         return JsonValues().struct(document, self._fields, "", problems), "; ".join(problems)
