@@ -95,6 +95,7 @@ NO_BOUNDS = {
     r"^items: items >": "each item takes a byte; it only ends sooner",
     r"^put_null: column\.kind == STRUCT$": "a column of nothing has no child",
     r"^repeated: at == cython\.NULL$": "its size is 0 then, so nothing follows and it stays NULL",
+    r"^single: not at$": "what it puts is taken back, for NULL is what comes out",
     r"^run: self\.run\(": "constants are the compiler's own, and are read",
     r": (not )?(data|found(\.data)?|self\.slots|block\.data)$": "no memory",
     r": work\.error == NO_MEMORY$": "no memory",

@@ -639,7 +639,7 @@ BREAKAGES = (
     broken(
         "a few bytes of JSON may become any columns",
         "R-IN-4",
-        "serialization/json_rows.py",
+        "serialization/json_room.py",
         "        return items * self._item + size <= RATIO * size + share and size < FREE",
         "        return size < FREE",
         "tests/unit/serialization/test_json_columns.py::test_few_bytes_take_no_memory_of_columns",

@@ -110,6 +110,22 @@ SERIALIZATION_BREAKAGES: tuple[Breakage, ...] = (
         f"{PROTOBUF}::test_what_is_no_number_or_boolean_is_taken_for_none",
     ),
     broken(
+        "a fraction loses its end in Avro",
+        "R-IN-1",
+        "serialization/avro_columns.py",
+        "        if found[1] or is_bytes(parsed):",
+        "        if True:",
+        "tests/unit/serialization/test_columns.py::test_what_would_only_fit_changed_does_not_fit",
+    ),
+    broken(
+        "a few bytes of nulls keep Python at work for seconds",
+        "R-IN-4",
+        "serialization/json_room.py",
+        "        return self._least(given) > self",
+        "        return False and self",
+        f"{JSON}::test_a_row_of_many_nulls_is_arrow_s_alone",
+    ),
+    broken(
         "any number is a boolean in Protobuf",
         "R-IN-1",
         "serialization/protobuf_shapes.py",

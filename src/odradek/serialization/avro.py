@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.common.errors import ConfigurationError
@@ -126,11 +126,17 @@ class AvroSerializer:
 
     def __call__(self, obj: Any, ctx: SerializationContext | None = None) -> bytes | None:
         """The bytes of an object; None for None."""
-        if obj is None:
-            return None
+        return None if obj is None else self.checked(obj, ctx, None)
+
+    def checked(
+        self, obj: Any, ctx: SerializationContext | None, check: Callable[[Any, Any], None] | None
+    ) -> bytes:
+        """The same of an object that isn't None; `check` gets what is written, and its schema."""
         found = self._registered(ctx)
         parsed = self._parsed_of(found.schema)
         value = obj if self._to_dict is None else self._to_dict(obj, ctx)
+        if check is not None:
+            check(value, parsed)
         return self._framer.framed(self.payload(value, parsed), found, ctx)
 
     def payload(self, value: Any, parsed: Any) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.common.errors import ConfigurationError
 from odradek.serialization.avro import AvroSerializer, given_schema, parsed_avro
 from odradek.serialization.avro_nesting import AvroNesting
+from odradek.serialization.avro_reading import is_bytes
 from odradek.serialization.avro_rows import AvroRows
 from odradek.serialization.avro_types import arrow_type, without_uuids
 from odradek.serialization.context import MessageField
@@ -30,7 +31,9 @@ from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
     SchemaNotFoundError,
+    SerializationError,
 )
+from odradek.serialization.extras import fastavro
 from odradek.serialization.registry_client import SchemaRegistryClient
 from odradek.serialization.schemas import AVRO, Schema
 from odradek.serialization.wire_format import ID_SIZE, schema_of
@@ -148,7 +151,8 @@ def arrow_to_avro(
     `serializer` has schema and settings; the subject is that of `topic` and `field`. The schema is
     looked up, or registered, once. Null stays null; fields that the schema lacks are left out, as
     the serializer does of dicts. Rows that don't fit the schema are null, and
-    among the result's `errors`: look before you send, for a null value deletes.
+    among the result's `errors`: look before you send, for a null value deletes. What would only
+    fit changed (1.9 or 2**40 as an int, a text as a boolean) doesn't fit.
 
     Raises `SchemaRegistryError` where the schema can't be had.
 
@@ -162,4 +166,39 @@ def arrow_to_avro(
             f"serializer must be an AvroSerializer, not {type(serializer).__name__}"
         )
     context = context_of(topic, field)
-    return written_rows(column, lambda value: serializer(value, context))
+    given: Any = serializer
+    if not isinstance(given, AvroSerializer):  # confluent-kafka's, say, which writes as it likes
+        return written_rows(column, lambda value: given(value, context))
+    check = _Fitting(column.type).check
+    return written_rows(column, lambda value: serializer.checked(value, context, check))
+
+
+class _Fitting:
+    """Whether values of a column are of a schema: fastavro writes a number as another one, and
+    anything as a boolean.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._exact: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a schema, which is kept with it: whether its type is the column's."""
+
+    def check(self, value: Any, parsed: Any) -> None:
+        """Look at a value of another type than the schema's. Raises `SerializationError`."""
+        found = self._exact.get(id(parsed))
+        if found is None:
+            found = self._exact[id(parsed)] = (parsed, self._is_exact(parsed))
+        if found[1] or is_bytes(parsed):
+            return
+        try:
+            fastavro().validation.validate(value, parsed)
+        # A value of the program's can make fastavro raise whatever Python has.
+        except Exception as error:
+            told = "; ".join(str(one).strip() for one in getattr(error, "errors", (error,)))
+            raise SerializationError(f"it doesn't fit its Avro schema: {told}") from None
+
+    def _is_exact(self, parsed: Any) -> bool:
+        try:
+            return bool(arrow_type(without_uuids(parsed)) == self._kind)
+        except InvalidSchemaError:
+            return False

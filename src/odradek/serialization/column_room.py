@@ -54,19 +54,22 @@ class ColumnRoom:
 
     def fitting(self, value: Any, size: int) -> Any:
         """The value of `size` bytes, if columns have room for it. Raises `DeserializationError`."""
-        own = self._root.of_null + RATIO * size + self.share
-        most = max(own, self._left)
         try:
             found = self._root.size_of(value)
         except (TypeError, LookupError, AttributeError):
             return value  # Arrow says what is wrong with it
+        self.check(found, size)
+        self._left -= found
+        return value
+
+    def check(self, found: int, size: int) -> None:
+        """See whether a row of `size` bytes may take so many. Raises `DeserializationError`."""
+        most = max(self._root.of_null + RATIO * size + self.share, self._left)
         if found > most:
             raise DeserializationError(
                 f"its {size} bytes would take more than {most} in columns: its schema has a record "
                 "of so many fields, or a text so long, for a byte"
             )
-        self._left -= found
-        return value
 
 
 def array_of_values(

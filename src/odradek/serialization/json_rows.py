@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization.column_layout import Columns, PlannedColumn
-from odradek.serialization.column_room import FREE, RATIO, TOGETHER, ColumnRoom, array_of_values
+from odradek.serialization.column_room import TOGETHER, ColumnRoom, array_of_values
 from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_room import LARGE, JsonRoom
 from odradek.serialization.json_values import JsonValues
 from odradek.serialization.plain import parsed_json
 
@@ -35,10 +35,10 @@ class JsonRows:
         import pyarrow as pa
 
         self._kind, self._parsed = kind, parsed
-        self._root = Columns(kind).root
-        self._item = _largest_item(self._root, within=False)
+        self._room = JsonRoom(kind)
         self._values = JsonValues(whole=True)
-        self._lines = ArrowJson(kind) if parsed or pa.types.is_struct(kind) else None
+        self._whole = ArrowJson(kind)
+        self._lines = self._whole if parsed or pa.types.is_struct(kind) else None
 
     def read(self, rows: list[bytes | None], errors: dict[int, str]) -> pa.Array:
         """The values; null for null, for JSON's null, and where a row is among the errors.
@@ -48,7 +48,7 @@ class JsonRows:
         import pyarrow as pa
 
         sizes = sum(len(one) for one in rows if one is not None)
-        room = ColumnRoom(self._root, len(rows), sizes)
+        room = ColumnRoom(self._room.root, len(rows), sizes)
         parts = [
             self._part(rows[first : first + TOGETHER], first, room, errors)
             for first in range(0, len(rows), TOGETHER)
@@ -62,7 +62,7 @@ class JsonRows:
     ) -> pa.Array:
         import pyarrow as pa
 
-        if self._lines is not None and self._is_small(rows, room):
+        if self._lines is not None and self._room.is_small(rows, room):
             found = self._lines.read(pa.array(rows, pa.binary()), parsed=self._parsed)
             if found is not None:
                 return found
@@ -73,22 +73,25 @@ class JsonRows:
                     self._part(rows[half:], first + half, room, errors),
                 )
                 return pa.concat_arrays(parts)
-        values = [
-            None if row is None else self._value(row, first + at, room, errors)
-            for at, row in enumerate(rows)
-        ]
-        numbers = list(range(first, first + len(rows)))
+        made: list[pa.Array] = []
+        values: list[Any] = []
+        begin = first
+        for number, row in enumerate(rows, first):
+            value = None if row is None else self._value(row, number, room, errors)
+            if isinstance(value, pa.Array):
+                made += [self._made(values, begin, errors), value]
+                values, begin = [], number + 1
+            else:
+                values.append(value)
+        made.append(self._made(values, begin, errors))
+        return pa.concat_arrays(made)
+
+    def _made(self, values: list[Any], first: int, errors: dict[int, str]) -> pa.Array:
+        numbers = list(range(first, first + len(values)))
         return array_of_values(values, self._kind, numbers, errors)
 
-    def _is_small(self, rows: list[bytes | None], room: ColumnRoom) -> bool:
-        """Whether rows can't take more than their share, whatever stands in them."""
-        there = [one for one in rows if one is not None]
-        items = sum(one.count(b",") + one.count(b"[") for one in there) if self._item else 0
-        size = sum(map(len, there))
-        share = room.share * len(rows)
-        return items * self._item + size <= RATIO * size + share and size < FREE
-
     def _value(self, row: bytes, number: int, room: ColumnRoom, errors: dict[int, str]) -> Any:
+        """A row's value, or an array of it alone; None, and why, where it has none."""
         problems: list[str] = []
         try:
             given = parsed_json(row)
@@ -98,6 +101,9 @@ class JsonRows:
                 errors[number] = str(error)
             return deep
         try:
+            self._room.check(given, len(row), room)
+            if self._room.is_large(given, len(row)):
+                return self._of_large(row, number, errors)
             value = self._values.fitted(given, self._kind, problems)
             if not problems:
                 return room.fitting(value, len(row))
@@ -106,6 +112,15 @@ class JsonRows:
             errors[number] = str(error)
         return None
 
+    def _of_large(self, row: bytes, number: int, errors: dict[int, str]) -> Any:
+        """The array of a row that is JSON, and whose objects Python would be long at."""
+        import pyarrow as pa
+
+        found = self._whole.read(pa.array([row], pa.binary()), parsed=True)
+        if found is None:
+            errors[number] = LARGE
+        return found
+
     def _of_deep(self, row: bytes, room: ColumnRoom) -> Any:
         """The value of a row that is too deep for Python: Arrow reads it when it is among others,
         so what becomes of it must not depend on these.
@@ -113,16 +128,7 @@ class JsonRows:
         import pyarrow as pa
 
         deep = row.count(b"[") + row.count(b"{") >= DEEP
-        if self._lines is None or not deep or not self._is_small([row], room):
+        if self._lines is None or not deep or not self._room.is_small([row], room):
             return None
         found = self._lines.read(pa.array([row], pa.binary()), parsed=self._parsed)
         return None if found is None else found[0].as_py()
-
-
-def _largest_item(column: PlannedColumn, *, within: bool) -> int:
-    """Bytes of the largest null that stands for an item of a list; 0 where there is no list."""
-    import pyarrow as pa
-
-    lists = pa.types.is_list(column.kind)
-    inner = [_largest_item(one, within=lists) for one in column.children]
-    return max([column.of_null if within else 0, *inner])

@@ -281,6 +281,40 @@ def test_any_bytes(registry: SchemaRegistryClient, rows: list[bytes | None]) -> 
             assert read.values[number].as_py() == expected
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ("int", pa.array([(1 << 31) - 1]), pa.array([1 << 31])),
+        ("int", pa.array([1], pa.int8()), pa.array([1.9])),
+        ("int", pa.array([1], pa.uint8()), pa.array([True])),
+        ("long", pa.array([1], pa.uint64()), pa.array([2.0])),
+        ("boolean", pa.array([True]), pa.array(["false"])),
+        ("boolean", pa.array([False]), pa.array([2])),
+        ("double", pa.array([1]), pa.array([True])),
+        (["null", "int"], pa.array([1]), pa.array([1 << 31])),
+    ],
+)
+def test_what_would_only_fit_changed_does_not_fit(
+    registry: SchemaRegistryClient, schema: Any, good: pa.Array, bad: pa.Array
+) -> None:
+    """fastavro writes 1.9 as 1, and as an int what no reader of the schema takes."""
+    for nested in (False, True):
+        whole = json.loads(record("R", x=schema)) if nested else schema
+        write = AvroSerializer(registry, json.dumps(whole), conf=REGISTER)
+        topic = f"t{nested}"
+        found = []
+        for one in (good, bad):
+            column = pa.StructArray.from_arrays([one], ["x"]) if nested else one
+            written = arrow_to_avro(column, write, topic)
+            found.append(written.errors)
+            read = avro_to_arrow(written.values, registry).values.to_pylist()
+            same = column.to_pylist() if one is good else [None]
+            assert read == same
+        assert found[0] == {}
+        assert list(found[1]) == [0]
+        assert "fit its Avro schema" in found[1][0]
+
+
 def test_a_type_of_thousands_of_fields_makes_no_long_error(server: RegistryServer) -> None:
     names = {f"f{at}": ["null", "int"] for at in range(3000)}
     digits = logical("bytes", "decimal", precision=2, scale=0)

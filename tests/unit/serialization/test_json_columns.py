@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -33,6 +34,7 @@ from odradek import (
 )
 from odradek.serialization import column_room
 from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_room import LARGE
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 FRAME = b"\0\0\0\0\1"
@@ -371,7 +373,7 @@ def test_a_row_reads_the_same_whatever_is_beside_it(beside: bytes) -> None:
 def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bytes may be an object of hundreds of fields; the rows beside it are read."""
     monkeypatch.setattr(column_room, "FREE", 1 << 20)
-    monkeypatch.setattr("odradek.serialization.json_rows.FREE", 1 << 20)
+    monkeypatch.setattr("odradek.serialization.json_room.FREE", 1 << 20)
     wide = {"type": "object", "properties": {f"f{at}": {"type": "number"} for at in range(500)}}
     schema = {"type": "object", "properties": {"w": {"type": "array", "items": wide}}}
     good, bad = framed({"w": [{}]}, {"w": [{}] * 3000})
@@ -384,6 +386,33 @@ def test_few_bytes_take_no_memory_of_columns(monkeypatch: pytest.MonkeyPatch) ->
         assert pa.total_allocated_bytes() < 20 << 20
     with pytest.raises(InvalidSchemaError, match="fewer rows"):
         json_to_arrow(column(good, *[None] * 2000), Answers(wide), validate=False)
+
+
+def test_what_has_no_room_is_not_made() -> None:
+    """The objects of 300 KB took five minutes and 4 GB, only to be refused."""
+    wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
+    kind = pa.struct([("l", pa.list_(wide)), ("s", wide)])
+    row = b'{"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
+    tracemalloc.start()
+    try:
+        read = plain_json_to_arrow(column(row), kind)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "would take more than" in read.errors[0]
+    assert most < 64 << 20
+
+
+def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
+    wide = pa.struct([(f"f{at}", pa.int64()) for at in range(500)])
+    kind = pa.struct([("l", pa.list_(wide))])
+    items = b",".join([b"{}"] * 10_000)
+    good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
+    read = plain_json_to_arrow(column(b'{"l":[]}', good, b"{", None, bad, b'{"l":[]}'), kind)
+    assert read.values.is_null().to_pylist() == [False, False, True, True, True, False]
+    assert len(read.values[1]["l"]) == 10_001
+    assert list(read.errors) == [2, 4]
+    assert read.errors[4] == LARGE
 
 
 def test_definitions_that_double_are_refused() -> None:

@@ -7,13 +7,14 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.unit.spark.conftest import P0, options
 
+from odradek.serialization.json_room import LARGE
 from odradek.spark.driver.planning import KafkaOffsetRange
 from odradek.spark.problems import OptionError, UndecodableValueError
 from odradek.spark.tasks.reading import RangeReader
-from odradek.spark.values import decoding as values
 from odradek.spark.values.decoding import (
     TOGETHER,
     JsonDecoder,
@@ -87,7 +88,7 @@ def full(row: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def test_what_fits_is_decoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_decoded", None)  # it would fail if it were called
+    monkeypatch.setattr(JsonDecoder, "_decoded", None)  # it would fail if it were called
     assert decoded(*(given for given, _ in ROWS)) == [full(row) for _, row in ROWS]
     assert decoded() == []
 
@@ -134,6 +135,35 @@ def test_a_row_does_not_depend_on_those_beside_it() -> None:
         assert decoded(given, ddl=ddl) == decoded(given, b"{", ddl=ddl)[:1] == [row]
 
 
+def test_a_few_bytes_take_no_memory_of_columns() -> None:
+    """300 KB of empty objects were 400 MB: one record of strangers ended an executor."""
+    ddl = f"a int, l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
+    wide = b'{"a":1,"l":[' + b",".join([b"{}"] * 100_000) + b"]}"
+    made = decoder(ddl)
+    found = made.decode(pa.array([b'{"a":1}', wide, b'{"a":2,"l":[{"f1":3}]}']))
+    assert found.field("a").to_pylist() == [1, None, 2]
+    assert found[2].as_py()["l"][0]["f1"] == 3
+    assert "300013 bytes would take more than" in made.bad.pop(1)
+    assert made.bad == {}
+    assert found.nbytes < 100_000
+
+
+def test_a_row_of_many_nulls_is_arrow_s_alone() -> None:
+    """Python would take 20 s for its 30 KB; where Arrow refuses it nobody says where it is bad."""
+    ddl = f"l array<struct<{', '.join(f'f{at}: bigint' for at in range(500))}>>"
+    items = b",".join([b"{}"] * 10_000)
+    good, bad = b'{"l":[{"f1":7},' + items + b"]}", b'{"l":[{"f1":"x"},' + items + b"]}"
+    made = decoder(f"{ddl}, _corrupt_record string")
+    found = made.decode(pa.array([b'{"l":null}', good, b"{", bad, b'{"l":[]}']))
+    lengths = pc.list_value_length(found.field("l")).to_pylist()
+    assert lengths == [None, 10_001, None, None, 0]
+    assert found[1]["l"][0]["f1"].as_py() == 7
+    corrupt = found.field("_corrupt_record").to_pylist()
+    assert corrupt == [None, None, "{", bad.decode(), None]
+    assert list(made.bad) == [2, 3]
+    assert made.bad[3] == LARGE
+
+
 def test_a_string_takes_whatever_stands_there() -> None:
     found = decoded(b'{"b":{"x":[1,2]}}', b'{"b":5}', b'{"b":true}', ddl="b string")
     assert [row["b"] for row in found] == ['{"x":[1,2]}', "5", "true"]
@@ -174,13 +204,13 @@ def test_the_text_of_what_does_not_fit() -> None:
 
 def test_one_bad_value_slows_down_only_its_part(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    alone = values._decoded
+    alone = JsonDecoder._decoded
 
     def counted(*given: Any) -> Any:
         asked.append(given)
         return alone(*given)
 
-    monkeypatch.setattr(values, "_decoded", counted)
+    monkeypatch.setattr(JsonDecoder, "_decoded", counted)
     rows = [json.dumps({"a": n}).encode() for n in range(3 * TOGETHER)]
     rows[TOGETHER + 5] = b"bad"
     found = decoder("a int").decode(pa.array([b"before", *rows], pa.binary()).slice(1))

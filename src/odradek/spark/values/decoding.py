@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.common.errors import KafkaError
+from odradek.serialization.column_room import FREE, ColumnRoom
+from odradek.serialization.errors import DeserializationError
 from odradek.serialization.json_lines import ArrowJson
+from odradek.serialization.json_room import LARGE, JsonRoom
 from odradek.serialization.json_values import JsonValues
 from odradek.spark.problems import OptionError
 from odradek.spark.values.value_schema import value_schema
@@ -145,6 +148,10 @@ def kept_where(rows: Collection[int], values: pa.Array) -> pa.Array:
     return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
+class _LargeError(Exception):
+    """A value is JSON whose objects of nulls Python would take seconds to make."""
+
+
 class JsonDecoder:
     """Decodes the JSON values of one task."""
 
@@ -154,7 +161,8 @@ class JsonDecoder:
         self._target, self._fail_fast = target, fail_fast
         self._fields = [field for field in target if field.name != CORRUPT]
         self._corrupt = len(self._fields) < target.num_fields
-        self._lines = ArrowJson(pa.struct(self._fields))
+        plain = pa.struct(self._fields)
+        self._lines, self._room = ArrowJson(plain), JsonRoom(plain)
         self.bad: dict[int, str] = {}
 
     def decode(self, values: pa.Array) -> pa.Array:
@@ -165,10 +173,23 @@ class JsonDecoder:
     def _part(self, values: pa.Array, first: int) -> pa.Array:
         import pyarrow as pa
 
+        if len(values) > 1 and len(values) * self._room.root.of_null > FREE:
+            half = len(values) // 2
+            parts = (self._part(values[:half], first), self._part(values[half:], first + half))
+            return pa.concat_arrays(parts)
+        rows = values.to_pylist()
+        room = ColumnRoom(self._room.root, len(rows), sum(len(one or b"") for one in rows))
         # Nothing but the corrupt record is no object to Arrow.
-        found = self._lines.read(values) if self._fields else None
+        small = self._fields and self._room.is_small(rows, room)
+        found = self._lines.read(values) if small else None
         if found is None:
-            return self._one_by_one(values, first)
+            return self._one_by_one(values, first, room)
+        return self._whole(found)
+
+    def _whole(self, found: pa.Array) -> pa.Array:
+        """What Arrow has read, with a field for the corrupt record where one is wanted."""
+        import pyarrow as pa
+
         if not self._corrupt:
             return found
         columns = dict(zip((f.name for f in self._fields), found.flatten(), strict=True))
@@ -179,20 +200,27 @@ class JsonDecoder:
             mask=found.is_null(),
         )
 
-    def _one_by_one(self, values: pa.Array, first: int) -> pa.Array:
+    def _one_by_one(self, values: pa.Array, first: int, room: ColumnRoom) -> pa.Array:
         import pyarrow as pa
 
         rows: list[dict[str, Any] | None] = []
+        parts: list[pa.Array] = []
         for number, value in enumerate(values):
             given: bytes | None = value.as_py()
             try:
-                row, why = _decoded(given, self._fields)
-            except RecursionError as error:
-                # Arrow reads it among others, and a row must not depend on these.
-                deep = self._lines.read(values.slice(number, 1)) if self._fields else None
-                row, why = dict.fromkeys(field.name for field in self._fields), f"not JSON: {error}"
-                if deep is not None:
-                    row, why = deep[0].as_py(), ""
+                row, why = self._decoded(given, room)
+            except (RecursionError, _LargeError) as error:
+                # Too deep for Python, or too much: Arrow reads the first kind among others, and a
+                # row must not depend on these.
+                large = isinstance(error, _LargeError)
+                one = values[number : number + 1]
+                found = self._lines.read(one, parsed=large) if self._fields else None
+                if found is not None:
+                    parts += [pa.array(rows, self._target), self._whole(found)]
+                    rows = []
+                    continue
+                row = dict.fromkeys(field.name for field in self._fields)
+                why = LARGE if large else f"not JSON: {error}"
             if why and self._fail_fast:
                 raise ValueDecodeError(first + number, why)
             if why:
@@ -200,24 +228,30 @@ class JsonDecoder:
             if why and self._corrupt and row is not None and given is not None:
                 row[CORRUPT] = given.decode(errors="replace")
             rows.append(row)
-        return pa.array(rows, self._target)
+        return pa.concat_arrays([*parts, pa.array(rows, self._target)])
 
+    def _decoded(self, given: bytes | None, room: ColumnRoom) -> tuple[dict[str, Any] | None, str]:
+        """Decode one value as `from_json` does: the row, and what is wrong with it.
 
-def _decoded(given: bytes | None, fields: list[pa.Field]) -> tuple[dict[str, Any] | None, str]:
-    """Decode one value as `from_json` does: the row, and what is wrong with it.
-
-    Raises `RecursionError` for one that is too deep for Python.
-    """
-    nothing = dict.fromkeys((field.name for field in fields), None)
-    if given is None or not given.strip():
-        return None, ""  # from_json takes an empty text for none
-    try:
-        document = json.loads(given)
-    except ValueError as error:
-        return dict(nothing), f"not JSON: {error}"
-    if document is None:
-        return dict(nothing), ""
-    if not isinstance(document, dict):
-        return dict(nothing), f"a JSON {type(document).__name__}, not an object"
-    problems: list[str] = []
-    return JsonValues().struct(document, fields, "", problems), "; ".join(problems)
+        Raises `RecursionError` for one that is too deep for Python, `_LargeError` for one that it
+        would be long at.
+        """
+        nothing = dict.fromkeys((field.name for field in self._fields), None)
+        if given is None or not given.strip():
+            return None, ""  # from_json takes an empty text for none
+        try:
+            document = json.loads(given)
+        except ValueError as error:
+            return dict(nothing), f"not JSON: {error}"
+        if document is None:
+            return dict(nothing), ""
+        if not isinstance(document, dict):
+            return dict(nothing), f"a JSON {type(document).__name__}, not an object"
+        try:
+            self._room.check(document, len(given), room)
+        except DeserializationError as error:
+            return dict(nothing), str(error)
+        if self._room.is_large(document, len(given)):
+            raise _LargeError
+        problems: list[str] = []
+        return JsonValues().struct(document, self._fields, "", problems), "; ".join(problems)
