@@ -109,6 +109,7 @@ def _writing(codec: str) -> tuple[Lane, ...]:
 
     return (
         lane("odradek-arrow", "Odradek from Arrow", "odradek", "produce-arrow", 1.0),
+        lane("odradek-many", "Odradek, send_many() of lists", "odradek", "produce-many", 0.5),
         lane("odradek-send", "Odradek, send() with a future", "odradek", "produce", 0.15),
         lane("raw", "raw ingest", "raw", "ingest", 1.0),
         lane("franz-go", "franz-go", "franz-go", "produce", 0.5),
