@@ -153,9 +153,13 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
             kind, count, [None, pa.py_buffer(value.to_bytes(4, sys.byteorder, signed=True) * count)]
         )
     text = value.encode()
-    ends = _few_ends if count < FEW else _ends
+    ends = _kept_ends.get(len(text)) if count < FEW else None
+    if ends is None:
+        ends = _ends(len(text), max(count, FEW))
+        if count < FEW:
+            _kept_ends[len(text)] = ends
     return pa.Array.from_buffers(
-        kind, count, [None, pa.py_buffer(ends(len(text), count)), pa.py_buffer(text * count)]
+        kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)]
     )
 
 
@@ -163,17 +167,9 @@ def _ends(size: int, count: int) -> array[int]:
     return array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
 
 
-def _few_ends(size: int, _: int) -> array[int]:
-    """The same for few rows, where these numbers are what takes the time: a buffer may be longer
-    than its column, and topics' names have few lengths.
-    """
-    found = _kept_ends.get(size)
-    if found is None:
-        found = _kept_ends[size] = _ends(size, FEW)
-    return found
-
-
 _kept_ends: dict[int, array[int]] = {}
+"""By the length of a text, for few rows, where these numbers are what takes the time: a buffer may
+be longer than its column, and topics' names have few lengths."""
 FEW = 1024
 """Fewer rows of one value are made as quickly as they are found."""
 
