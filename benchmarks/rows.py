@@ -302,7 +302,7 @@ ROWS: dict[str, Row] = {
                 Goal(_TWO, None, 0.10, "cpu_per_million", at_most=True),
                 *_reading_goals(
                     (_ONE, _CONFLUENT, 25), (_ONE, "java", 6), (_ONE, "franz-go", 4),
-                    ("odradek-records", "confluent", 2.5),
+                    ("odradek-records", "confluent", 4),
                 ),
                 Goal(_TWO, None, FETCH_MAX_BYTES + 100e6, "rss_growth", at_most=True),
             ),
@@ -340,7 +340,9 @@ ROWS: dict[str, Row] = {
                     (_TWO, "raw", 0.95),
                 ),
                 Goal(_TWO, None, 0.15, "cpu_per_million", at_most=True),
-                Goal("odradek-send", "confluent", 1.5),
+                *_reading_goals(
+                    ("odradek-send", "confluent", 2.5), ("odradek-send", "franz-go", 0.6),
+                ),
             ),
             quick=True,
             warm_up="raw",
