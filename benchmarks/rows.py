@@ -109,6 +109,7 @@ def _writing(codec: str) -> tuple[Lane, ...]:
 
     return (
         lane("odradek-arrow", "Odradek from Arrow", "odradek", "produce-arrow", 1.0),
+        lane("odradek-many", "Odradek, send_many() of lists", "odradek", "produce-many", 0.5),
         lane("odradek-send", "Odradek, send() with a future", "odradek", "produce", 0.15),
         lane("raw", "raw ingest", "raw", "ingest", 1.0),
         lane("franz-go", "franz-go", "franz-go", "produce", 0.5),
@@ -301,7 +302,7 @@ ROWS: dict[str, Row] = {
                 Goal(_TWO, None, 0.10, "cpu_per_million", at_most=True),
                 *_reading_goals(
                     (_ONE, _CONFLUENT, 25), (_ONE, "java", 6), (_ONE, "franz-go", 4),
-                    ("odradek-records", "confluent", 2.5),
+                    ("odradek-records", "confluent", 4),
                 ),
                 Goal(_TWO, None, FETCH_MAX_BYTES + 100e6, "rss_growth", at_most=True),
             ),
@@ -339,7 +340,9 @@ ROWS: dict[str, Row] = {
                     (_TWO, "raw", 0.95),
                 ),
                 Goal(_TWO, None, 0.15, "cpu_per_million", at_most=True),
-                Goal("odradek-send", "confluent", 1.5),
+                *_reading_goals(
+                    ("odradek-send", "confluent", 2.5), ("odradek-send", "franz-go", 0.6),
+                ),
             ),
             quick=True,
             warm_up="raw",

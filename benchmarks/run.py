@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 QUICK_RECORDS, ALL_RECORDS = 2_000_000, 10_000_000
 LATENCY_RECORDS = 500
 MEASURE_TIMEOUT = 240.0
-_WRITES = ("produce", "produce-arrow", "produce-quiet", "ingest", "callers")
+_WRITES = ("produce", "produce-arrow", "produce-many", "produce-quiet", "ingest", "callers")
 _OWN_TOPIC = (*_WRITES, "round-trip", "start")
 
 

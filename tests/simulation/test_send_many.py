@@ -14,6 +14,7 @@ from odradek import SerializationContext, SerializationError
 from odradek.api.asyncio_producer import AsyncProducer
 from odradek.api.base import on_host
 from odradek.api.producer import Producer
+from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.record_accumulator import COLUMN_BATCH
 from odradek.common.errors import (
     ArgumentError,
@@ -210,3 +211,19 @@ def test_serializers_in_a_loop() -> None:
 
     loop.run(main)
     assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(1000)]
+
+
+def test_a_flush_looks_at_no_batch_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[ProducerBatch] = []
+    leaves = ProducerBatch.leaves
+
+    def looked(batch: ProducerBatch) -> dict[ProducerBatch, int]:
+        looks.append(batch)
+        return leaves(batch)
+
+    monkeypatch.setattr(ProducerBatch, "leaves", looked)
+    _, cluster, producer = make(10, **{"batch.size": 500, "linger.ms": 1000})
+    producer.send_many("t", [b"%0200d" % n for n in range(900)], partitions=[0] * 900)
+    producer.flush(timeout=60)
+    assert len(cluster.log("t", 0).batches) > 300
+    assert len(looks) < 300

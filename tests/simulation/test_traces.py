@@ -464,6 +464,25 @@ def test_arrow_is_a_span_for_a_call(simulation: KafkaSimulation, exported: Expor
     assert {len(row[5]) for row in simulation.records("t", 0)} == {1}
 
 
+def test_lists_are_a_span_for_a_call(simulation: KafkaSimulation, exported: Exported) -> None:
+    producer = producer_of(simulation, exported)
+    name, context = THEIRS
+    headers: list[Any] = [[(name, context)], None, {name: context}] + [None] * 297
+    producer.send_many("t", [b"x"] * 300, headers=headers).result()
+    producer.send_many("t", [b"x"] * 2).result()
+    with pytest.raises(KafkaError):
+        producer.send_many("t", [b"x"], partitions=[7])
+    with pytest.raises(KafkaError):
+        producer.send_many("t", ["x"])  # type: ignore[list-item]
+    first, second, refused = exported.spans("send")
+    assert linked_to(first) == [THEIR_SPAN]
+    assert [linked_to(second), linked_to(refused)] == [[], []]
+    assert first.kind is second.kind is SpanKind.CLIENT
+    counts = [attributes(span)["messaging.batch.message_count"] for span in (first, second)]
+    assert counts == [300, 2]
+    assert attributes(refused)["error.type"]
+
+
 def test_arrow_without_headers_has_no_links(
     simulation: KafkaSimulation, exported: Exported
 ) -> None:

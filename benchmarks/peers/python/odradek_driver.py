@@ -122,6 +122,27 @@ def produce(options: argparse.Namespace) -> Found:
     return watch.stop("a future per record", options.records, size)
 
 
+def produce_many(options: argparse.Namespace) -> Found:
+    """Lists of ten thousand records, as a program has them after its own work on them."""
+    keys, values = pool(options.pool)
+    futures = []
+    size = 0
+    watch = Watch()
+    producer = writer(options)
+    left = options.records
+    while left > 0:
+        at = (options.records - left) % len(keys)
+        some = slice(at, at + min(left, POLL_RECORDS))
+        futures.append(producer.send_many(options.topic, values[some], keys[some]))
+        size += sum(map(len, values[some])) + sum(map(len, keys[some]))
+        left -= futures[-1].rows
+    producer.flush(timeout=TIMEOUT)
+    for future in futures:
+        future.result(timeout=TIMEOUT)
+    watch.seen()
+    return watch.stop("offset ranges per list", options.records, size)
+
+
 def produce_arrow(options: argparse.Namespace) -> Found:
     """Arrow batches as they are; the columns are there before the clock starts."""
     keys, values = pool(options.pool)
@@ -223,6 +244,7 @@ if __name__ == "__main__":
             "load": load,
             "produce": produce,
             "produce-arrow": produce_arrow,
+            "produce-many": produce_many,
             "round-trip": latency,
             "start": start,
         },

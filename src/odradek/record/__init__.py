@@ -45,7 +45,9 @@ if TYPE_CHECKING:
         StopReason,
         build_reports,
         estimate_record_size,
+        gather,
         murmur2,
+        only_bytes,
         partition_for_key,
     )
 
@@ -79,9 +81,11 @@ __all__ = [
     "column_reader",
     "decode",
     "estimate_record_size",
+    "gather",
     "kernel_warning",
     "microseconds",
     "murmur2",
+    "only_bytes",
     "partition_for_key",
     "pool_state",
     "read_as_slots",

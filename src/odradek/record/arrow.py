@@ -153,11 +153,25 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
             kind, count, [None, pa.py_buffer(value.to_bytes(4, sys.byteorder, signed=True) * count)]
         )
     text = value.encode()
-    size = len(text)
-    offsets = array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
+    ends = _kept_ends.get(len(text)) if count < FEW else None
+    if ends is None:
+        ends = _ends(len(text), max(count, FEW))
+        if count < FEW:
+            _kept_ends[len(text)] = ends
     return pa.Array.from_buffers(
-        kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+        kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)]
     )
+
+
+def _ends(size: int, count: int) -> array[int]:
+    return array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
+
+
+_kept_ends: dict[int, array[int]] = {}
+"""By the length of a text, for few rows, where these numbers are what takes the time: a buffer may
+be longer than its column, and topics' names have few lengths."""
+FEW = 1024
+"""Fewer rows of one value are made as quickly as they are found."""
 
 
 class _Constants:
@@ -168,8 +182,6 @@ class _Constants:
 
     LARGEST = 8 << 20
     """Bytes that are kept in all."""
-    SMALLEST = 1024
-    """Rows; below that, making one is as quick as finding one."""
 
     def __init__(self) -> None:
         self._kept: dict[str | int, Any] = {}
@@ -177,7 +189,7 @@ class _Constants:
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
         """Give a column of `count` rows; its buffers are shared and must not be written."""
-        if count < self.SMALLEST:
+        if count < FEW:
             return _repeated(value, kind, count)
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:

@@ -43,6 +43,8 @@ from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uin
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
     Py_SET_TYPE,
+    PyGC_Disable,
+    PyGC_Enable,
     PyObject_GC_IsTracked,
     PyObject_GC_Track,
     PyObject_GC_UnTrack,
@@ -1802,32 +1804,39 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
         if part is not None and len(part) < count:
             raise IndexError("a column is shorter than the others")
     found = PyList_New(count)
-    for index in range(count):
-        # All that may fail comes before the tuple, which then is filled at once.
-        place = start + index
-        if times[place] != last:  # many that follow each other have one time: one object, too
-            last = times[place]
-            time = last
-        offset = offsets[place]
-        its_type = types[place]
-        if keys is not None:
-            key = keys.next()
-        if values is not None:
-            value = values.next()
-        its_headers = nothing if headers is None else headers[index]
-        epoch = leader_epochs if epochs is None else epochs[index]
-        row = odradek_new_tuple(kind if type(its_headers) is tuple else unread_kind, 9)
-        put_item(row, 0, topic)
-        put_item(row, 1, partition)
-        put_item(row, 2, offset)
-        put_item(row, 3, time)
-        put_item(row, 4, its_type)
-        put_item(row, 5, key)
-        put_item(row, 6, value)
-        put_item(row, 7, its_headers)
-        put_item(row, 8, epoch)
-        Py_INCREF(row)
-        PyList_SET_ITEM(found, index, row)
+    # Ten thousand tuples would have it look through the program a dozen times, and find none of
+    # them. Nothing of others runs before it may go on.
+    collects = PyGC_Disable()
+    try:
+        for index in range(count):
+            # All that may fail comes before the tuple, which then is filled at once.
+            place = start + index
+            if times[place] != last:  # many that follow each other have one time: one object, too
+                last = times[place]
+                time = last
+            offset = offsets[place]
+            its_type = types[place]
+            if keys is not None:
+                key = keys.next()
+            if values is not None:
+                value = values.next()
+            its_headers = nothing if headers is None else headers[index]
+            epoch = leader_epochs if epochs is None else epochs[index]
+            row = odradek_new_tuple(kind if type(its_headers) is tuple else unread_kind, 9)
+            put_item(row, 0, topic)
+            put_item(row, 1, partition)
+            put_item(row, 2, offset)
+            put_item(row, 3, time)
+            put_item(row, 4, its_type)
+            put_item(row, 5, key)
+            put_item(row, 6, value)
+            put_item(row, 7, its_headers)
+            put_item(row, 8, epoch)
+            Py_INCREF(row)
+            PyList_SET_ITEM(found, index, row)
+    finally:
+        if collects:
+            PyGC_Enable()
     return found
 
 

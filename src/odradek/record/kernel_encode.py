@@ -23,11 +23,12 @@ from cython.cimports.cpython.bytes import (
     PyBytes_FromStringAndSize,
     PyBytes_GET_SIZE,
 )
+from cython.cimports.cpython.list import PyList_GET_SIZE
 from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint32_t
 from cython.cimports.libc.stdlib import calloc, free, malloc
-from cython.cimports.libc.string import memcpy
+from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
     PyType_GenericAlloc,
     PyTypeObject,
@@ -53,7 +54,7 @@ from odradek.common.errors import (
 from odradek.record.builder import header_name, no_bytes, plain_bytes, whole_time
 from odradek.record.compression import codec_number, compress
 from odradek.record.encoder import Rows
-from odradek.record.sent_columns import Encoded, InvalidRowError, Piece, StopReason
+from odradek.record.sent_columns import Encoded, InvalidRowError, Piece, SentBinary, StopReason
 
 odradek_crc_prepare()
 
@@ -1024,6 +1025,72 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, given):
         at += 6
         count -= 1
     return found
+
+
+# From lists
+
+
+def only_bytes(items: list, first: int64_t, last: int64_t) -> bool:
+    """Tell what some items of a list are; see `sent_columns.only_bytes`, whose twin this is."""
+    index: int64_t
+    if not 0 <= first <= last <= PyList_GET_SIZE(items):
+        raise IndexError(f"items {first} to {last} of {len(items)}")
+    for index in range(first, last):
+        item = items[index]
+        if type(item) is not bytes and item is not None:
+            return False
+    return True
+
+
+def gather(items: list, first: int64_t, last: int64_t, most: int64_t):
+    """Make a column of some items of a list; see `sent_columns.gather`, whose twin this is."""
+    count: int64_t = 0
+    total: int64_t = 0
+    there: int64_t = 0
+    size: int64_t
+    at: int64_t = 0
+    index: int64_t
+    ends: cython.pointer(int64_t)
+    data: cython.p_char
+    bits: cython.p_char = cython.NULL
+    validity = None
+    if not 0 <= first <= last <= PyList_GET_SIZE(items):
+        raise IndexError(f"items {first} to {last} of {len(items)}")
+    for index in range(first, last):
+        item = items[index]
+        size = 0
+        if type(item) is bytes:
+            size = PyBytes_GET_SIZE(item)
+            there += 1
+        elif item is not None:
+            return None
+        if count and total + size > most:
+            there -= item is not None
+            break
+        total += size
+        count += 1
+    if there == 0:
+        return count, None
+    offsets = PyBytes_FromStringAndSize(cython.NULL, 8 * (count + 1))
+    joined = PyBytes_FromStringAndSize(cython.NULL, total)
+    ends = cython.cast(cython.pointer(int64_t), PyBytes_AS_STRING(offsets))
+    data = PyBytes_AS_STRING(joined)
+    if there < count:
+        validity = PyBytes_FromStringAndSize(cython.NULL, (count + 7) // 8)
+        bits = PyBytes_AS_STRING(validity)
+        memset(bits, 0, (count + 7) // 8)
+    # Nothing has run since the sizes were added up that could change the list or its items.
+    ends[0] = 0
+    for index in range(count):
+        item = items[first + index]
+        if item is not None:
+            size = PyBytes_GET_SIZE(item)
+            memcpy(data + at, PyBytes_AS_STRING(item), size)
+            at += size
+            if bits:
+                bits[index >> 3] = bits[index >> 3] | (1 << (index & 7))
+        ends[index + 1] = at
+    return count, SentBinary(offsets, joined, validity, wide=True)
 
 
 # From columns

@@ -4,6 +4,8 @@ from odradek.record.encoder import ColumnEncoder as ColumnEncoder
 from odradek.record.open_batches import OpenBatches as OpenBatches
 from odradek.record.open_batches import Room as Room
 from odradek.record.open_batches import build_reports as build_reports
+from odradek.record.sent_columns import gather as gather
+from odradek.record.sent_columns import only_bytes as only_bytes
 
 SOURCES: str
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any
 
 from odradek.common.arguments import (
+    INT64_MAX,
     Headers,
     iterable,
     partition_number,
@@ -26,6 +27,7 @@ from odradek.common.arguments import (
     timestamp,
 )
 from odradek.common.errors import ArgumentError, KafkaError
+from odradek.record import gather, only_bytes
 from odradek.record.builder import plain_bytes
 from odradek.record.sent_columns import SentBinary, SentColumns, SentHeaders, SentNumbers
 
@@ -33,7 +35,6 @@ PIECE_RECORDS = 1 << 13
 PIECE_BYTES = 1 << 20
 """A piece has no more of these than that, but for a record that is larger alone."""
 NO_TIME = -1
-_JUST_BYTES = {bytes}
 _OR_NONE = {bytes, type(None)}
 
 
@@ -87,9 +88,9 @@ class RecordLists:
         for the first wrong one. Headers are read once, here.
         """
         for first in range(0, len(self.values), PIECE_RECORDS):
-            last = first + PIECE_RECORDS
+            last = min(first + PIECE_RECORDS, len(self.values))
             for name, given in (("values", self.values), ("keys", self.keys)):
-                if given is not None and not _OR_NONE.issuperset(map(type, given[first:last])):
+                if given is not None and not only_bytes(given, first, last):
                     _each(name, given, first, last, _bytes)
             _each("headers", self.headers, first, last, _headers)
             _each("partitions", self.partitions, first, last, partition_number)
@@ -106,19 +107,22 @@ class RecordLists:
 
     def _piece(self, first: int, last: int) -> SentColumns:
         """The records from `first` on, up to `last` at most."""
-        values = _Bytes(self.values[first:last])
-        keys = None if self.keys is None else _Bytes(self.keys[first:last])
         headers = None
         if self.headers is not None:
             headers = _Lists(self.headers[first:last])
-        parts = [part for part in (values, keys, headers) if part is not None]
-        count = min(part.fitting() for part in parts)
+            last = first + headers.fitting()
+        keys, key_column = last - first, None
+        if self.keys is not None:
+            keys, key_column = _column(self.keys, first, last)
+        count, value_column = _column(self.values, first, first + keys)
+        if count < keys and self.keys is not None:
+            _, key_column = _column(self.keys, first, first + count)
         last = first + count
         partitions, times = self.partitions, self.timestamps_ms
         return SentColumns(
             count,
-            values.column(count),
-            None if keys is None else keys.column(count),
+            value_column,
+            key_column,
             None if headers is None else headers.column(count),
             None if partitions is None else _numbers("i", partitions[first:last]),
             None if times is None else _numbers("q", times[first:last]),
@@ -159,30 +163,15 @@ def _time(name: str, given: Any) -> int:
     return timestamp(name, given, NO_TIME)
 
 
-class _Bytes:
-    """Byte strings, None among them, on their way to one buffer."""
-
-    def __init__(self, items: list[Any]) -> None:
-        self._bits: bytes | None = None
-        kinds = set(map(type, items))
-        if not kinds <= _JUST_BYTES:
-            if not kinds <= _OR_NONE:
-                items = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items]
-            if None in items:
-                self._bits = _bits(items)
-                items = [b"" if one is None else one for one in items]
-        self._items = items
-        self.ends = _ends(map(len, items))
-        """Where each begins in the buffer, and where the last one ends."""
-
-    def fitting(self) -> int:
-        """How many of the first there is room for in a piece; 1 at least."""
-        return fitting(self.ends)
-
-    def column(self, count: int) -> SentBinary:
-        """The first so many."""
-        data = b"".join(self._items if count == len(self._items) else self._items[:count])
-        return SentBinary(_buffer(self.ends), data, self._bits, wide=True)
+def _column(items: list[Any], first: int, last: int) -> tuple[int, SentBinary | None]:
+    """The items from `first` on, up to `last` or as far as a piece goes: how many, and a column."""
+    found = gather(items, first, last, PIECE_BYTES)
+    if found is None:  # bytes of other kinds
+        given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items[first:last]]
+        found = gather(given, 0, len(given), PIECE_BYTES)
+    if found is None:
+        raise TypeError("an item was changed to what can't be sent")
+    return found
 
 
 class _Lists:
@@ -190,46 +179,44 @@ class _Lists:
 
     def __init__(self, items: list[Headers | None]) -> None:
         self._items: list[Headers] = [one or () for one in items]
-        self.ends = _ends(sum(len(n) + _size(v) for n, v in one) for one in self._items)
+        sizes = (sum(len(n) + _size(v) for n, v in one) for one in self._items)
+        self._ends = array("q", accumulate(sizes, initial=0))
 
     def fitting(self) -> int:
-        """As `_Bytes` has it."""
-        return fitting(self.ends)
+        """How many of the first there is room for in a piece; 1 at least."""
+        ends = self._ends
+        if ends[-1] <= PIECE_BYTES:
+            return len(ends) - 1
+        return max(1, bisect_right(ends, PIECE_BYTES) - 1)
 
     def column(self, count: int) -> SentHeaders:
         """The headers of the first so many records."""
         items = self._items[:count]
         pairs = list(chain.from_iterable(items))
-        names = _Bytes([name.encode() for name, _ in pairs])
-        contents = _Bytes([content for _, content in pairs])
-        offsets = _buffer(_ends(map(len, items)))
-        many = len(pairs)
-        return SentHeaders(offsets, names.column(many), contents.column(many), many, wide=True)
+        names = _whole([name.encode() for name, _ in pairs])
+        contents = _whole([content for _, content in pairs])
+        offsets = array("q", accumulate(map(len, items), initial=0))
+        return SentHeaders(memoryview(offsets), names, contents, len(pairs), wide=True)
 
 
 def _size(content: Any) -> int:
     return 0 if content is None else memoryview(content).nbytes  # its items may be wide
 
 
-def fitting(ends: Sequence[int]) -> int:
-    """How many items end within `PIECE_BYTES`; 1 at least."""
-    if ends[-1] <= PIECE_BYTES:
-        return len(ends) - 1
-    return max(1, bisect_right(ends, PIECE_BYTES) - 1)
+def _whole(items: list[Any]) -> SentBinary:
+    """All items as a column, in which there is nothing where all are None."""
+    given = [one if type(one) in _OR_NONE else plain_bytes(one) for one in items]
+    found = gather(given, 0, len(given), INT64_MAX)
+    column = None if found is None else found[1]
+    if column is not None:
+        return column
+    return SentBinary(bytes(8 * (len(items) + 1)), b"", bytes((len(items) + 7) // 8), wide=True)
 
 
 def _numbers(code: str, items: list[Any]) -> SentNumbers:
     """Integers, None among them."""
     bits = _bits(items) if None in items else None
-    return SentNumbers(_buffer(array(code, [one or 0 for one in items])), bits)
-
-
-def _ends(sizes: Iterable[int]) -> array[int]:
-    return array("q", accumulate(sizes, initial=0))
-
-
-def _buffer(numbers: array[int]) -> memoryview[int]:
-    return memoryview(numbers)
+    return SentNumbers(memoryview(array(code, [one or 0 for one in items])), bits)
 
 
 def _bits(items: list[Any]) -> bytes:

@@ -23,6 +23,8 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         pass
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
+    int PyGC_Disable()
+    int PyGC_Enable()
     void PyObject_GC_UnTrack(object)
     void PyObject_GC_Track(object)
     bint PyObject_GC_IsTracked(object)

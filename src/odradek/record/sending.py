@@ -41,7 +41,9 @@ __all__ = [
     "StopReason",
     "build_reports",
     "estimate_record_size",
+    "gather",
     "murmur2",
+    "only_bytes",
     "partition_for_key",
 ]
 
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.key_hash import murmur2, partition_for_key
     from odradek.record.open_batches import OpenBatches, Room, build_reports
+    from odradek.record.sent_columns import gather, only_bytes
 elif _encoder == "native":
     from odradek.record.kernel_encode import (
         BatchBuilder,
@@ -62,7 +65,9 @@ elif _encoder == "native":
         OpenBatches,
         Room,
         build_reports,
+        gather,
         murmur2,
+        only_bytes,
         partition_for_key,
     )
 else:
@@ -70,6 +75,7 @@ else:
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.key_hash import murmur2, partition_for_key
     from odradek.record.open_batches import OpenBatches, Room, build_reports
+    from odradek.record.sent_columns import gather, only_bytes
 
     class BatchBuilder(builder.BatchBuilder):
         """The plain one, and a word once that it is slow unless that was asked for."""

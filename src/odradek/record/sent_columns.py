@@ -7,9 +7,10 @@ encoder compares each number with the buffer that it points into.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.common.errors import KafkaError
 from odradek.record.columns import ByteBuffer
@@ -79,6 +80,39 @@ class SentColumns:
     """int64; a null means the time that `encode` is given."""
     first_row: int = 0
     """What errors call row 0: a table comes in pieces."""
+
+
+def only_bytes(items: list[Any], first: int, last: int) -> bool:
+    """Whether the items from `first` on, up to `last`, are bytes or None."""
+    return {bytes, type(None)}.issuperset(map(type, items[first:last]))
+
+
+def gather(
+    items: list[Any], first: int, last: int, most: int
+) -> tuple[int, SentBinary | None] | None:
+    """A column of the items from `first` on, up to `last`, or to where they are `most` bytes: how
+    many these are, one at least, and the column, None where all are None. None for a list with
+    something else than bytes and None among these.
+    """
+    ends, total = array("q", [0]), 0
+    for item in items[first:last]:
+        if item is not None and type(item) is not bytes:
+            return None
+        size = 0 if item is None else len(item)
+        if len(ends) > 1 and total + size > most:
+            break
+        total += size
+        ends.append(total)
+    count = len(ends) - 1
+    found = items[first : first + count]
+    there = [item for item in found if item is not None]
+    if not there:
+        return count, None
+    bits = None
+    if len(there) < count:
+        text = "".join("0" if item is None else "1" for item in reversed(found))
+        bits = int(text, 2).to_bytes((count + 7) // 8, "little")
+    return count, SentBinary(ends.tobytes(), b"".join(there), bits, wide=True)
 
 
 class StopReason(IntEnum):

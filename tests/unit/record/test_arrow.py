@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from odradek.record import RecordColumns, decode
 from odradek.record.arrow import (
     COLUMN_NAMES,
+    FEW,
     ArrowSchemaError,
     _Constants,
     arrow_schema,
@@ -157,6 +158,18 @@ assert "pandas" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("count", [1, 3, FEW - 1, FEW, FEW + 1])
+def test_topics_of_any_name_and_number_of_rows(count: int) -> None:
+    rows: list[Row] = [(n, 1, 0, None, b"v", ()) for n in range(count)]
+    columns = decode(memoryview(encode(rows)), start_offset=0).columns
+    for name in ("ab", "cd", "", "ä", "abc"):
+        batch = to_record_batch(columns, name, 7)
+        batch.validate(full=True)
+        assert batch.column("topic").to_pylist() == [name] * count
+        assert batch.column("partition").to_pylist() == [7] * count
+        assert batch.column("topic")[count // 2 :].to_pylist() == [name] * (count - count // 2)
 
 
 def test_constant_columns_are_written_once_and_shared() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.errors import ArgumentError, ConfigurationError
-from odradek.record import list_send
+from odradek.record import gather, list_send, only_bytes, sent_columns
 from odradek.record.columns import Headers
 from odradek.record.encoder import Rows
 from odradek.record.list_send import PIECE_BYTES, PIECE_RECORDS, RecordLists
@@ -114,6 +114,36 @@ def test_a_program_may_change_its_lists_afterwards() -> None:
     headers.clear()
     (piece,) = columns
     assert Rows(piece, 1, 1000).get(0)[:3] == (None, b"a", (("h", b"x"),))
+
+
+@given(
+    st.lists(or_none(st.binary(max_size=9)), max_size=40),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(0, 100),
+)
+def test_the_kernel_gathers_as_its_twin_does(
+    items: list[Any], one: int, other: int, most: int
+) -> None:
+    first, last = sorted((min(one, len(items)), min(other, len(items))))
+    expected = sent_columns.gather(items, first, last, most)
+    assert expected is not None
+    assert plain(gather(items, first, last, most)) == plain(expected)
+    assert only_bytes(items, first, last) is sent_columns.only_bytes(items, first, last) is True
+    for wrong in ("text", bytearray(b"x"), 5):
+        assert only_bytes([*items, wrong], first, last)
+        assert not only_bytes([*items, wrong], first, len(items) + 1)
+        assert not sent_columns.only_bytes([*items, wrong], first, len(items) + 1)
+        assert gather([*items, wrong], 0, len(items) + 1, 1 << 20) is None
+        assert sent_columns.gather([*items, wrong], 0, len(items) + 1, 1 << 20) is None
+
+
+def plain(found: tuple[int, SentBinary | None] | None) -> Any:
+    assert found is not None
+    count, column = found
+    if column is None:
+        return count
+    return count, column.offsets, column.data, column.validity, column.start, column.wide
 
 
 def test_no_records() -> None:

@@ -8,6 +8,7 @@ import pickle
 import sys
 import tracemalloc
 import weakref
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -144,6 +145,37 @@ def test_many_headers_cost_their_bytes_until_somebody_asks(build: Callable[..., 
     assert held < 2 * len(encoded)
     assert peak > 10 * held
     assert after < 3 * held  # read, and not kept; the interpreter keeps some empty tuples
+
+
+@pytest.mark.skipif(KERNEL != "native", reason="the plain builder's tuples are seen one by one")
+def test_no_garbage_is_looked_for_meanwhile() -> None:
+    rows_of_it: list[Row] = [(n, n, 0, b"k", b"v", ()) for n in range(9000)]
+    columns = decode(memoryview(encode(rows_of_it)), start_offset=0).columns
+    looks: list[str] = []
+
+    def note(phase: str, _: object) -> None:
+        looks.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        made = build_rows(ConsumerRecord, "t", 3, columns, 7, UnreadRecord)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(made) == 9000
+    assert len(looks) <= 4  # two, each with a beginning and an end
+    assert gc.isenabled()
+    values: Any = columns.values
+    wrong = replace(columns, values=replace(values, offsets=array("i", [0, 9, 1])))
+    with pytest.raises(ValueError, match="in order"):
+        build_rows(ConsumerRecord, "t", 3, replace(wrong, count=2, keys=None), 7)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert build_rows(ConsumerRecord, "t", 3, columns, 7) == made
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 class Named(NamedTuple):

@@ -37,6 +37,27 @@ def test_echo(host: SelectorHost, engine: ScriptedEngine) -> None:
         assert not engine.down[connection].done  # nothing is reported about what the engine closed
 
 
+def test_a_pass_goes_round_again_only_where_something_came_of_it(
+    host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[float] = []
+    step = engine.step
+
+    def counted(now: float) -> float | None:
+        steps.append(now)
+        return step(now)
+
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        monkeypatch.setattr(engine, "step", counted)
+        host.drive()
+        assert len(steps) == 1
+        engine.send(connection, b"x")
+        host.drive()
+        assert len(steps) == 3
+
+
 def reset(sock: socket.socket) -> None:
     sock.recv(1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")

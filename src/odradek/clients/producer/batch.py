@@ -6,6 +6,7 @@ In: records, then the outcome. Out: `RecordMetadata` for each record. Must not: 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from operator import itemgetter
@@ -235,6 +236,16 @@ class ProducerBatch:
         offset = base + index if base >= 0 else -1
         at = appended if appended >= 0 else int(timestamp_ms)
         return tuple.__new__(RecordMetadata, (topic, partition, offset, at))
+
+
+def all_over(pending: deque[ProducerBatch]) -> bool:
+    """Take off the front what has its outcome, and wait for the parts of what was split; whether
+    nothing is left. To look at all of them at each outcome would be the square of their number.
+    """
+    while pending and (first := pending[0]).done.done:
+        pending.popleft()
+        pending.extend(part.batch for part in first.parts or ())
+    return not pending
 
 
 def together(found: Iterable[ProduceRefusals | None]) -> tuple[list[Attempt], KafkaError | None]:

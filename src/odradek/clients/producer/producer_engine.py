@@ -6,11 +6,12 @@ Must not: block; the facade waits for what the flows here wait for.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import SHIPPED, ClientEngine, Parts
-from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.batch import ProducerBatch, all_over
 from odradek.clients.producer.early_records import NOWHERE, EarlyRecord, EarlyRecords
 from odradek.clients.producer.partition_load import PartitionLoad
 from odradek.clients.producer.partition_rules import rule_for
@@ -87,16 +88,14 @@ class ProducerEngine(ClientEngine):
         """Send what lingers and wait until everything sent before has its outcome."""
         now = yield START
         self.accumulator.close_all()
-        pending = self.sender.incomplete()
-        while True:
-            leaves = (b for batch in pending for b in batch.leaves() if not b.done.done)
-            pending = list(dict.fromkeys(leaves))
-            if not pending:
-                return
+        pending = deque(self.sender.incomplete())
+        while not all_over(pending):
             if now >= deadline:
-                records = sum(b.count for b in pending)
-                what = f"acknowledgement of {records} records in {len(pending)} batches"
-                error = self.sender.settling.timeout(what, now, pending)
+                leaves = (b for batch in pending for b in batch.leaves() if not b.done.done)
+                left = list(dict.fromkeys(leaves))
+                records = sum(b.count for b in left)
+                what = f"acknowledgement of {records} records in {len(left)} batches"
+                error = self.sender.settling.timeout(what, now, left)
                 error.remaining = records
                 raise error
             now = yield Wait((self.sender.batch_done,), deadline)

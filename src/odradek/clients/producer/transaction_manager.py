@@ -12,13 +12,14 @@ Must not: let a record into a transaction that it wasn't sent in, or commit one 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer import transaction_errors as errors
-from odradek.clients.producer.batch import ProducerBatch
+from odradek.clients.producer.batch import all_over
 from odradek.clients.producer.producer_id import NONE
 from odradek.clients.producer.transaction_requests import (
     WITHOUT_EPOCHS,
@@ -327,13 +328,11 @@ class TransactionManager:
 
     def _settle(self) -> Flow[None]:
         """Wait until nothing of the transaction is under way; raises when it can't be committed."""
-        pending: Iterable[ProducerBatch] = self._sender.incomplete()
+        pending = deque(self._sender.incomplete())
         while True:
             if self.state in (_S.ABORTABLE_ERROR, _S.FATAL_ERROR):
                 self._raise()
-            leaves = (leaf for b in pending for leaf in b.leaves() if not leaf.done.done)
-            pending = list(dict.fromkeys(leaves))
-            if not pending and not self._asking and not self._adding:
+            if all_over(pending) and not self._asking and not self._adding:
                 return
             yield Wait((self._sender.batch_done, self.changed))
 

@@ -75,6 +75,8 @@ class SelectorHost(EngineHost):
         self.nudge = self._wake_up.wake
         """`wake`, of whoever has looked whether this is a forked child."""
         self._close_at: float | None = None
+        self._quiet = False
+        """Nothing came of the last step."""
         self._close_done = threading.Event()
 
     # What facades see
@@ -157,10 +159,11 @@ class SelectorHost(EngineHost):
 
     def _drive(self) -> None:
         self._catch_up()
+        wanted = self._advance()
+        if self._closed or (self._quiet and (wanted is None or wanted > self._clock())):
+            return
+        self._poll(0.0)  # what has just gone out may have done more
         self._advance()
-        if not self._closed:
-            self._poll(0.0)
-            self._advance()
 
     def wake(self) -> None:
         """End the sleep of the thread that is inside `run`, if there is one."""
@@ -296,6 +299,7 @@ class SelectorHost(EngineHost):
         effects = engine.effects
         if self._closed:
             effects.clear()
+        self._quiet = not (effects or self._deferred)
         while effects:
             self._carry_out(effects.popleft())
         while self._deferred:
