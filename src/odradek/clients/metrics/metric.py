@@ -86,7 +86,12 @@ class Metrics(Mapping[MetricName, float]):
         self._by_name = {metric.key: metric.value for metric in found}
 
     def __getitem__(self, name: MetricName) -> float:
-        return self._by_name[name]
+        try:
+            return self._by_name[name]
+        except KeyError:
+            if isinstance(name, str):
+                raise KeyError(f"keys are MetricNames; value({name!r}) finds one by name") from None
+            raise
 
     def __iter__(self) -> Iterator[MetricName]:
         return iter(self._by_name)

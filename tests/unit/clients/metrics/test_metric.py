@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,10 @@ def test_values_are_found_by_name_and_tags() -> None:
         FOUND.value("request-total", node_id=1)
     with pytest.raises(KeyError, match="several metrics record-send-total fit"):
         FOUND.value("record-send-total", "producer-topic-metrics")
+    name: Any = "record-send-total"
+    with pytest.raises(KeyError, match=r"value\('record-send-total'\) finds one"):
+        FOUND[name]
+    assert FOUND.get(name) is None
 
 
 def test_it_never_changes() -> None:
