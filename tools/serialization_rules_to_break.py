@@ -71,7 +71,7 @@ SERIALIZATION_BREAKAGES: tuple[Breakage, ...] = (
         "a row of JSON that is deep depends on its neighbours",
         "R-SP",
         "spark/values/decoding.py",
-        "                if deep is not None:",
+        "                if found is not None:",
         "                if False:",
         "tests/unit/spark/test_values.py::test_a_row_does_not_depend_on_those_beside_it",
     ),

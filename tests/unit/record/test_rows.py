@@ -166,7 +166,7 @@ def test_no_garbage_is_looked_for_meanwhile() -> None:
     assert len(looks) <= 4  # two, each with a beginning and an end
     assert gc.isenabled()
     values: Any = columns.values
-    wrong = replace(columns, values=replace(values, offsets=array("i", [0, 9, 1])))
+    wrong = replace(columns, values=values._replace(offsets=array("i", [0, 9, 1])))
     with pytest.raises(ValueError, match="in order"):
         build_rows(ConsumerRecord, "t", 3, replace(wrong, count=2, keys=None), 7)
     assert gc.isenabled()
