@@ -21,6 +21,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
+from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.runtime.hosts.record_future import ManyFuture
 from odradek.simulation import SimulatedCluster, World
@@ -210,3 +211,23 @@ def test_serializers_in_a_loop() -> None:
 
     loop.run(main)
     assert [int(row[4] or b"") for row in loop.cluster.records("t", 0)] == [*range(1000)]
+
+
+def test_headers_that_are_read_once_outlast_a_schema_that_is_fetched() -> None:
+    tries = [SchemaNotAtHandError(lambda: None)]
+
+    def later(value: int) -> bytes:
+        for error in tries:
+            tries.clear()
+            raise error
+        return b"%d" % value
+
+    loop = Loop(value_serializer=later)
+    given = [("mine", b"1"), ("yours", b"2")]
+
+    async def main(producer: Any) -> None:
+        await (await producer.send_many("t", [1, 2], headers=[iter(given), iter(given)]))
+
+    loop.run(main)
+    assert tries == []
+    assert [row[5] for row in loop.cluster.records("t", 0)] == [tuple(given)] * 2
