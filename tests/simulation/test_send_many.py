@@ -22,6 +22,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
+from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.record import InvalidRowError, partition_for_key
 from odradek.runtime.hosts.record_future import ManyFuture
 from odradek.simulation import SimulatedCluster, World
@@ -227,3 +228,23 @@ def test_a_flush_looks_at_no_batch_again_and_again(monkeypatch: pytest.MonkeyPat
     producer.flush(timeout=60)
     assert len(cluster.log("t", 0).batches) > 300
     assert len(looks) < 300
+
+
+def test_headers_that_are_read_once_outlast_a_schema_that_is_fetched() -> None:
+    tries = [SchemaNotAtHandError(lambda: None)]
+
+    def later(value: int) -> bytes:
+        for error in tries:
+            tries.clear()
+            raise error
+        return b"%d" % value
+
+    loop = Loop(value_serializer=later)
+    given = [("mine", b"1"), ("yours", b"2")]
+
+    async def main(producer: Any) -> None:
+        await (await producer.send_many("t", [1, 2], headers=[iter(given), iter(given)]))
+
+    loop.run(main)
+    assert tries == []
+    assert [row[5] for row in loop.cluster.records("t", 0)] == [tuple(given)] * 2

@@ -62,6 +62,7 @@ from cython.cimports.odradek.record.native import (
     odradek_crc_by_table,
     odradek_crc_prepare,
     odradek_digest,
+    odradek_make_long,
     odradek_new_tuple,
     odradek_read_as_slots,
 )
@@ -1857,7 +1858,13 @@ def read_as_slots(cls: type) -> None:
     """Have the fields of a class read faster; see `rows.read_as_slots`, whose twin this is."""
     if not is_plain_tuple(cls):
         raise TypeError(f"{cls!r} isn't a named tuple")
+
+    def inherited(sub: type, **more: object) -> None:
+        super(cls, sub).__init_subclass__(**more)
+        odradek_make_long(sub)
+
     odradek_read_as_slots(cls, tuple(cls._fields))
+    cls.__init_subclass__ = classmethod(inherited)
 
 
 def blanks(cls: type, count: int) -> list:

@@ -77,6 +77,24 @@ static inline PyObject *odradek_new_tuple(PyTypeObject *kind, Py_ssize_t items) 
     return (PyObject *)made;
 }
 
+/* Nobody asks how many items a tuple has before its slots are read, and `tuple.__new__` makes one of
+   any class with any number of them: there is always memory for as many as the longest class has,
+   and what wasn't given is not there. */
+static Py_ssize_t odradek_most_items;
+
+static PyObject *odradek_long_tuple(PyTypeObject *kind, Py_ssize_t items) {
+    Py_ssize_t most = items < odradek_most_items ? odradek_most_items : items;
+    PyObject *made = PyType_GenericAlloc(kind, most);
+    if (made != NULL)
+        Py_SET_SIZE((PyVarObject *)made, items);
+    return made;
+}
+
+/* Have objects of this class made so. Classes that inherit from it don't inherit that. */
+static void odradek_make_long(PyObject *kind) {
+    ((PyTypeObject *)kind)->tp_alloc = odradek_long_tuple;
+}
+
 /* Have the items of a named tuple's class read as slots are: the interpreter does so in a tenth of
    the time that a property takes. What describes them lives as long as the process. */
 static int odradek_read_as_slots(PyObject *kind, PyObject *names) {
@@ -86,6 +104,9 @@ static int odradek_read_as_slots(PyObject *kind, PyObject *names) {
         PyErr_NoMemory();
         return -1;
     }
+    if (odradek_most_items < count)
+        odradek_most_items = count;
+    odradek_make_long(kind);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i), *reader;
         const char *text = PyUnicode_AsUTF8(name);

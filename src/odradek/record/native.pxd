@@ -35,6 +35,7 @@ cdef extern from "Python.h":
 cdef extern from "native.h":
     object odradek_new_tuple(PyTypeObject* kind, Py_ssize_t items)
     int odradek_read_as_slots(object kind, object names) except -1
+    void odradek_make_long(object kind)
     Py_ssize_t odradek_slot(object kind, object name)
     object odradek_slot_get(object of, Py_ssize_t at, object name)
     void odradek_slot_fill(object of, Py_ssize_t at, object value)

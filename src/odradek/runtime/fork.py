@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 from weakref import WeakSet
 
@@ -20,7 +21,9 @@ from odradek.common.errors import ClientForkedError
 from odradek.common.imports import keep_amid
 
 FORK_WAITS_S = 5.0
-"""No longer: a fork may itself be in the middle of an import that the other thread waits for."""
+"""No longer: a fork may itself be in the middle of an import that the other thread waits for. An
+import waits for a fork as long: then it was interrupted, or is another's import that takes long.
+"""
 
 
 class Forkable(Protocol):
@@ -49,10 +52,20 @@ def watch(owner: Forkable) -> None:
         )
 
 
-def _import() -> AbstractContextManager[object]:
+@contextmanager
+def _import() -> Iterator[None]:
     """In the main thread an exception from outside could leave the lock held."""
-    here = threading.get_ident() == threading.main_thread().ident
-    return nullcontext() if here else _importing
+    global _importing
+    if threading.get_ident() == threading.main_thread().ident:
+        yield
+        return
+    while not (lock := _importing).acquire(timeout=FORK_WAITS_S):
+        if lock is _importing:  # who forked was interrupted before `_go_on`, and has it for good
+            _importing = threading.RLock()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _go_on() -> None:

@@ -180,7 +180,8 @@ async def _put_many(
     of: Any, writing: RecordWriting, topic: str, *lists: Any, **named: Any
 ) -> ManyDeliveryFuture:
     producer, records = alive(of), _lists(*lists, **named)
-    left, written = deque(records.objects()), list[Written]()
+    left = deque((key, item, gone_through(headers)) for key, item, headers in records.objects())
+    written = list[Written]()
 
     async def all_written() -> None:
         while left:  # an item is let go once it is written: the schema of the next may be missing

@@ -230,6 +230,27 @@ def test_fields_are_read_as_before(build: Callable[..., list[Any]]) -> None:
                 twin.read_as_slots(wrong)
 
 
+def test_what_a_short_tuple_lacks_is_not_there(build: Callable[..., list[Any]]) -> None:
+    """Slots are read without a look at how many items there are: once that ended the process."""
+    twin: Any = rows if build is rows.build_rows else odradek.record
+    twin.read_as_slots(Named)
+
+    class Short(Named):
+        """It makes its objects by itself."""
+
+        def __new__(cls, *items: object) -> Any:
+            return tuple.__new__(cls, items)
+
+    for _ in range(1000):
+        for made in (tuple.__new__(Named, ()), Short("topic"), Short()):
+            if len(made):
+                assert made.first == "topic"
+            with pytest.raises((AttributeError, IndexError)):
+                _ = made.third
+    assert Short(1, 2, 3).third == 3
+    assert Short(1).__dict__ == {}
+
+
 class Filled:
     """What is filled."""
 

@@ -235,6 +235,36 @@ def test_a_fork_waits_until_no_other_thread_is_amid_an_import(folder: Path) -> N
         in_child(load_again)
 
 
+def test_imports_go_on_after_a_fork_that_was_interrupted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C before the first step of what a fork calls afterwards: nobody gives the lock back."""
+    monkeypatch.setattr(fork, "FORK_WAITS_S", 0.2)
+    fork.watch(fork.ForkSwitch())
+    name = f"plain_{folder.parent.name}"
+    (folder / f"{name}.py").write_text("")
+    importlib.invalidate_caches()
+
+    def interrupt(frame: Any, event: str, arg: Any) -> None:
+        if frame.f_code is fork._go_on.__code__:
+            raise KeyboardInterrupt
+
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: ignored.append(about.exc_type))
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        in_child(lambda: None)
+    finally:
+        sys.settrace(before)
+    assert ignored == [KeyboardInterrupt]
+    importer = threading.Thread(target=loaded, args=(name,), daemon=True)
+    importer.start()
+    importer.join(PATIENCE)
+    assert not importer.is_alive()
+    in_child(lambda: loaded("odradek.common.likeness"))
+
+
 def test_a_fork_does_not_wait_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be in the middle of an import that the other thread waits for."""
     monkeypatch.setattr(fork, "FORK_WAITS_S", 0.2)

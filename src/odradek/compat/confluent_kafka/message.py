@@ -134,12 +134,14 @@ class Message:
 
     def set_error(self, error: KafkaError | None) -> None:
         """Replace the error."""
+        collectable(self)
         self._error = error
 
     def _parts(self) -> tuple[Any, ...]:
         """The record with its headers as they are given here."""
         record = self._record
         if type(record) is not tuple:  # it is one of ours still
+            collectable(self)  # anything may be put into the list
             record = self._record = (*record[:_HEADERS], list(record[_HEADERS]) or None, record[8])
         return record
 
