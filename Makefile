@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock clean
+.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock dist dist-check release clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -80,6 +80,15 @@ scorecard: setup ## other clients beside ours while simulated brokers misbehave 
 
 lock: setup ## write the requirements.lock files anew
 	@$(BIN)/python tools/lock.py $(ARGS)
+
+dist: setup ## sdist and wheels for Linux in dist/, the same bytes each time (ARGS="--help")
+	@$(BIN)/python tools/dist.py $(ARGS)
+
+dist-check: setup ## install what is in dist/ as users do, without a compiler (ARGS="--help")
+	@$(BIN)/python tools/dist_check.py $(ARGS)
+
+release: setup ## walk the checklist of a release; publishes nothing (ARGS=--quick: without distributions)
+	@$(BIN)/python tools/release.py $(ARGS)
 
 clean: ## remove the venv and all caches of this checkout
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

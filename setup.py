@@ -3,12 +3,14 @@
 `make kernel` (or `python setup.py build_ext --inplace`) rebuilds in place what has changed, within
 seconds; `make setup` and pip come through here, too. Flags for one build, a sanitizer's say, come
 by CFLAGS and LDFLAGS: `CFLAGS=-fsanitize=address python setup.py build_ext --build-lib FOLDER`.
-Where nothing can compile, everything else is installed and `odradek version` warns.
+Where nothing can compile, everything else is installed and `odradek version` warns; so it is on
+Windows, whose compilers the kernels aren't written for. `ODRADEK_BUILD=plain` leaves them out:
+that wheel is good for any platform. `tools/dist.py` takes its flags from here, too.
 
 The rest of the build is in pyproject.toml.
 """
 
-import fcntl
+import contextlib
 import importlib.util
 import os
 import platform
@@ -17,17 +19,26 @@ import shlex
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, LinkError
 
+try:
+    import fcntl
+except ImportError:  # Windows; there nothing is compiled that two builds could mix
+    fcntl = None  # type: ignore[assignment]
+
 FOLDER = Path("src", "odradek", "record")
 BUILD = Path("build", "kernel")
 SOURCES = runpy.run_path(str(FOLDER / "kernel_sources.py"))
 # zig aims at this very processor and adds a sanitizer unless told otherwise.
 ZIG = ["-fno-sanitize=undefined", "-mcpu=baseline"]
+OPTIMIZED = ["-O3", "-fno-strict-aliasing"]
+SAFE = ["-fwrapv", "-DNDEBUG"]
+PLAIN = os.environ.get("ODRADEK_BUILD") == "plain"
 
 
 def compilers() -> list[list[str]]:
@@ -53,11 +64,20 @@ def extension(kernel: str) -> Extension:
         define_macros=[("ODRADEK_DIGEST", f'"{digest}"')],
         # What is given comes last, so that it can say -O1.
         extra_compile_args=[
-            *("-O3", "-fno-strict-aliasing"),
+            *OPTIMIZED,
             *shlex.split(os.environ.get("CFLAGS", "")),
         ],
         optional=True,
     )
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other build writes the same files."""
+    with (BUILD / "lock").open("w") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class BuildKernels(build_ext):
@@ -70,8 +90,7 @@ class BuildKernels(build_ext):
         """Build alone: two builds at once would mix their files."""
         self.beside_sources = bool(self.inplace)
         BUILD.mkdir(parents=True, exist_ok=True)
-        with (BUILD / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone():
             super().run()
         if self.failed and "build_ext" in sys.argv:
             sys.exit("a kernel was not built")  # somebody wanted just this
@@ -92,6 +111,8 @@ class BuildKernels(build_ext):
 
     def build_one(self, ext: Extension) -> str | None:
         """Translate one kernel and compile it with the first compiler that can, or say why not."""
+        if platform.system() == "Windows":
+            return "Windows' compilers don't know what it is written with"
         try:
             from Cython.Build import cythonize
             from Cython.Compiler.Errors import CompileError as TranslationError
@@ -118,7 +139,7 @@ class BuildKernels(build_ext):
     def use(self, command: list[str]) -> None:
         """Compile and link with this command, whatever Python itself was built with."""
         flags = shlex.split(sysconfig.get_config_var("CCSHARED") or "-fPIC")
-        given = [*shlex.split(os.environ.get("CFLAGS", "")), *flags, "-fwrapv", "-DNDEBUG"]
+        given = [*shlex.split(os.environ.get("CFLAGS", "")), *flags, *SAFE]
         linked = ["-shared", *shlex.split(os.environ.get("LDFLAGS", ""))]
         if platform.system() == "Darwin":
             linked = ["-bundle", "-undefined", "dynamic_lookup", *linked[1:]]
@@ -133,9 +154,21 @@ class BuildKernels(build_ext):
         return SOURCES["MARK"] + digest.encode() in binary.read_bytes()
 
 
-setup(
-    ext_modules=[extension(name) for name in SOURCES["KERNELS"]],
-    cmdclass={"build_ext": BuildKernels},
-    # Asked for by pip's isolated builds; a build in place takes what is installed.
-    setup_requires=[] if compilers() or "build_ext" in sys.argv else ["ziglang"],
-)
+def wants_zig() -> bool:
+    """Tell whether the kernels can be compiled here, but by nothing that is installed."""
+    compiled = not PLAIN and platform.system() != "Windows"
+    return compiled and not compilers() and "build_ext" not in sys.argv
+
+
+def main() -> None:
+    """Hand the kernels to setuptools."""
+    setup(
+        ext_modules=[] if PLAIN else [extension(name) for name in SOURCES["KERNELS"]],
+        cmdclass={"build_ext": BuildKernels},
+        # Asked for by pip's isolated builds; a build in place takes what is installed.
+        setup_requires=["ziglang"] if wants_zig() else [],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -4,8 +4,9 @@
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers; those live in venvs of their own. Run it with the venv's Python
-(`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for newer ones.
+serializers, `tools/dist_packages.lock` what makes and checks wheels; those live in venvs of their
+own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
+`--upgrade` looks for newer ones.
 """
 
 import os
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path("benchmarks")
 OLDER_SPARK = PEERS / "spark_jvm"
 INTEROP = Path("tests/interop")
+TOOLS = Path("tools")
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
 # Written by `make lock` from {source}; good for Python 3.11 to 3.14.
@@ -50,6 +52,11 @@ def main() -> None:
         INTEROP / "schema_packages.in",
         INTEROP / "schema_packages.lock",
         "confluent-kafka with its serializers",
+    )
+    compile_lock(
+        TOOLS / "dist_packages.in",
+        TOOLS / "dist_packages.lock",
+        "What makes and checks distributions",
     )
 
 

@@ -197,6 +197,23 @@ def test_more_rows_than_the_sample_come_from_the_data_set(monkeypatch: pytest.Mo
         FlightSample(6_737)
 
 
+def test_a_wheel_without_the_file_makes_flights_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = FlightSample()
+    monkeypatch.setattr("odradek.cli.demo.sample.FILE", tmp_path / "flights.csv")
+    made_up = FlightSample()
+    assert (real.kind, made_up.kind, made_up.rows) == ("flights", "made-up flights", real.rows)
+    assert json.loads(made_up.record(9)[1]).keys() == json.loads(real.record(9)[1]).keys()
+    assert sum(one.flights for one in made_up.reference()) == made_up.rows
+    assert {one.month for one in made_up.reference()} == set(range(1, 13))
+    values = [json.loads(made_up.record(row)[1]) for row in range(made_up.rows)]
+    assert {None, True} == {one["dep_delay"] and True for one in values if one["dep_delay"] != 0}
+    assert [made_up.record(row) for row in (0, 77)] == [
+        FlightSample(100).record(row) for row in (0, 77)
+    ]
+
+
 RESULT = report.DemoResult(3_900, 3_899, 1, 2, 4.0, 0.25, None, 2, 9, 3, matches_reference=False)
 
 

