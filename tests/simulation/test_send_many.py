@@ -22,8 +22,10 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
 )
+from odradek.common.kafka_errors import InvalidProducerEpochError
 from odradek.common.record_errors import SchemaNotAtHandError
 from odradek.record import InvalidRowError, partition_for_key
+from odradek.record.list_send import PIECE_RECORDS
 from odradek.runtime.hosts.record_future import ManyFuture
 from odradek.simulation import SimulatedCluster, World
 from odradek.testing import VirtualLoop
@@ -114,6 +116,34 @@ def test_what_only_the_cluster_can_refuse_says_how_many_went() -> None:
     with pytest.raises(RecordTooLargeError, match="row 3: "):
         producer.send_many("t", texts, partitions=[1] * 9000)
     assert values(cluster, 1) == []
+
+
+def test_an_error_of_all_calls_is_given_no_note_of_one() -> None:
+    world = World(seed=10)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", partitions=1)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "x"}
+    asked = 0
+
+    def place(*_: Any) -> int:
+        nonlocal asked
+        asked += 1
+        if asked == PIECE_RECORDS + 1:
+            with on_host(world.host("other"), Producer, settings) as other:
+                other.init_transactions()
+            with pytest.raises(InvalidProducerEpochError):
+                producer.send("t", b"1", partition=0).result(10)
+        return 0
+
+    producer = on_host(world.host("p"), Producer, {**settings, "partitioner": place})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for send in (lambda: producer.send_many("t", [b"v"] * 10_000), lambda: producer.send("t")):
+        with pytest.raises(InvalidProducerEpochError) as refused:
+            send()
+        assert not hasattr(refused.value, "__notes__")
+    assert asked > PIECE_RECORDS
+    producer.close(0)
 
 
 def test_each_record_has_its_own_error() -> None:

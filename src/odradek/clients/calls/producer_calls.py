@@ -326,7 +326,8 @@ class ProducerCalls(TransactionCalls):
         except BaseException as error:
             if failed is not None:
                 failed(error)
-            if delivery.rows:
+            over = error is self.engine.ended or error is self.engine.accumulator.ended
+            if delivery.rows and not over:  # then nothing is sent, and all calls share the error
                 error.add_note(f"The first {delivery.rows} rows are being sent; flush() waits.")
             raise
         finally:
