@@ -29,8 +29,9 @@ WORK = ROOT / "build" / "dist" / "check"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 PATIENCE = 900
 """Seconds for one command; an emulator is slow."""
-DEMO = 10.0
-"""Seconds for installing a wheel and its demo, with what it needs in pip's cache."""
+DEMO = 15.0
+"""Seconds of a processor for installing a wheel, with all in pip's cache, and running the demo: ten
+on an idle machine, and half as many again where others empty its caches."""
 TAGS = """
 import platform, sys, sysconfig
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
@@ -98,7 +99,7 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     for name, words, text in (
-        ("--python", "COMMAND", "another Python, with what must stand before it"),
+        ("--python", "COMMAND", "another Python, by its path, with what must stand before it"),
         ("--foreign", "TAGS=COMMAND", "what runs wheels with such tags: it only gets PYTHONPATH"),
     ):
         parser.add_argument(name, metavar=words, action="append", default=[], help=text)
@@ -176,25 +177,27 @@ def ask(command: tuple[str, ...]) -> Interpreter | None:
 def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
     """Install a wheel where no compiler is, and run the example; then the command, where asked."""
     command = python.environment("wheel")
-    begin = time.monotonic()
     install(command, f"{wheel}[cli]" if demo else str(wheel), "")
     said = run_example(command, "native")
-    if not demo:
-        return said
-    environment = bare(WORK / "wheel")
-    for seconds in range(2):
-        # The first time fills pip's cache; the second is what is measured.
-        command = python.environment("wheel")
-        begin = time.monotonic()
-        install(command, f"{wheel}[cli]", "")
-        program = [*command[:-1], str(WORK / "wheel" / "bin" / "odradek")]
-        told = run([*program, "demo", "--simulated", "--output", str(WORK / "demo")], environment)
-        seconds = time.monotonic() - begin
+    return f"{said}; {show_demo(wheel, python)}" if demo else said
+
+
+def show_demo(wheel: Path, python: Interpreter) -> str:
+    """Install a wheel when pip's cache has what it needs, and run the command in time."""
+    command = python.environment("wheel")
+    begin, before = time.monotonic(), os.times()
+    install(command, f"{wheel}[cli]", "")
+    program = [*command[:-1], str(WORK / "wheel" / "bin" / "odradek")]
+    shown = [*program, "demo", "--simulated", "--output", str(WORK / "demo")]
+    told = run(shown, bare(WORK / "wheel"))
+    took, after = time.monotonic() - begin, os.times()
+    worked = sum(after[2:4]) - sum(before[2:4])
     if "matches_reference  True" not in told:
         raise CheckError(f"the demo doesn't say that all matches: {told[-500:]}")
-    if seconds > DEMO:
-        raise CheckError(f"installing and the demo took {seconds:.1f} s, more than {DEMO:g}")
-    return f"{said}; installed and the demo run in {seconds:.1f} s"
+    said = f"installed and the demo run in {took:.1f} s, {worked:.1f} s of them at work"
+    if worked > DEMO:  # a busy machine is no fault of a wheel's
+        raise CheckError(f"{said}: more than {DEMO:g}")
+    return said
 
 
 def try_foreign(wheel: Path, command: list[str]) -> str:
@@ -211,7 +214,8 @@ def try_foreign(wheel: Path, command: list[str]) -> str:
          f"--python-version={number[2:]}", f"--target={folder}", str(wheel)],
         dict(os.environ),
     )  # fmt: skip
-    return run_example(command, "native", PYTHONPATH=str(folder))
+    program = shutil.which(command[0]) or command[0]
+    return run_example([program, *command[1:]], "native", PYTHONPATH=str(folder))
 
 
 def try_sdist(sdist: Path, python: Interpreter, path: str) -> str:
