@@ -135,7 +135,8 @@ def test_who_waits_has_a_record_before_the_next_fetch_is_sent(
     """Of large answers the next is asked for first; who stays away holds up none."""
 
     async def program() -> None:
-        async with producer(fake) as sending, AsyncConsumer(config(fake)) as consumer:
+        waits = {"fetch.max.wait.ms": 20_000}  # no fetch ends by itself meanwhile
+        async with producer(fake) as sending, AsyncConsumer(config(fake, **waits)) as consumer:
             consumer.assign([ARRIVALS])
 
             def requests() -> float:

@@ -139,7 +139,7 @@ def test_the_page_sets_up_a_provider() -> None:
     with FakeCluster(1, topics={"flights": 1}) as cluster:
         program = found[1].replace("localhost:9092", cluster.bootstrap_servers)
         run = subprocess.run(
-            [sys.executable, "-c", program.replace("timeout=5.0", "timeout=0.5")],
+            [sys.executable, "-c", program.replace("timeout=5.0", "timeout=3.0")],
             capture_output=True,
             text=True,
             check=True,
