@@ -93,6 +93,8 @@ MADE: dict[str, tuple[Callable[[Any], Any], ...]] = {
 """By the names of parameters: what is made of a number, zero where it is one."""
 MADE_FOR: dict[tuple[str, str], tuple[Callable[[Any], Any], ...]] = {
     ("assign", "partitions"): (*MADE["partitions"], lambda n: {partition(0): n}),
+    ("send_many", "partitions"): (lambda n: [n, 0],),
+    ("send_many", "timestamps_ms"): (lambda n: [n, None],),
     ("create_partitions", "topics"): (
         *(lambda n: {"t": up(n, 3)}, lambda n: {"t": NewPartitions(up(n, 3))}),
         lambda n: {"t": NewPartitions(3, [[n]])},
