@@ -21,10 +21,11 @@ SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 def numeric_address(ip: str, port: int) -> tuple[socket.AddressFamily, SocketAddress]:
     """Family and socket address of a numeric text, an IPv6 scope included; never asks a server.
 
-    In bytes: for a text Python imports its codec of names, in the thread that dials.
+    In bytes: for a text Python imports its codec of names, in the thread that dials. A scope that
+    is no text names nothing. Raises `OSError`.
     """
     family, _, _, _, address = socket.getaddrinfo(
-        ip.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        ip.encode(errors="replace"), port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )[0]
     return family, address  # type: ignore[return-value]  # typeshed allows for AF_UNIX and others
 

@@ -23,6 +23,8 @@ def test_numeric_addresses_ask_nobody() -> None:
     assert numeric_address("::1", 9092) == (socket.AF_INET6, ("::1", 9092, 0, 0))
     with pytest.raises(socket.gaierror):
         numeric_address("localhost", 9092)
+    with pytest.raises(OSError):
+        numeric_address("fe80::1%\udc80", 9092)  # a scope that is no text
 
 
 def test_addresses_come_in_order_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
