@@ -294,6 +294,8 @@ class AsyncioHost(EngineHost):
         now = self._turned = self._clock()
         self._early = self._due is not None and now < self._due - EXACT
         self.outsiders.expire(now)
+        if self._soon is not None:
+            return  # the loop comes anyway, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
             self._ring_at(self._wanted, now)  # it was set for something that is over
         else:
