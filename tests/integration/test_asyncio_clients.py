@@ -320,7 +320,7 @@ def test_calls_keep_their_deadline(run: Run[None]) -> None:
         async with AsyncConsumer(settings) as consumer:
             consumer.assign([ARRIVALS])
             assert await consumer.poll(0.3) == []
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 15
 
     run(program())
 
