@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard lock dist dist-check release clean
+.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -77,6 +77,12 @@ soak-spark: setup ## topic, exactly-once topic, exactly-once Parquet under FAULT
 
 scorecard: setup ## other clients beside ours while simulated brokers misbehave (ARGS="--help")
 	@$(BIN)/python -m benchmarks.scorecard.run $(ARGS)
+
+site: setup ## the site of these pages in build/site, links and all checked (ARGS="--help")
+	@$(BIN)/python -m tools.website.build $(ARGS)
+
+site-check: ## look at the built site in a real browser: contrast, headings, keyboard, a phone's width
+	@$(BIN)/python -m tools.website.check $(ARGS)
 
 lock: setup ## write the requirements.lock files anew
 	@$(BIN)/python tools/lock.py $(ARGS)

@@ -4,9 +4,10 @@
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers, `tools/dist_packages.lock` what makes and checks wheels; those live in venvs of their
-own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
-`--upgrade` looks for newer ones.
+serializers, `tools/dist_packages.lock` what makes and checks wheels,
+`tools/website/check_packages.lock` what drives a browser; those live in venvs of their own. Run it
+with the venv's Python (`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks
+for newer ones.
 """
 
 import os
@@ -19,6 +20,7 @@ PEERS = Path("benchmarks")
 OLDER_SPARK = PEERS / "spark_jvm"
 INTEROP = Path("tests/interop")
 TOOLS = Path("tools")
+WEBSITE = TOOLS / "website"
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
 # Written by `make lock` from {source}; good for Python 3.11 to 3.14.
@@ -58,6 +60,11 @@ def main() -> None:
         TOOLS / "dist_packages.lock",
         "What makes and checks distributions",
     )
+    compile_lock(
+        WEBSITE / "check_packages.in",
+        WEBSITE / "check_packages.lock",
+        "What looks at the site in a browser",
+    )
 
 
 def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
@@ -77,7 +84,8 @@ def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
     lines = [
         line
         for line in written.read_text().splitlines()
-        if line and not line.startswith(("#", "--"))
+        # Extras that are made of others name us ourselves, with this machine's path.
+        if line and not line.startswith(("#", "--", "odradek @ "))
     ]
     written.write_text(HEADER.format(what=what, source=source.name) + "\n".join(lines) + "\n")
     pins = sum("==" in line for line in lines)

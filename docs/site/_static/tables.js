@@ -1,0 +1,59 @@
+// Tables: wide ones are reached by keyboard, and a click on a heading sorts their rows.
+"use strict";
+(function () {
+  // The number that a cell begins with: "1,486 (1,466 to 1,489)" is 1486, "never" comes last.
+  function key(row, column) {
+    const text = row.cells[column] ? row.cells[column].textContent.trim() : "";
+    if (/^never/.test(text)) return [1, Infinity, text];
+    const number = text.replace(/,/g, "").match(/^[-+]?\d+(\.\d+)?/);
+    return number ? [0, parseFloat(number[0]), text] : [text ? 2 : 3, 0, text];
+  }
+
+  function compare(a, b) {
+    return a[0] - b[0] || (a[1] === b[1] ? 0 : a[1] - b[1]) || a[2].localeCompare(b[2]);
+  }
+
+  function sort(table, column, heading) {
+    const body = table.tBodies[0];
+    const up = heading.getAttribute("aria-sort") !== "ascending";
+    const rows = Array.from(body.rows).map((row) => ({ row, key: key(row, column) }));
+    rows.sort((a, b) => (up ? 1 : -1) * compare(a.key, b.key));
+    for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+    for (const { row } of rows) body.append(row);
+  }
+
+  for (const table of document.querySelectorAll("article table")) {
+    const body = table.tBodies[0];
+    if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 3) continue;
+    Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sorter";
+      if (!heading.textContent.trim()) button.setAttribute("aria-label", "Sort by the first column");
+      const words = heading.querySelector("p") || heading;
+      button.append(...words.childNodes);
+      heading.replaceChildren(button);
+      button.addEventListener("click", () => sort(table, column, heading));
+    });
+  }
+
+  function reachable() {
+    for (const box of document.querySelectorAll("article .table-wrapper, article pre")) {
+      const wide = box.scrollWidth > box.clientWidth;
+      if (wide) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+      if (box.matches(".table-wrapper")) {
+        if (wide) {
+          box.setAttribute("role", "region");
+          box.setAttribute("aria-label", "Table, scrolls sideways");
+        } else {
+          box.removeAttribute("role");
+          box.removeAttribute("aria-label");
+        }
+      }
+    }
+  }
+  reachable();
+  window.addEventListener("resize", reachable);
+})();

@@ -1,0 +1,89 @@
+"""How Sphinx makes the site; `make site` runs it on what tools/site lays beside this file."""
+
+import os
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+project = "Odradek"
+copyright = "the Odradek developers; Apache-2.0"  # noqa: A001 - Sphinx' name
+version = release = os.environ["ODRADEK_SITE_VERSION"]
+extensions = ["myst_parser"]
+root_doc = "index"
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_templates"]
+templates_path = ["_templates"]
+highlight_language = "none"  # blocks without a language are commands and what they print
+nitpicky = True
+smartquotes = False  # pages choose their characters themselves
+
+myst_heading_anchors = 6
+myst_links_external_new_tab = False
+suppress_warnings = ["myst.header"]  # a page may skip a level where its tables are written by tools
+
+html_theme = "furo"
+html_title = f"Odradek {release}"
+html_baseurl = ""
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_last_updated_fmt = None
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = [("tables.js", {"defer": "defer"}), ("chooser.js", {"defer": "defer"})]
+html_permalinks_icon = "#"
+html_theme_options = {
+    "top_of_page_buttons": [],
+    "light_css_variables": {
+        "color-brand-primary": "#0b5f6b",
+        "color-brand-content": "#0b5f6b",
+        "color-brand-visited": "#5a3f8a",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#7fd3de",
+        "color-brand-content": "#7fd3de",
+        "color-brand-visited": "#c3b1ec",
+    },
+}
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+
+def timeline_is_drawn(app: Sphinx, page: str, *_: object) -> None:
+    """Load what draws timelines, on the one page that has some."""
+    if page == "docs/what-happens":
+        app.add_js_file("traces.js", loading_method="defer")
+        app.add_js_file("timeline.js", loading_method="defer")
+
+
+LANDMARKS = {
+    '<aside class="sidebar-drawer"': "All pages",
+    '<aside class="toc-drawer"': "On this page",
+    '<aside class="toc-drawer no-toc"': "On this page",
+}
+"""What the theme's landmarks are called: a reader who hears the page has to tell them apart."""
+
+
+def landmarks_are_named(app: Sphinx, error: Exception | None) -> None:
+    """Name the theme's landmarks, and drop headings of the menu that have no level."""
+    for file in Path(app.outdir).rglob("*.html") if error is None else ():
+        text = file.read_text(encoding="utf-8")
+        for start, name in LANDMARKS.items():
+            text = text.replace(f"{start}>", f'{start} aria-label="{name}">')
+        file.write_text(text.replace('<p class="caption" role="heading">', '<p class="caption">'))
+
+
+def setup(app: Sphinx) -> None:
+    """Say which node is changed when."""
+    app.connect("html-page-context", timeline_is_drawn)
+    app.connect("build-finished", landmarks_are_named)

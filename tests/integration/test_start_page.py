@@ -1,0 +1,72 @@
+"""docs/start.md: its files are saved and its lines typed, in their order, on simulated brokers."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.test_readme import printed_port
+
+PAGE = (Path(__file__).parents[2] / "docs/start.md").read_text()
+BIN = Path(sys.executable).parent
+SAYS = {
+    "topic": ["Created topic flights"],
+    "send": ["all acknowledged"],
+    "read": ["300 records of 3 airports", "board"],
+    "columns": ["300 rows"],
+    "explain": ["all 3 brokers answer"],
+    "test": ["1 passed"],
+}
+"""What the lines of each block print, among other things."""
+
+
+def blocks(kind: str, language: str) -> dict[str, str]:
+    pattern = rf"<!-- {kind}: ([\w.]+) -->\n```{language}\n(.*?)```"
+    return dict(re.findall(pattern, PAGE, re.DOTALL))
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Of the brokers that the page starts, at the printed port where it is free."""
+    line = blocks("start", "console")["cluster"].strip()
+    command = [str(BIN / "odradek"), *line.split()[1:], "--port", str(printed_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            said = ""
+            assert process.stdout is not None
+            found = None
+            while found is None and (said := process.stdout.readline()):
+                found = re.search(r"(?:localhost|127\.0\.0\.1):(\d+)", said)
+            assert found, said
+            yield f"localhost:{found[1]}"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+
+
+def test_every_block_is_run() -> None:
+    assert ["cluster", *SAYS] == list(blocks("start", "console"))
+    assert PAGE.count("```python") == len(blocks("file", "python")) == 4
+    assert PAGE.count("```console") == len(SAYS) + 2  # and the first, which is README's
+
+
+def test_a_newcomers_ten_minutes(address: str, tmp_path: Path) -> None:
+    for name, text in blocks("file", "python").items():
+        (tmp_path / name).write_text(text.replace("localhost:9092", address))
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "COLUMNS": "200"}
+    for name, text in blocks("start", "console").items():
+        if name == "cluster":
+            continue
+        done = subprocess.run(
+            ["bash", "-ec", text.replace("localhost:9092", address)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        for words in SAYS[name]:
+            assert words in done.stdout, done.stdout

@@ -1,0 +1,163 @@
+"""The site: what is laid out and written, which links hold, what its timelines are made of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools.website import api_pages, build, links, stage, traces, versions
+from tools.website.command_pages import command_pages
+
+from odradek.api.public_names import HOMES
+from odradek.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def stories() -> list[traces.Shown]:
+    """Played now."""
+    return traces.recorded()
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    return api_pages.api_pages()
+
+
+def test_every_public_name_has_its_place(written: dict[str, str]) -> None:
+    assert api_pages.left_out() == set()
+    headings = re.findall(r"^##+ (\w+)$", "\n".join(written.values()), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", written["errors"], re.MULTILINE)
+    assert set(HOMES) - set(headings) - set(rows) == set()
+    assert len(headings) == len(set(headings))
+
+
+def test_a_method_is_shown_with_its_types_and_its_examples(written: dict[str, str]) -> None:
+    text = written["producer"]
+    assert "### Producer.send\n" in text
+    assert "    partition: int | None = None,\n" in text
+    assert "```pycon\n>>> with Producer(" in text
+    assert "async send_and_wait(" in written["producer"] or "async send(" in written["producer"]
+    assert "<class" not in text
+    assert " at 0x" not in "".join(written.values())
+
+
+def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
+    _, _, rest = written["errors"].partition("### TlsPortError\n")
+    entry = rest.partition("###")[0]
+    assert "**What to do:** Set security.protocol to SSL" in entry
+    assert "somebody must act" in entry
+    assert re.search(
+        r"\| `NotLeaderOrFollowerError` \| 6 \| .* \| tries again \|", written["errors"]
+    )
+
+
+def test_every_command_and_verb_has_its_page() -> None:
+    pages = command_pages()
+    assert list(pages) == list(COMMANDS)
+    assert "## odradek topics create\n" in pages["topics"]
+    assert "| `--partitions N` | How many; -1: as the brokers are set. | `-1` |" in pages["topics"]
+    assert "odradek topics create TOPIC... [FLAGS]" in pages["topics"]
+
+
+def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
+    stage.stage(tmp_path)
+    design = (tmp_path / "DESIGN.md").read_text()
+    assert "](src/" not in design
+    assert "```mermaid" not in design
+    assert "| `resolving` | resolved | `connecting` |" in design
+    assert "](examples/asyncio/README.md)" in (tmp_path / "README.md").read_text() or (
+        "](../examples/asyncio/README.md)" in (tmp_path / "docs/guide.md").read_text()
+    )
+    for page in stage.pages():
+        assert (tmp_path / page).is_file()
+    assert (tmp_path / "_static/traces.js").read_text().startswith("window.odradekTraces = [{")
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("[a](guide.md#write)", "[a](guide.md#write)"),
+        ("[a](https://x.example/)", "[a](https://x.example/)"),
+        ("[a](../src/odradek/api)", "a"),
+        ("[`a` b](../tools/lock.py)", "`a` b"),
+        ("[a](../examples/asyncio)", "[a](../examples/asyncio/README.md)"),
+        ("```\n[a](../src/odradek)\n```", "```\n[a](../src/odradek)\n```"),
+    ],
+)
+def test_one_link(text: str, becomes: str) -> None:
+    known = set(stage.pages())
+    assert "".join(stage.relinked(text, Path("docs/start.md"), known, "")) == becomes
+
+
+def test_source_files_are_reached_where_the_repository_is_known() -> None:
+    known = set(stage.pages())
+    found = stage.relinked("[a](../src/odradek)", Path("docs/a.md"), known, "https://git.example/o")
+    assert "".join(found) == "[a](https://git.example/o/src/odradek)"
+    with pytest.raises(stage.StagingError, match="no_such"):
+        list(stage.relinked("[a](no_such.md)", Path("docs/a.md"), known, ""))
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.html").write_text(
+        '<p id="x"><a href="#x">1</a><a href="#y">2</a><a href="b/c.html#z">3</a>'
+        '<a href="b/c.html#w">4</a><a href="gone.html">5</a><a href="https://x.example">6</a>'
+        '<script src="https://x.example/s.js"></script><img src="b/p.png">'
+        '<script src="../versions.js"></script>'
+    )
+    (tmp_path / "b/c.html").write_text('<p id="z"><a href="../a.html#x">1</a>')
+    assert links.dead_links(tmp_path) == [
+        "a.html: #y: no such place there",
+        "a.html: b/c.html#w: no such place there",
+        "a.html: gone.html leads nowhere",
+        "a.html: loads https://x.example/s.js from elsewhere",
+        "a.html: b/p.png leads nowhere",
+    ]
+
+
+def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
+    for name in ("0.9.0", "0.10.0", "0.10.0rc1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("")
+    versions.write(tmp_path)
+    said = (tmp_path / "versions.js").read_text()
+    assert said == 'window.odradekVersions = ["0.10.0", "0.10.0rc1", "0.9.0"];\n'
+    assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
+
+
+def test_the_timelines_are_what_the_simulation_plays_today(
+    stories: list[traces.Shown],
+) -> None:
+    assert traces.STORE.read_text() == traces.as_text(stories), "run python -m tools.website.traces"
+    page = traces.PAGE.read_text()
+    assert traces.page(page, stories) == page, "run python -m tools.website.traces"
+    assert set(re.findall(r'data-trace="(\w+)"', page)) == {story.name for story in traces.STORIES}
+
+
+def test_the_timelines_tell_what_the_page_says(stories: list[traces.Shown]) -> None:
+    told = {story["name"]: story for story in stories}
+    for name in ("move", "leader", "hang", "outage"):
+        assert all(acknowledged and read for _, acknowledged, read in told[name]["records"]), name
+    kinds = {name: {event[2] for event in story["events"]} for name, story in told.items()}
+    assert "rebootstrap" in kinds["move"]
+    assert "silent" in kinds["hang"]
+    assert "foreign_cluster" in kinds["foreign"]
+    refused = [one[2] for one in told["foreign"]["errors"]]
+    assert all(one.startswith("ClusterIdMismatchError") for one in refused)
+    assert len(refused) == 2
+
+
+@pytest.mark.slow
+def test_sphinx_reads_every_page_and_a_dead_link_stops_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "site"
+    build.write_source(source)
+    assert build.sphinx(source, target, "0", "dummy") == 0, capfd.readouterr().err
+    with (source / "tasks.md").open("a") as page:
+        page.write("\n[dead](docs/start.md#no-such-place)\n")
+    assert build.sphinx(source, target, "0", "dummy") != 0
+    assert "no-such-place" in capfd.readouterr().err

@@ -1,0 +1,235 @@
+"""`make site-check`: the built site in a real browser, as people see it and as they type on it.
+
+In: `build/site`, a Chromium of this machine, the packages pinned in check_packages.lock (in a venv
+of their own). Out: a line for each fault (axe-core's rules for contrast, texts of pictures, order
+of headings and names of controls; errors of scripts; pages wider than a phone; what the keyboard
+doesn't reach), screenshots in build/site-pictures, and the exit status: 0 all is well, 1 faults,
+3 there is no browser or no package of it here. Must not: load anything from elsewhere: pages are
+opened as files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "build" / "site"
+PICTURES = ROOT / "build" / "site-pictures"
+TOOLS = ROOT / "build" / "site-tools"
+LOCK = Path(__file__).with_name("check_packages.lock")
+INSIDE = "ODRADEK_SITE_TOOLS"
+"""Set where this file already runs in that venv."""
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+MISSING = 3
+WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
+SHOWN = (
+    "index", "docs/start", "docs/what-happens", "docs/scorecard", "docs/guide", "docs/complaints",
+    "docs/configuration", "docs/performance", "docs/features", "api/producer", "api/errors",
+    "cli/topics", "DESIGN", "search", "tasks", "docs/monitoring",
+)  # fmt: skip
+"""Pages of which pictures are made, and which are looked at in both widths and both colours."""
+Fault = tuple[str, str]
+"""Where, and what."""
+
+
+def main() -> int:
+    """Go into the venv of the browser's packages, and look."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--page", default="", help="only pages with this in their names")
+    given = parser.parse_args()
+    browser = os.environ.get("ODRADEK_CHROMIUM") or next(
+        filter(None, map(shutil.which, BROWSERS)), None
+    )
+    newest = sorted(SITE.glob("*/index.html"), key=lambda one: one.stat().st_mtime)
+    if not newest:
+        print("there is no site yet: make site", file=sys.stderr)
+        return MISSING
+    if browser is None:
+        print(
+            "there is no Chromium here. On Debian: apt-get install chromium-headless-shell; "
+            "elsewhere say where one is: ODRADEK_CHROMIUM=/path/to/chrome make site-check",
+            file=sys.stderr,
+        )
+        return MISSING
+    if os.environ.get(INSIDE) != str(TOOLS):
+        if (status := install()) != 0:
+            return status
+        command = [str(TOOLS / "bin/python"), __file__, *sys.argv[1:]]
+        environment = {**os.environ, INSIDE: str(TOOLS)}
+        return subprocess.run(command, env=environment, check=False).returncode
+    faults = look(newest[-1].parent, browser, given.page)
+    for where, what in faults:
+        print(f"{where}: {what}")
+    print(f"{len(faults)} faults; pictures are in {PICTURES}")
+    return 1 if faults else 0
+
+
+def install() -> int:
+    """Install what is pinned, unless it is there."""
+    stamp = TOOLS / ".odradek-tools"
+    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == digest:
+        return 0
+    print(
+        "installing what drives the browser (fifty megabytes where they aren't cached)", flush=True
+    )
+    venv.create(TOOLS, clear=True, with_pip=True)
+    command = [
+        str(TOOLS / "bin/python"), "-m", "pip", "install", "--quiet", "--require-hashes",
+        "--no-deps", "--only-binary", ":all:", "-r", str(LOCK),
+    ]  # fmt: skip
+    if subprocess.run(command, check=False).returncode != 0:
+        print("these packages can't be had here, so nothing was looked at", file=sys.stderr)
+        return MISSING
+    stamp.write_text(digest)
+    return 0
+
+
+def look(site: Path, browser: str, part: str) -> list[Fault]:
+    """Open every page; return what is wrong."""
+    import axe_playwright_python
+    from playwright.sync_api import sync_playwright
+
+    axe = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    names = [p.relative_to(site).with_suffix("").as_posix() for p in sorted(site.rglob("*.html"))]
+    names = [name for name in names if part in name]
+    shutil.rmtree(PICTURES, ignore_errors=True)
+    PICTURES.mkdir(parents=True)
+    faults: list[Fault] = []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser)
+        for device in WIDTHS:
+            for colours in ("light", "dark"):
+                page = new_page(chromium, faults, device, colours)
+                for name in names:
+                    if colours == "light" or name in SHOWN:
+                        page.goto((site / f"{name}.html").as_uri())
+                        where = f"{name} ({device}, {colours})"
+                        faults += [(where, what) for what in page_faults(page, axe)]
+                    if name in SHOWN:
+                        picture = f"{name.replace('/', '-')}-{device}-{colours}.png"
+                        page.screenshot(path=str(PICTURES / picture))
+                page.context.close()
+        page = new_page(chromium, faults, "desk", "light")
+        for check in () if part else KEYBOARD:
+            if wrong := check(page, site):
+                faults.append((check.__name__.replace("_", " "), wrong))
+        chromium.close()
+    return faults
+
+
+def new_page(chromium: Any, faults: list[Fault], device: str, colours: str) -> Any:
+    """A window of a size, whose scripts' errors and requests are noted."""
+    width, height = WIDTHS[device]
+    size = {"width": width, "height": height}
+    page = chromium.new_context(viewport=size, color_scheme=colours).new_page()
+
+    def request(one: Any) -> None:
+        if one.url.startswith("http"):
+            faults.append((page.url, f"asks elsewhere: {one.url}"))
+
+    page.on("pageerror", lambda error: faults.append((page.url, f"script: {error}")))
+    page.on("requestfailed", lambda one: faults.append((page.url, f"not loaded: {one.url}")))
+    page.on("request", request)
+    return page
+
+
+def page_faults(page: Any, axe: str) -> Iterator[str]:
+    """What is wrong with a page that is open."""
+    width = page.viewport_size["width"]
+    if page.evaluate("document.documentElement.scrollWidth") > width:
+        wide = page.evaluate(
+            """width => [...document.querySelectorAll('article *')]
+                .filter(one => one.getBoundingClientRect().right > width + 1)
+                .slice(0, 3).map(one => one.outerHTML.slice(0, 80))""",
+            width,
+        )
+        yield f"is wider than {width} pixels: {wide}"
+    page.evaluate(axe)
+    # Without `preload` axe doesn't fetch styles a second time, which a page of files may not.
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
+    for violation in found["violations"]:
+        for node in violation["nodes"][:3]:
+            yield f"{violation['id']}: {violation['help']}: {node['html'][:140]}"
+
+
+def the_slider_moves_by_keys(page: Any, site: Path) -> str:
+    """An arrow key on the timeline's slider changes what is told."""
+    page.goto((site / "docs/what-happens.html").as_uri())
+    slider = page.locator("#timeline-move")
+    status = page.locator(".timeline[data-trace=move] .timeline-summary")
+    slider.focus()
+    before = status.inner_text()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    after = status.inner_text()
+    page.keyboard.press("End")
+    last = status.inner_text()
+    page.locator(".timeline[data-trace=move]").screenshot(path=str(PICTURES / "timeline-end.png"))
+    if before == after or "40 acknowledged" not in last:
+        return f"it said {before!r}, then {after!r}, at the end {last!r}"
+    return ""
+
+
+def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
+    """Enter on a heading sorts, and says so."""
+    page.goto((site / "docs/scorecard.html").as_uri())
+    button = page.locator("article table th button").nth(1)
+    button.focus()
+    page.keyboard.press("Enter")
+    order = page.locator("article table th").nth(1).get_attribute("aria-sort")
+    cells = page.locator("article table tbody tr td:nth-child(2)").all_inner_texts()
+    figures = [float(cell.split()[0].replace(",", "")) for cell in cells if cell[:1].isdigit()]
+    return "" if order == "ascending" and figures == sorted(figures) else f"{order}: {figures[:9]}"
+
+
+def a_search_finds_something(page: Any, site: Path) -> str:
+    """The search box finds words without a server."""
+    page.goto((site / "index.html").as_uri())
+    box = page.locator(".sidebar-search")
+    box.fill("rebootstrap")
+    box.press("Enter")
+    page.wait_for_selector("#search-results li", timeout=10_000)
+    count = page.locator("#search-results li").count()
+    return "" if count >= 5 else f"{count} pages found"
+
+
+def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
+    """The navigation is reached by the keyboard where it is folded away."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((site / "index.html").as_uri())
+    page.locator(".mobile-header .nav-overlay-icon").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(500)
+    box = page.locator(".sidebar-drawer").bounding_box()
+    page.screenshot(path=str(PICTURES / "menu-phone.png"))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    return "" if box and box["x"] >= 0 else f"it stays outside: {box}"
+
+
+def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:
+    """versions.js beside the versions' folders was read."""
+    page.goto((site / "docs/start.html").as_uri())
+    values = page.locator("#site-version-chooser option").all_inner_texts()
+    return "" if site.name in values else f"it has {values}"
+
+
+KEYBOARD: tuple[Callable[[Any, Path], str], ...] = (
+    the_slider_moves_by_keys,
+    a_table_is_sorted_by_keys,
+    a_search_finds_something,
+    the_menu_of_a_phone_opens_by_keys,
+    the_chooser_of_versions_knows_this_one,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

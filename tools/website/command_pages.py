@@ -1,0 +1,77 @@
+"""The pages on commands, written from what `odradek COMMAND --help` is made of.
+
+In: the table of commands and their typer functions. Out: Markdown, a page for each command, with
+all its verbs and flags. Must not: say anything that `--help` doesn't say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from tools.website.api_pages import as_markdown, cell, cell_code
+
+from odradek.cli import COMMANDS, build
+
+
+def command_pages() -> dict[str, str]:
+    """All pages by the command's name, below `cli/`."""
+    return {name: "\n".join(page(name)) for name in COMMANDS}
+
+
+def page(name: str) -> Iterator[str]:
+    """A command, and its verbs."""
+    top: Any = typer.main.get_command(build(name))
+    command = top.commands[name]
+    yield from (f"# odradek {name}", "", COMMANDS[name].help, "")
+    if hasattr(command, "commands"):
+        yield from help_of(command)
+        for verb, one in command.commands.items():
+            if not one.hidden:
+                yield from (f"## odradek {name} {verb}", "")
+                yield from details(f"odradek {name} {verb}", one)
+    else:
+        yield from details(f"odradek {name}", command)
+
+
+def details(name: str, command: Any) -> Iterator[str]:
+    """What is typed, what it does, its arguments and flags."""
+    params = [p for p in command.params if not getattr(p, "hidden", False)]
+    words = [argument(p) for p in params if p.param_type_name == "argument"]
+    yield from ("```console", " ".join([name, *words, "[FLAGS]"]), "```", "")
+    yield from help_of(command)
+    rows = [flag(p) for p in params]
+    if rows:
+        yield from ("| flag | meaning | default |", "|---|---|---|", *rows, "")
+
+
+def help_of(command: Any) -> Iterator[str]:
+    """The help text: an example is a block of its own, the rest are paragraphs."""
+    text = command.help.replace("\b", "") if command.help else ""
+    for part in re.split(r"\n\s*\n", text.strip()):
+        flat = " ".join(part.split())
+        said, example, line = flat.partition("Example: ")
+        if said:
+            yield from (as_markdown(said.strip()), "")
+        if example:
+            yield from ("```console", line, "```", "")
+
+
+def argument(p: Any) -> str:
+    """An argument in the line that is typed."""
+    word = f"{p.metavar or p.name.upper()}{'' if p.nargs == 1 else '...'}"
+    return word if p.required else f"[{word}]"
+
+
+def flag(p: Any) -> str:
+    """A row of the table of flags."""
+    value = f" {p.metavar}" if p.metavar and p.param_type_name == "option" else ""
+    names = [f"`{one}{value}`" for one in (*p.opts, *p.secondary_opts)]
+    if p.param_type_name == "argument":
+        names = [f"`{argument(p)}`"]
+    said = p.show_default if isinstance(p.show_default, str) else p.default
+    plain = isinstance(said, str | int | float) and not isinstance(said, bool) and p.show_default
+    default = "required" if p.required else (cell_code(str(said)) if plain and said != "" else "")
+    return f"| {', '.join(names)} | {cell(p.help or '')} | {default} |".replace("  ", " ")

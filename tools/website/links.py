@@ -1,0 +1,64 @@
+"""Every link of the built site is followed: to files, and to places in them.
+
+In: a folder of HTML. Out: a line for each link that leads nowhere, or to another machine's script,
+style or picture: the site is read without a network. Must not: ask any other machine.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+LOADED = {"script", "img", "link", "iframe", "source", "object"}
+"""Elements whose address is fetched when the page is shown."""
+
+
+class Page(HTMLParser):
+    """The links of a page, and the places in it that others may lead to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.places: set[str] = set()
+        self.links: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what an element is called and where it leads."""
+        found = dict(attrs)
+        self.places |= {value for name in ("id", "name") if (value := found.get(name))}
+        for name in ("href", "src", "data"):
+            value = found.get(name)
+            if value is not None and (name != "data" or tag == "object"):
+                self.links.append((tag, value))
+
+
+def dead_links(folder: Path) -> list[str]:
+    """A line for each link that leads nowhere."""
+    pages = {
+        path.relative_to(folder).as_posix(): Page(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.html"))
+    }
+    return [line for name in pages for line in dead_links_of(name, pages, folder)]
+
+
+def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
+    """The same of one page."""
+    found = []
+    for tag, link in dict.fromkeys(pages[name].links):
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            if tag in LOADED and parts.scheme != "data":
+                found.append(f"{name}: loads {link} from elsewhere")
+            continue
+        place = posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(parts.path)))
+        place = name if not parts.path else place
+        if place.startswith("../") and place.removeprefix("../") == "versions.js":
+            continue  # of all versions, beside this one's folder
+        target = pages.get(place)
+        if target is None and not (folder / place).is_file():
+            found.append(f"{name}: {link} leads nowhere")
+        elif target and parts.fragment and unquote(parts.fragment) not in target.places:
+            found.append(f"{name}: {link}: no such place there")
+    return found

@@ -1,0 +1,96 @@
+"""The sources of the site: the repository's own pages, as they are, beside what is written for it.
+
+In: the repository. Out: a folder with the same paths in it, so that links between pages hold as
+they do in the repository. A link to a folder leads to its README; a link to a source file leads
+into `repository`, where an address of it was given, and is plain text otherwise. Must not: change
+what a page says.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = Path("docs/site")
+PAGES = ("*.md", "docs/*.md", "benchmarks/*.md", "benchmarks/scorecard/*.md", "examples/*/*.md")
+DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
+DATA = ("docs/*.json", "docs/*.svg", "examples/*/*.*")
+"""What pages link to or show, and readers take along."""
+FENCE = re.compile(r"(^ *```.*?^ *```\s*?$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+
+
+class StagingError(Exception):
+    """A page of the repository can't be a page of the site."""
+
+
+def pages() -> list[Path]:
+    """The repository's pages, as paths below its root."""
+    return sorted(p.relative_to(ROOT) for pattern in PAGES for p in ROOT.glob(pattern))
+
+
+def stage(target: Path, repository: str = "") -> None:
+    """Lay pages, data and the site's own files into an empty folder."""
+    known = set(pages())
+    for path in known:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        text = DIAGRAM.sub(lambda found: transitions(found[1]), text)
+        put(target / path, "".join(relinked(text, path, known, repository)))
+    for pattern in DATA:
+        for file in ROOT.glob(pattern):
+            path = file.relative_to(ROOT)
+            if path not in known and file.is_file():
+                put(target / path, file.read_bytes())
+    shutil.copytree(ROOT / SITE, target, dirs_exist_ok=True)
+    # A page that was opened as a file may load a script, but no JSON.
+    traces = (ROOT / "docs/what-happens.json").read_text(encoding="utf-8")
+    put(target / "_static/traces.js", f"window.odradekTraces = {traces};\n")
+
+
+def transitions(diagram: str) -> str:
+    """A diagram of states as a table: drawing it would take a script of three megabytes."""
+    lines = ["| from | when | to |", "|---|---|---|"]
+    for line in diagram.splitlines():
+        states, _, event = (part.strip() for part in line.partition(":"))
+        before, _, after = (part.strip() for part in states.partition("-->"))
+        lines.append(f"| {state(before)} | {event or 'it begins'} | {state(after)} |")
+    return "\n".join(lines) + "\n"
+
+
+def state(name: str) -> str:
+    """A state's cell."""
+    return "" if name == "[*]" else f"`{name}`"
+
+
+def put(file: Path, content: str | bytes) -> None:
+    """Write a file, and the folders above it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def relinked(text: str, page: Path, known: set[Path], repository: str) -> Iterator[str]:
+    """The text with links as the site has them; blocks of code stay as they are."""
+    for index, part in enumerate(FENCE.split(text)):
+        if index % 2:
+            yield part
+        else:
+            yield LINK.sub(lambda found: one_link(found, page, known, repository), part)
+
+
+def one_link(found: re.Match[str], page: Path, known: set[Path], repository: str) -> str:
+    """A link as the site has it."""
+    words, link = found[1], found[2]
+    place, hash_mark, anchor = link.partition("#")
+    if not place or re.match(r"[a-z]+:", place):
+        return found[0]
+    path = (ROOT / page.parent / place).resolve().relative_to(ROOT)
+    if path in known or any(path.match(pattern) for pattern in DATA):
+        return found[0]
+    if path / "README.md" in known:
+        return f"[{words}]({place.rstrip('/')}/README.md{hash_mark}{anchor})"
+    if not (ROOT / path).exists():
+        raise StagingError(f"{page}: a link leads to {link}, and nothing is there")
+    return f"[{words}]({repository.rstrip('/')}/{path.as_posix()})" if repository else words

@@ -1,0 +1,323 @@
+"""Record what clients do while their cluster is hurt: the timelines of docs/what-happens.md.
+
+    python -m tools.website.traces
+
+In: the stories below, played by the clients that ship in the simulation, with one seed. Out:
+docs/what-happens.json, which the page's script draws, and the tables of docs/what-happens.md, for
+who reads without a script. The same code gives the same files; a test plays the stories again.
+Must not: help the clients; they know one bootstrap address and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from odradek.api.base import Client
+from odradek.common.errors import KafkaError
+from odradek.common.events import Event
+from odradek.simulation.brokers.broker import Misbehaviour
+from odradek.testing import KafkaSimulation
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+STORE, PAGE = DOCS / "what-happens.json", DOCS / "what-happens.md"
+TOPIC = "flights"
+SEED = 24
+SENT_EVERY = 0.5
+ASKED_EVERY = 2.0
+"""Seconds between two looks at `explain()`."""
+SEEN_EVERY = 0.1
+"""Seconds between two looks at the brokers."""
+BEFORE = 4.0
+"""When it begins to go wrong."""
+Shown = dict[str, Any]
+"""A story as it is kept: plain data."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """Something that happens to a cluster of three brokers, and for how many seconds it is told."""
+
+    name: str
+    seconds: float
+    hurt: Callable[[KafkaSimulation], object]
+
+
+def the_leader_dies(world: KafkaSimulation) -> None:
+    """Kill the leader of the topic's only partition; it is back ten seconds later."""
+    leader = world.cluster.leader(TOPIC, 0)
+    assert leader is not None  # noqa: S101 - all is well until now
+    world.bounce(leader.id, after=10.0)
+
+
+def all_die(world: KafkaSimulation) -> None:
+    """Kill every broker; they are back twenty seconds later, where they were."""
+    for broker in world.brokers:
+        world.bounce(broker, after=20.0)
+
+
+def the_leader_hangs(world: KafkaSimulation) -> None:
+    """Stop the leader's process as SIGSTOP does, for fifteen seconds."""
+    leader = world.cluster.leader(TOPIC, 0)
+    assert leader is not None  # noqa: S101 - all is well until now
+    world.pause(leader.id)
+    world.after(15.0, lambda: world.repair(leader.id))
+
+
+STORIES = (
+    Story("move", 20.0, lambda world: world.move()),
+    Story("leader", 20.0, the_leader_dies),
+    Story("hang", 26.0, the_leader_hangs),
+    Story("outage", 30.0, all_die),
+    Story("foreign", 12.0, lambda world: world.replace_with_foreign()),
+)
+
+
+class Recorder:
+    """One story while it is played."""
+
+    def __init__(self, story: Story, world: KafkaSimulation) -> None:
+        self.story, self.world = story, world
+        world.create_topic(TOPIC)
+        self.producer = world.producer(linger_ms=0)
+        self.consumer = world.consumer(group_id="board", auto_offset_reset="earliest")
+        self.clients: dict[str, Client[Any]] = {
+            "producer": self.producer,
+            "consumer": self.consumer,
+        }
+        self.events: list[list[Any]] = []
+        self.says: dict[str, list[list[Any]]] = {name: [] for name in self.clients}
+        self.records: list[list[float | None]] = []
+        self.errors: list[list[Any]] = []
+        self.lanes: dict[str, list[list[Any]]] = {}
+        for name, client in self.clients.items():
+            client.listen(partial(self.note, name))
+
+    def play(self) -> Shown:
+        """Play it; return what is kept of it."""
+        world, story = self.world, self.story
+        self.consumer.subscribe([TOPIC])
+        self.look()
+        world.every(SENT_EVERY, self.send)
+        world.every(SEEN_EVERY, self.look)
+        world.every(ASKED_EVERY, self.ask)
+        world.after(BEFORE, lambda: story.hurt(world))
+        while world.now < story.seconds:
+            try:
+                for record in self.consumer.poll(SENT_EVERY / 2):
+                    self.records[int(record.value or b"")][2] = at(world.now)
+            except KafkaError as error:
+                self.refused("consumer", error)
+                world.advance(SENT_EVERY)
+        return {
+            "name": story.name,
+            "seconds": story.seconds,
+            "lanes": [{"address": one, "states": self.lanes[one]} for one in self.lanes],
+            "events": [one for one in self.events if one[0] <= story.seconds],
+            "says": self.says,
+            "records": self.records,
+            "errors": self.errors,
+        }
+
+    def send(self) -> None:
+        """Send the next record, and note when its outcome comes."""
+        number = len(self.records)
+        self.records.append([at(self.world.now), None, None])
+
+        def done(error: BaseException | None, _: object) -> None:
+            if error is None:
+                self.records[number][1] = at(self.world.now)
+
+        try:
+            self.producer.send(TOPIC, str(number).encode(), on_delivery=done)
+        except KafkaError as error:
+            self.refused("producer", error)
+
+    def refused(self, name: str, error: KafkaError) -> None:
+        """Note the first error that a call of a client raised."""
+        if all(one[1] != name for one in self.errors):
+            self.errors.append([at(self.world.now), name, f"{type(error).__name__}: {error}"])
+
+    def look(self) -> None:
+        """Note which brokers are how."""
+        behind = self.world.front_door.cluster
+        alive = [broker for broker in behind.brokers.values() if broker.alive]
+        foreign = "" if behind is self.world.cluster else " of the other cluster"
+        front = self.world.bootstrap_servers
+        self.state(front, "up" if alive else "down", "bootstrap address")
+        for broker in alive:
+            hangs = broker.fault is not Misbehaviour.NONE
+            who = f"broker {broker.id}{foreign}"
+            self.state(str(broker.address), "hangs" if hangs else "up", who)
+        for address in self.lanes.keys() - {front, *(str(broker.address) for broker in alive)}:
+            self.state(address, "down", self.lanes[address][-1][2])
+
+    def state(self, address: str, state: str, who: str) -> None:
+        """Note a state, where it is another than before."""
+        lane = self.lanes.setdefault(address, [])
+        if not lane or lane[-1][1:] != [state, who]:
+            lane.append([at(self.world.now), state, who])
+
+    def ask(self) -> None:
+        """Note what each client says of itself, where that is new."""
+        for name, client in self.clients.items():
+            text = str(client.explain())
+            said = self.says[name]
+            if not said or said[-1][1] != text:
+                said.append([at(self.world.now), text])
+
+    def note(self, name: str, event: Event) -> None:
+        """Keep an event that a reader wants to see."""
+        words = in_words(event)
+        if words:
+            address = event.fields.get("address")
+            self.events.append([at(event.at), name, event.kind, address or "", words])
+
+
+WORDS = {
+    "dial": "dials {address}",
+    "ready": "{address} is ready",
+    "dial_failed": "the dial of {address} fails: {error}; the next not before {backoff} s",
+    "disconnected": "the connection to {address} ends: {error}",
+    "metadata": "{address} names {brokers} brokers",
+    "metadata_failed": "the refresh of metadata fails at {address}: {error}",
+    "round_failed": "no candidate answered: waits {backoff} s",
+    "silent": "no byte from {address} for {seconds} s: asks others",
+    "heard": "{address} is heard again",
+    "rebootstrap": "starts again from bootstrap.servers: {why}",
+    "rebootstrapped": "found its cluster again through {address}, after {seconds} s",
+    "foreign_cluster": "refuses {address}: it belongs to {found}, not to {expected}",
+    "retry": "tries again: {what} ({error})",
+    "coordinator": "{what}: {why}",
+    "group": "the member is {state}: {why}",
+    "first_ack": "the first record is acknowledged",
+    "first_record": "the first records come",
+    "broken": "ends, with an error for all calls",
+}
+"""Kinds of events that are shown, in words."""
+
+
+def in_words(event: Event) -> str:
+    """An event for people; empty for one that isn't shown."""
+    pattern = WORDS.get(event.kind)
+    known = event.fields
+    if pattern is None or known.get("what") == "dial" or known.get("backoff", 0) is None:
+        return ""  # a dial that failed has an event of its own
+    return pattern.format_map({name: one_field(v) for name, v in known.items()})
+
+
+def one_field(value: Any) -> str:
+    """A field for people: figures with two places, an error without its class."""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return re.sub(r"^\w+(Error|Exception): ", "", str(value))
+
+
+def at(seconds: float) -> float:
+    """A time in milliseconds' precision."""
+    return round(seconds, 3)
+
+
+def recorded() -> list[Shown]:
+    """All stories, played now."""
+    found = []
+    for story in STORIES:
+        with KafkaSimulation(seed=SEED) as world, suppress(KafkaError):
+            found.append(Recorder(story, world).play())
+    return found
+
+
+def as_text(stories: list[Shown]) -> str:
+    """The file of all stories, an event a line."""
+    lines = []
+    for story in stories:
+        parts = [f"{json.dumps(name)}:{lined(value)}" for name, value in story.items()]
+        lines.append("{" + ",\n".join(parts) + "}")
+    return "[" + ",\n".join(lines) + "]\n"
+
+
+def lined(value: Any) -> str:
+    """JSON with an entry of a list a line."""
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in value) + "]"
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}:{lined(one)}" for name, one in value.items()]
+        return "{" + ",\n".join(parts) + "}"
+    return json.dumps(value)
+
+
+def table(story: Shown) -> Iterator[str]:
+    """A story as a table: what happened when, what several dials have alike in one row."""
+    yield from ("| seconds | who | what |", "|---|---|---|")
+    for when, who, words in rows(story):
+        yield f"| {when:.2f} | {who} | {words.replace('|', chr(92) + '|')} |"
+
+
+def rows(story: Shown) -> list[tuple[float, str, str]]:
+    """What the table tells: states of brokers, what clients did from then on, errors, the end."""
+    found = [
+        (when, "cluster", f"{who} {lane['address']} {CHANGES[state]}")
+        for lane in story["lanes"]
+        for when, state, who in lane["states"]
+        if when > 0
+    ]
+    told: dict[tuple[str, str], int] = {}
+    for when, who, kind, address, words in story["events"]:
+        key = (who, f"{kind} {address}" if kind in ("dial", "dial_failed", "metadata") else words)
+        told[key] = told.get(key, 0) + 1
+        if when >= BEFORE and kind not in ("dial", "ready") and told[key] <= 2:
+            found.append((when, who, words))
+    found += [(when, who, f"a call raises {words}") for when, who, words in story["errors"]]
+    found.append((story["seconds"], "end", outcome(story)))
+    return sorted(found, key=lambda row: row[0])
+
+
+CHANGES = {"up": "is there", "down": "is gone", "hangs": "hangs"}
+
+
+def outcome(story: Shown) -> str:
+    """What became of the records, and how many dials that took."""
+    records = story["records"]
+    acknowledged = [one for one in records if one[1] is not None]
+    waited = max(one[1] - one[0] for one in acknowledged)
+    dials = {
+        name: sum(e[1] == name and e[2] == "dial" and e[0] >= BEFORE for e in story["events"])
+        for name in story["says"]
+    }
+    read = sum(one[2] is not None for one in records)
+    return (
+        f"{len(records)} records sent, {len(acknowledged)} acknowledged, {read} read; the longest "
+        f"wait for an acknowledgement was {waited:.2f} s; dials since second {BEFORE:g}: producer "
+        f"{dials['producer']}, consumer {dials['consumer']}"
+    )
+
+
+def page(text: str, stories: list[Shown]) -> str:
+    """The page with its tables as they should be."""
+    for story in stories:
+        mark, end = f"<!-- timeline: {story['name']} -->\n", "<!-- timeline: end -->"
+        before, found, rest = text.partition(mark)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"the page has no place for the timeline {story['name']!r}")
+        lines = "\n".join(table(story))
+        text = f"{before}{mark}\n{lines}\n\n{end}{after}"
+    return text
+
+
+def main() -> None:
+    """Write both files."""
+    stories = recorded()
+    STORE.write_text(as_text(stories), encoding="utf-8")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), stories), encoding="utf-8")
+    print(f"{STORE.name}: {len(stories)} stories, {STORE.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

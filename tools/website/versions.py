@@ -1,0 +1,43 @@
+"""Which versions of the site lie beside each other.
+
+In: the folder that has one folder for each version. Out: `versions.js` in it, which every page of
+every version loads, so that old versions know of newer ones; and `index.html`, which leads to the
+newest. Must not: touch any version's own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+INDEX = """\
+<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Odradek</title>
+<meta http-equiv="refresh" content="0; url={0}/index.html">
+<p><a href="{0}/index.html">Odradek {0}</a></p>
+</html>
+"""
+
+
+def order(version: str) -> tuple[list[int], bool, str]:
+    """What versions are sorted by: 0.10 comes after 0.9, and 1.0 after 1.0rc1."""
+    numbers = re.match(r"[\d.]*", version)
+    digits = numbers[0].strip(".") if numbers else ""
+    return [int(one) for one in digits.split(".") if one], digits == version, version
+
+
+def found(folder: Path) -> list[str]:
+    """All versions, the newest first."""
+    names = [one.parent.name for one in folder.glob("*/index.html")]
+    return sorted(names, key=order, reverse=True)
+
+
+def write(folder: Path) -> None:
+    """Write both files anew."""
+    names = found(folder)
+    (folder / "versions.js").write_text(f"window.odradekVersions = {json.dumps(names)};\n")
+    if names:
+        (folder / "index.html").write_text(INDEX.format(names[0]))
