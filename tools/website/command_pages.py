@@ -27,7 +27,8 @@ def page(name: str) -> Iterator[str]:
     command = top.commands[name]
     yield from (f"# odradek {name}", "", COMMANDS[name].help, "")
     if hasattr(command, "commands"):
-        yield from help_of(command)
+        if command.help != COMMANDS[name].help:
+            yield from help_of(command)
         for verb, one in command.commands.items():
             if not one.hidden:
                 yield from (f"## odradek {name} {verb}", "")

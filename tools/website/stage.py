@@ -1,9 +1,9 @@
 """The sources of the site: the repository's own pages, as they are, beside what is written for it.
 
 In: the repository. Out: a folder with the same paths in it, so that links between pages hold as
-they do in the repository. A link to a folder leads to its README; a link to a source file leads
-into `repository`, where an address of it was given, and is plain text otherwise. Must not: change
-what a page says.
+they do in the repository. A link to a folder leads to its README; one that is called by its page's
+file name is called by its title; a link to a source file leads into `repository`, where an address
+of it was given, and is plain text otherwise. Must not: change what else a page says.
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ def stage(target: Path, repository: str = "") -> None:
     put(target / "_static/traces.js", f"window.odradekTraces = {traces};\n")
 
 
+def title(path: Path) -> str:
+    """What a page is called, for links that say its file's name."""
+    found = re.search(r"^# (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else path.name
+
+
 def transitions(diagram: str) -> str:
     """A diagram of states as a table: drawing it would take a script of three megabytes."""
     lines = ["| from | when | to |", "|---|---|---|"]
@@ -94,6 +100,8 @@ def one_link(found: re.Match[str], page: Path, known: set[Path], repository: str
     if not place or re.match(r"[a-z]+:", place):
         return found[0]
     path = (ROOT / page.parent / place).resolve().relative_to(ROOT)
+    if path in known and words in (path.name, path.as_posix()):
+        return f"[{title(path)}]({link})"
     if path in known or any(path.match(pattern) for pattern in DATA):
         return found[0]
     if path / "README.md" in known:

@@ -72,7 +72,7 @@
         const until = next ? next[0] : story.seconds;
         root.append(svg("rect", { x: x(since), y, width: x(until) - x(since), height: LANE, class: `state ${state}` }));
         const words = { down: "gone", hangs: "hangs" }[state];
-        if (words) root.append(svg("text", { x: x(since) + 6, y: y + 19, class: "state-name" }, words));
+        if (words) root.append(svg("text", { x: x(until) - 6, y: y + 19, class: "state-name" }, words));
       });
       CLIENTS.forEach((client, half) => {
         const middle = y + (half ? 22 : 8);
@@ -164,7 +164,7 @@
       for (const error of story.errors) if (error[0] <= time) before.push([error[0], error[1], "", "", `a call raises ${error[2]}`]);
       events.replaceChildren(
         ...before.map(([at, who, , , words]) =>
-          html("li", who, html("span", "when", `${at.toFixed(2)} s`), html("span", "who", who), words)
+          html("li", who, html("span", "when", `${at.toFixed(2)} s`), html("span", "who", who), html("span", "words", words))
         )
       );
       for (const { client, text } of says) {
