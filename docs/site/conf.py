@@ -28,9 +28,10 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+html_show_search_summary = False  # they are fetched, which a page of files may not
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("tables.js", {"defer": "defer"}), ("chooser.js", {"defer": "defer"})]
+html_js_files = [(name, {"defer": "defer"}) for name in ("tables.js", "menu.js", "chooser.js")]
 html_permalinks_icon = "#"
 html_theme_options = {
     "top_of_page_buttons": [],
@@ -75,12 +76,13 @@ LANDMARKS = {
 
 
 def landmarks_are_named(app: Sphinx, error: Exception | None) -> None:
-    """Name the theme's landmarks, and drop headings of the menu that have no level."""
+    """Name the theme's landmarks; what is no heading, of the menu or of a column, is none."""
     for file in Path(app.outdir).rglob("*.html") if error is None else ():
         text = file.read_text(encoding="utf-8")
         for start, name in LANDMARKS.items():
             text = text.replace(f"{start}>", f'{start} aria-label="{name}">')
-        file.write_text(text.replace('<p class="caption" role="heading">', '<p class="caption">'))
+        text = text.replace('<p class="caption" role="heading">', '<p class="caption">')
+        file.write_text(text.replace('<th class="head"><p></p></th>', "<td></td>"))
 
 
 def setup(app: Sphinx) -> None:

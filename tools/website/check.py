@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,14 @@ Fault = tuple[str, str]
 """Where, and what."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Go into the venv of the browser's packages, and look."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page", default="", help="only pages with this in their names")
     parser.add_argument(
         "--quick", action="store_true", help="only pages of which pictures are made"
     )
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     browser = os.environ.get("ODRADEK_CHROMIUM") or next(
         filter(None, map(shutil.which, BROWSERS)), None
     )
@@ -125,7 +125,7 @@ def look(site: Path, browser: str, part: str, quick: bool) -> list[Fault]:
                         page.screenshot(path=str(PICTURES / picture))
                 page.context.close()
         page = new_page(chromium, faults, "desk", "light")
-        for check in () if part else KEYBOARD:
+        for check in KEYBOARD:
             if wrong := check(page, site):
                 faults.append((check.__name__.replace("_", " "), wrong))
         chromium.close()
@@ -184,7 +184,7 @@ def the_slider_moves_by_keys(page: Any, site: Path) -> str:
     page.keyboard.press("End")
     last = status.inner_text()
     page.locator(".timeline[data-trace=move]").screenshot(path=str(PICTURES / "timeline-end.png"))
-    if before == after or "40 acknowledged" not in last:
+    if before == after or "39 records sent, 39 acknowledged" not in last:
         return f"it said {before!r}, then {after!r}, at the end {last!r}"
     return ""
 
@@ -192,10 +192,10 @@ def the_slider_moves_by_keys(page: Any, site: Path) -> str:
 def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
     """Enter on a heading sorts, and says so."""
     page.goto((site / "docs/scorecard.html").as_uri())
-    button = page.locator("article table th button").nth(1)
+    button = page.locator("article table th button").first
     button.focus()
     page.keyboard.press("Enter")
-    order = page.locator("article table th").nth(1).get_attribute("aria-sort")
+    order = page.locator("article table th").first.get_attribute("aria-sort")
     cells = page.locator("article table tbody tr td:nth-child(2)").all_inner_texts()
     figures = [float(cell.split()[0].replace(",", "")) for cell in cells if cell[:1].isdigit()]
     return "" if order == "ascending" and figures == sorted(figures) else f"{order}: {figures[:9]}"
@@ -220,9 +220,10 @@ def the_menu_of_a_phone_opens_by_keys(page: Any, site: Path) -> str:
     page.keyboard.press("Enter")
     page.wait_for_timeout(500)
     box = page.locator(".sidebar-drawer").bounding_box()
+    shown = page.locator(".sidebar-drawer a").first.is_visible()
     page.screenshot(path=str(PICTURES / "menu-phone.png"))
     page.set_viewport_size({"width": 1280, "height": 900})
-    return "" if box and box["x"] >= 0 else f"it stays outside: {box}"
+    return "" if shown and box and box["x"] >= 0 else f"it stays outside: {box}"
 
 
 def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:

@@ -127,6 +127,8 @@ class Recorder:
 
     def send(self) -> None:
         """Send the next record, and note when its outcome comes."""
+        if self.world.now > self.story.seconds - SENT_EVERY:
+            return  # its outcome isn't told any more
         number = len(self.records)
         self.records.append([at(self.world.now), None, None])
 
@@ -196,8 +198,8 @@ WORDS = {
     "retry": "tries again: {what} ({error})",
     "coordinator": "{what}: {why}",
     "group": "the member is {state}: {why}",
-    "first_ack": "the first record is acknowledged",
-    "first_record": "the first records come",
+    "first_ack": "records are acknowledged",
+    "first_record": "records come",
     "broken": "ends, with an error for all calls",
 }
 """Kinds of events that are shown, in words."""

@@ -13,40 +13,47 @@
     return a[0] - b[0] || (a[1] === b[1] ? 0 : a[1] - b[1]) || a[2].localeCompare(b[2]);
   }
 
-  function sort(table, column, heading) {
-    const body = table.tBodies[0];
-    const up = heading.getAttribute("aria-sort") !== "ascending";
-    const rows = Array.from(body.rows).map((row) => ({ row, key: key(row, column) }));
-    rows.sort((a, b) => (up ? 1 : -1) * compare(a.key, b.key));
+  const NEXT = { "": "ascending", ascending: "descending", descending: "" };
+
+  // Up, down, and at the third time as the page has it.
+  function sort(table, original, column, heading) {
+    const order = NEXT[heading.getAttribute("aria-sort") || ""];
+    const rows = original.map((row) => ({ row, key: key(row, column) }));
+    const way = order === "ascending" ? 1 : -1;
+    if (order) rows.sort((a, b) => way * compare(a.key, b.key));
     for (const other of heading.parentElement.cells) other.removeAttribute("aria-sort");
-    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-    for (const { row } of rows) body.append(row);
+    if (order) heading.setAttribute("aria-sort", order);
+    for (const { row } of rows) table.tBodies[0].append(row);
   }
 
   for (const table of document.querySelectorAll("article table")) {
     const body = table.tBodies[0];
-    if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 3) continue;
+    if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 4) continue;
+    if (body.rows[0].cells.length > 6) table.classList.add("many-columns");
+    const original = Array.from(body.rows);
     Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
+      if (!heading.textContent.trim()) return;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sorter";
-      if (!heading.textContent.trim()) button.setAttribute("aria-label", "Sort by the first column");
       const words = heading.querySelector("p") || heading;
       button.append(...words.childNodes);
       heading.replaceChildren(button);
-      button.addEventListener("click", () => sort(table, column, heading));
+      button.addEventListener("click", () => sort(table, original, column, heading));
     });
   }
 
   function reachable() {
+    let number = 0;
     for (const box of document.querySelectorAll("article .table-wrapper, article pre")) {
+      number += box.matches(".table-wrapper");
       const wide = box.scrollWidth > box.clientWidth;
       if (wide) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
       if (box.matches(".table-wrapper")) {
         if (wide) {
           box.setAttribute("role", "region");
-          box.setAttribute("aria-label", "Table, scrolls sideways");
+          box.setAttribute("aria-label", `Table ${number}, scrolls sideways`);
         } else {
           box.removeAttribute("role");
           box.removeAttribute("aria-label");

@@ -202,6 +202,9 @@
     });
 
     const scroller = html("div", "timeline-scroller", root);
+    scroller.setAttribute("role", "group");
+    scroller.setAttribute("aria-label", `Picture of the timeline "${story.name}"`);
+    scroller.tabIndex = 0; // narrow windows scroll it
     const controls = html("div", "timeline-controls", play, label, slider);
     place.replaceChildren(
       scroller, controls, legend(), summary, html("p", "timeline-title", "The last events before that:"),

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.website import api_pages, build, links, stage, traces, versions
+from tools.website import api_pages, build, check, links, stage, traces, versions
 from tools.website.command_pages import command_pages
 
 from odradek.api.public_names import HOMES
@@ -147,6 +147,20 @@ def test_the_timelines_tell_what_the_page_says(stories: list[traces.Shown]) -> N
     refused = [one[2] for one in told["foreign"]["errors"]]
     assert all(one.startswith("ClusterIdMismatchError") for one in refused)
     assert len(refused) == 2
+
+
+def test_without_a_browser_the_check_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "SITE", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ODRADEK_CHROMIUM", raising=False)
+    assert check.main([]) == check.MISSING
+    assert "make site" in capsys.readouterr().err
+    (tmp_path / "0.1.0").mkdir()
+    (tmp_path / "0.1.0/index.html").write_text("")
+    assert check.main([]) == check.MISSING
+    assert "apt-get install chromium-headless-shell" in capsys.readouterr().err
 
 
 @pytest.mark.slow
