@@ -4,9 +4,9 @@
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers, `tools/dist_packages.lock` what makes and checks wheels; those live in venvs of their
-own. Run it with the venv's Python (`make lock`) after a change. Pins that still fit are kept;
-`--upgrade` looks for newer ones.
+serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/range_packages.lock`
+what resolves the ends of ranges; those live in venvs of their own. Run it with the venv's Python
+(`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks for newer ones.
 """
 
 import os
@@ -57,6 +57,11 @@ def main() -> None:
         TOOLS / "dist_packages.in",
         TOOLS / "dist_packages.lock",
         "What makes and checks distributions",
+    )
+    compile_lock(
+        TOOLS / "range_packages.in",
+        TOOLS / "range_packages.lock",
+        "What finds the ends of ranges of versions",
     )
 
 
