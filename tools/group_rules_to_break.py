@@ -38,6 +38,15 @@ GROUP_BREAKAGES: tuple[Breakage, ...] = (
         RESUBSCRIBED,
     ),
     broken(
+        "who leaves before it knows its id says goodbye to nobody",
+        "R-GR-1",
+        "clients/consumer/group/classic_membership.py",
+        "            yield from self._joining.learn_id(deadline)",
+        "            pass",
+        "tests/simulation/test_group_resubscribing.py::"
+        "test_who_leaves_before_it_knows_its_id_holds_up_nobody",
+    ),
+    broken(
         "a subscription that was taken back before it began begins",
         "R-GR-1",
         GROUP,

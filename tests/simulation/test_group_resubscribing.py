@@ -9,6 +9,9 @@ from tests.simulation.group_scene import PROTOCOLS, Scene
 from tests.simulation.produce_script import every_broker
 
 from odradek.common.errors import IllegalStateError
+from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.join_group import JoinGroupRequest
+from odradek.simulation.world.environment import ReceivedRequest
 
 
 def sticky(protocol: str) -> dict[str, Any]:
@@ -25,6 +28,33 @@ def test_a_second_subscription_before_the_first_has_led_to_anything(protocol: st
         a.subscribe(["u"])
         a.subscribe(["t"], **scene.callbacks("a"))
         assert scene.read(a, 40) == list(range(40))
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("closes", [False, True])
+def test_who_leaves_before_it_knows_its_id_holds_up_nobody(protocol: str, closes: bool) -> None:
+    """A coordinator waits for members that have their ids and nothing else (KIP-394), as Kafka's
+    does: for the time of a session.
+    """
+    scene = Scene(protocol)
+    scene.write(range(40))
+    asked = False
+
+    def note(broker: object, client: str, request: ReceivedRequest) -> None:
+        nonlocal asked
+        asked = asked or isinstance(request.body, JoinGroupRequest | ConsumerGroupHeartbeatRequest)
+
+    scene.cluster.observers.append(note)
+    a = scene.subscribed("a")
+    while not asked:
+        a.poll(0.0)
+        scene.world.advance(0.0005)
+    begun = scene.world.now
+    a.close() if closes else a.unsubscribe()
+    with scene.member("b") if closes else a as again:
+        again.subscribe(["t"], **scene.callbacks("b"))
+        assert scene.read(again, 40) == list(range(40))
+        assert scene.world.now - begun < 5
 
 
 @PROTOCOLS

@@ -212,7 +212,7 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> Non
         every_broker(stage.cluster, "crash")
         consumer.poll(5.0)
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
-    before = (engine.flows, len(engine.effects), engine.has_inputs)
+    before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Health] = []
     with engine.lock:  # of this thread: another one that wants it would wait for ever
         other = threading.Thread(target=lambda: seen.append(consumer.health()))
@@ -220,7 +220,7 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock(trouble: bool) -> Non
         other.join(30.0)
     assert seen == [consumer.health()]
     assert seen[0].ok is not trouble
-    assert (engine.flows, len(engine.effects), engine.has_inputs) == before
+    assert (engine.flows, len(engine.effects), len(engine.inputs)) == before
     assert dict(engine.events.counts) == counts
     consumer.close()
 

@@ -479,14 +479,14 @@ def test_it_sends_nothing_starts_nothing_and_takes_no_lock() -> None:
     consumer.assign([P0])
     consumer.poll(1.0)
     engine, counts = consumer._engine, dict(consumer._engine.events.counts)
-    before = (engine.flows, len(engine.effects), engine.has_inputs)
+    before = (engine.flows, len(engine.effects), len(engine.inputs))
     seen: list[Metrics] = []
     with engine.lock:  # of this thread: another one that wants it would wait for ever
         other = threading.Thread(target=lambda: seen.append(consumer.metrics()))
         other.start()
         other.join(30.0)
     assert dict(seen[0]).keys() == dict(consumer.metrics()).keys()
-    assert (engine.flows, len(engine.effects), engine.has_inputs) == before
+    assert (engine.flows, len(engine.effects), len(engine.inputs)) == before
     assert dict(engine.events.counts) == counts
     consumer.close()
 

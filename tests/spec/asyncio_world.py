@@ -31,7 +31,7 @@ class OneByOne(World):
     """A `World` whose engine steps after each input, as an event loop has it."""
 
     def look(self) -> None:
-        if self.engine.has_inputs:
+        if self.engine.inputs:
             self.step()
 
 
@@ -58,7 +58,7 @@ class AsyncioWorld(World):
         self.simulation.at(when, act)
 
     def look(self) -> None:
-        if self.engine.has_inputs:
+        if self.engine.inputs:
             self.host.wake()
         self.host.heard()
 

@@ -148,7 +148,7 @@ class World:
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
         """Go on to a time, or until something holds."""
         while True:
-            if self.engine.has_inputs or self.deadline is None or self.deadline <= self.now:
+            if self.engine.inputs or self.deadline is None or self.deadline <= self.now:
                 self.step()
             if stop is not None and stop():
                 return

@@ -59,9 +59,10 @@ class Engine:
         self.torn = False
         """Broken by an exception from outside, amid a step: that is nobody's bug."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
-        self._inputs: deque[Callable[[float], None]] = deque()
+        self.inputs: deque[Callable[[float], None]] = deque()
+        """What is to be done in the next step, which is due whatever the time where there is any."""
         # Inputs only record. Appending to a deque is atomic, so any thread may call them.
-        self.post = self._inputs.append
+        self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
         self._ready: deque[Task[Any]] = deque()
         self._timers: list[tuple[float, int, Task[Any], int]] = []
@@ -97,11 +98,6 @@ class Engine:
         """How many flows run."""
         return len(self._tasks)
 
-    @property
-    def has_inputs(self) -> bool:
-        """Whether a step is due whatever the time."""
-        return bool(self._inputs)
-
     def step(self, now: float) -> float | None:
         """Move state; return when to step again without input (None: only on input)."""
         self.now = now
@@ -117,7 +113,7 @@ class Engine:
             return None
 
     def _step(self, now: float) -> float | None:
-        inputs, ready = self._inputs, self._ready
+        inputs, ready = self.inputs, self._ready
         for _ in range(MAX_TURNS):
             while inputs:
                 inputs.popleft()(now)

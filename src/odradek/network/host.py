@@ -9,7 +9,7 @@ Must not: decide anything about Kafka.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, Protocol
 
 from odradek.common.types import Lock, Rng
@@ -26,8 +26,8 @@ class EngineInputs(Inputs, Protocol):
         """Learn which exceptions amid a step aren't the engine's own: they go on to the host."""
 
     @property
-    def has_inputs(self) -> bool:
-        """A step is due now."""
+    def inputs(self) -> Sized:
+        """Where there are any a step is due now."""
 
     def step(self, now: float) -> float | None:
         """Move state; return when to step again without input."""

@@ -199,7 +199,7 @@ class WorldAsyncioHost(AsyncioHost, StepCount):
     def _advance(self) -> None:
         engine = self._engine
         if engine is not None and not (self._stepping or self._closed or self._torn):
-            timed = self._rung and not (engine.has_inputs or self._woken)
+            timed = self._rung and not (engine.inputs or self._woken)
             self.count(self._clock(), timed=timed)
         self._woken = self._rung = False
         super()._advance()

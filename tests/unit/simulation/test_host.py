@@ -37,7 +37,7 @@ class ScriptedEngine:
         self.steps: list[float] = []
         self.deadline: Callable[[float], float | None] = lambda now: None
         self.on_step: Callable[[float], None] = lambda now: None
-        self.has_inputs = False
+        self.inputs: list[object] = []
         self.reader = FrameReader()
 
     def hosted(self, from_outside: object) -> None:
@@ -45,10 +45,10 @@ class ScriptedEngine:
 
     def _note(self, *what: Any) -> None:
         self.seen.append(what)
-        self.has_inputs = True
+        self.inputs.append(what)
 
     def step(self, now: float) -> float | None:
-        self.has_inputs = False
+        self.inputs.clear()
         self.steps.append(now)
         self.on_step(now)
         return self.deadline(now)

@@ -326,7 +326,7 @@ class AsyncioHost(EngineHost):
             raise
         finally:
             self._stepping = False
-        if engine.has_inputs or self._deferred:
+        if engine.inputs or self._deferred:
             self.wake()
         if self.outsiders.owed:
             late = self.outsiders.next_deadline()
@@ -378,19 +378,12 @@ class AsyncioHost(EngineHost):
             raise
         if transport.tls:
             self._go_on_reading(transport)
-        if self._only_a_piece():
-            soon = self._stepped + PIECES
+        soon, engine = self._stepped + PIECES, self._engine
+        if engine is None or engine.inputs or self._deferred or self._turned >= soon:
+            self._advance()
+        else:  # it ends no answer: the engine would only note when it heard something
             self._wanted = soon if self._wanted is None else min(soon, self._wanted)
             self._ring_at(self._wanted, self._turned)
-        else:
-            self._advance()
-
-    def _only_a_piece(self) -> bool:
-        """What came ends no answer: the engine would only note when it heard something."""
-        engine = self._engine
-        if engine is None or engine.has_inputs or self._deferred:
-            return False
-        return self._turned < self._stepped + PIECES
 
     def _go_on_reading(self, transport: Transport) -> None:
         """No loop knows of bytes that OpenSSL has decrypted already."""

@@ -353,7 +353,7 @@ class SelectorHost(EngineHost):
                 self._safe(self._interrupts.check)
             # An input that came before `sleeping` was set is seen here, a later one wakes us.
             engine = self._engine or self._attached()
-            early = engine.has_inputs or self._deferred or self._close_at is not None
+            early = engine.inputs or self._deferred or self._close_at is not None
             self._amid = False  # as `_safe` does it
             ready = self._select(selector, 0.0 if early or self._wake_up.pending else timeout)
             self._amid = True

@@ -243,7 +243,7 @@ class SimulatedHost(StepCount):
         if engine is None or self.closed:
             return
         due = self._deadline is not None and self._deadline <= self._time.now
-        if engine.has_inputs or due or self._deferred:
+        if engine.inputs or due or self._deferred:
             self._step()
 
     def _timer_fired(self) -> None:
@@ -266,12 +266,12 @@ class SimulatedHost(StepCount):
             while True:
                 while self._deferred:
                     self._deferred.popleft()()
-                self.count(now, timed=not (engine.has_inputs or self._woken))
+                self.count(now, timed=not (engine.inputs or self._woken))
                 self._woken = False
                 deadline = engine.step(now)
                 if engine.effects:
                     self._carry_out()
-                if not engine.has_inputs and not self._deferred:
+                if not engine.inputs and not self._deferred:
                     break
         finally:
             self._stepping = False

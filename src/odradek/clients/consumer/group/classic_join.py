@@ -14,7 +14,7 @@ from typing import TypeVar
 from odradek.clients.consumer.group.assignors import Assignor, MemberSubscription, user_data
 from odradek.clients.consumer.group.embedded_protocol import PROTOCOL_TYPE, encode_subscription
 from odradek.clients.consumer.group.membership import Group
-from odradek.common.errors import KafkaError
+from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import (
     InconsistentGroupProtocolError,
     MemberIdRequiredError,
@@ -23,7 +23,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.types import TopicPartition
 from odradek.network.effects import AnyRequest
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -37,6 +37,8 @@ from odradek.protocol.messages.sync_group import (
 
 LONGEST_REASON = 255
 """KIP-800: brokers refuse longer ones."""
+NAMED = 1.0
+"""Seconds in which a broker tells a new member its id, at most, where that is about to leave."""
 GRACE = 5.0
 """Seconds beyond the rebalance timeout in which a broker has to answer."""
 R = TypeVar("R", JoinGroupResponse, SyncGroupResponse)
@@ -74,6 +76,8 @@ class Joining:
         self._pause: float = config.backoff("retry.backoff").base
         self.last: tuple[TopicPartition, ...] = ()
         """What was assigned last, and in which generation: assignors want to know."""
+        self._unnamed: Completion[JoinGroupResponse] | None = None
+        """A first JoinGroup, until its answer says who this is."""
         self.last_generation = NO_GENERATION
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
@@ -99,7 +103,10 @@ class Joining:
 
         named = False
         while True:
-            answer = yield from self._ask("JoinGroup", body, JoinGroupResponse)
+            asked = self._ask("JoinGroup", body, JoinGroupResponse)
+            if identity.member_id == NO_MEMBER:
+                asked = self._unnamed_asks(asked)
+            answer = yield from asked
             if not answer.error_code:
                 self._check_protocol(answer.protocol_type, answer.protocol_name)
                 identity.member_id, identity.generation = answer.member_id, answer.generation_id
@@ -110,6 +117,28 @@ class Joining:
                 again, named = named, True
             if again:
                 yield Wait((), group.engine.now + self._pause)
+
+    def _unnamed_asks(self, ask: Flow[JoinGroupResponse]) -> Flow[JoinGroupResponse]:
+        """A flow of its own: who leaves meanwhile still learns its id, see `learn_id`."""
+        self._unnamed = asked = self._group.engine.start(ask)
+        yield Wait((asked,), math.inf)
+        self._unnamed = None
+        return asked.result()
+
+    def learn_id(self, deadline: float) -> Flow[None]:
+        """Take the id from a first JoinGroup that nobody waits for any more: the coordinator waits
+        for whom it has given one, and everybody with it, until that leaves or its session ends.
+        """
+        now = yield START
+        asked, self._unnamed = self._unnamed, None
+        if asked is None:
+            return
+        if not asked.done:
+            yield Wait((asked,), min(deadline, now + NAMED))
+        if not asked.done:
+            self._group.engine.cancel_now(asked, DisconnectedError("the consumer leaves its group"))
+        elif asked.error is None:
+            self._identity.member_id = asked.result().member_id
 
     def sync(
         self, protocol: str, assignments: list[SyncGroupRequestAssignment]

@@ -442,7 +442,11 @@ class ClassicMembership(Life):
         """LeaveGroup. KIP-345: static members keep their place; their session ends by itself."""
         group, identity = self._group, self._identity
         yield START
-        if (group.instance_id is not None and not static) or identity.member_id == NO_MEMBER:
+        if group.instance_id is not None and not static:
+            return
+        if identity.member_id == NO_MEMBER:
+            yield from self._joining.learn_id(deadline)
+        if identity.member_id == NO_MEMBER:
             return
         member = identity.member_id
 
