@@ -60,7 +60,7 @@ class Engine:
         """Broken by an exception from outside, amid a step: that is nobody's bug."""
         self._from_outside: Callable[[BaseException], bool] = _no_exception
         self.inputs: deque[Callable[[float], None]] = deque()
-        """What is to be done in the next step, which is due whatever the time where there is any."""
+        """What is to be done in the next step; where there is any, that is due at once."""
         # Inputs only record. Appending to a deque is atomic, so any thread may call them.
         self.post = self.inputs.append
         """Run a function with `now` inside the next step."""
