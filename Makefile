@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long quick check format broken-rules soak soak-spark bench bench-all bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
+.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest quick check format broken-rules soak soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -25,6 +25,12 @@ test-long: setup ## what is marked `long` and no part of `make test`: larger for
 
 quick: ## unit tests, spec cases and house rules, without slow ones: for the loop of an edit
 	@$(BIN)/python tools/run_tests.py quick
+
+test-lowest: setup ## the quick suite with the lowest versions of dependencies that are let in (ARGS=--list)
+	@$(BIN)/python tools/range_ends.py lowest $(ARGS)
+
+test-newest: setup ## the quick suite with the newest versions, whatever requirements.lock says (ARGS=--list)
+	@$(BIN)/python tools/range_ends.py newest $(ARGS)
 
 format: ## write the sources as `make check` wants them, as far as a tool can
 	$(BIN)/ruff check --fix .
@@ -48,6 +54,9 @@ bench: setup ## Odradek beside its peers on one broker, some rows in a few minut
 
 bench-all: setup ## all rows with ten million records (an hour)
 	@$(BIN)/python -m benchmarks.run --all $(ARGS)
+
+bench-history: setup ## a few ratios to peers, added to docs/bench-history.jsonl; 1: a step back (ARGS="--help")
+	@$(BIN)/python -m benchmarks.history $(ARGS)
 
 bench-spark: setup ## Spark's source and sink beside the JVM connector, ten million rows (ARGS="--help")
 	@$(BIN)/python -m benchmarks.spark $(ARGS)

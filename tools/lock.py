@@ -4,10 +4,10 @@
 `benchmarks/requirements.lock` the Python peers of benchmarks and scorecard, and
 `benchmarks/spark_jvm/requirements.lock` Spark 4.2.0, `tests/interop/async_packages.lock` what tests
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
-serializers, `tools/dist_packages.lock` what makes and checks wheels,
-`tools/website/check_packages.lock` what drives a browser; those live in venvs of their own. Run it
-with the venv's Python (`make lock`) after a change. Pins that still fit are kept; `--upgrade` looks
-for newer ones.
+serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/range_packages.lock`
+what resolves the ends of ranges, `tools/website/check_packages.lock` what drives a browser; those
+live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. Pins that
+still fit are kept; `--upgrade` looks for newer ones.
 """
 
 import os
@@ -64,6 +64,11 @@ def main() -> None:
         WEBSITE / "check_packages.in",
         WEBSITE / "check_packages.lock",
         "What looks at the site in a browser",
+    )
+    compile_lock(
+        TOOLS / "range_packages.in",
+        TOOLS / "range_packages.lock",
+        "What finds the ends of ranges of versions",
     )
 
 

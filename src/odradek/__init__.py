@@ -30,5 +30,12 @@ def __getattr__(name: str) -> object:
     return value
 
 
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext odradek` in a notebook: schemas of Arrow are shown as tables, as results are."""
+    from odradek.common.notebook import show_arrow
+
+    show_arrow(shell)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""All targets under ASan and UBSan, 10 seconds of processor time each, side by side.
+"""All targets under ASan and UBSan, 5 seconds of processor time each, side by side.
 
 Where the compiler has no sanitizers nothing is run, and the suite says why. FUZZ_SECONDS runs them
 for longer; `make fuzz` does so, with a seed of its own.
@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz import sanitized
 from tests.fuzz.targets import SLOWEST, TARGETS
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 PATIENCE = 60
 NICE = 15

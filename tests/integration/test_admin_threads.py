@@ -89,6 +89,7 @@ def test_a_close_ends_what_is_asked(
     cluster: FakeCluster, settings: dict[str, str], background: bool
 ) -> None:
     under_way = asked(cluster)
+    cluster.delay("DescribeCluster", PATIENCE)
     admin = Admin(settings, background=background)
     with ThreadPoolExecutor(THREADS) as pool:
         calls = [pool.submit(admin.describe_cluster) for _ in range(THREADS if background else 1)]
@@ -96,7 +97,7 @@ def test_a_close_ends_what_is_asked(
         admin.close()
         for call in calls:
             with pytest.raises(ClientClosedError):
-                call.result(0.2)
+                call.result(PATIENCE)
     with pytest.raises(ClientClosedError):
         admin.list_topics()
 

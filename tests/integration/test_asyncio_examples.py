@@ -1,10 +1,11 @@
-"""The examples of examples/asyncio as they are: a real uvicorn, and a prompt that awaits."""
+"""The examples of asyncio as they are: a real uvicorn, FastStream, and a prompt that awaits."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from odradek import Producer
 from odradek.testing import FakeCluster
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples/asyncio"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE = 30.0
 
 
@@ -26,20 +27,23 @@ def served(fake: FakeCluster) -> Iterator[Callable[[str, str], tuple[int, Any]]]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES), "--port", str(port)]
+    command = [sys.executable, "-m", "uvicorn", "--port", str(port)]
 
     def ask(method: str, path: str) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            said = answer.read().decode()
+            plain = answer.getheader("content-type", "").startswith("text/plain; version=0.0.4")
+            return answer.status, said if plain else json.loads(said)
         finally:
             connection.close()
 
     with subprocess.Popen(
-        [*command, "fastapi_orders:app"],
-        env={**os.environ, "KAFKA": fake.bootstrap_servers},
+        [*command, "orders:app"],
+        cwd=EXAMPLES / "fastapi",
+        env={**os.environ, "KAFKA": fake.bootstrap_servers, "PYTHONDONTWRITEBYTECODE": "1"},
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
@@ -82,6 +86,12 @@ def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
         assert status == 200
         assert all(it["ok"] for it in told.values()), told
         assert (told["consumer"]["group"]["assigned"], told["consumer"]["lag"]) == (3, 0)
+        told = ask("GET", "/explain")[1]
+        assert {it["cluster_id"] for it in told.values()} == {fake.cluster_id}
+        assert {it["ended"] for it in told.values()} == {None}
+        told = ask("GET", "/metrics")[1]
+        sent = re.findall(r"^kafka_producer_\w+_record_send_total{.*} (\d+)", told, re.MULTILINE)
+        assert 10 in map(float, sent)
         for broker in fake.broker_ids:
             fake.kill(broker)
         until(lambda: ask("GET", "/health")[0] == 503)
@@ -93,7 +103,7 @@ def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
 
 
 def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
-    notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text())
+    notebook = json.loads((EXAMPLES / "notebook/orders.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len(cells) == 5
     with FakeCluster(topics={"orders": 1}) as fake:
@@ -113,12 +123,12 @@ def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
 
 def test_faststream_runs_on_the_compat_module_and_survives_a_move() -> None:
     with FakeCluster(brokers=3, topics={"orders": 1, "bills": 1}) as fake:
-        command = [str(Path(sys.executable).parent / "faststream"), "run", "faststream_orders:app"]
+        command = [str(Path(sys.executable).parent / "faststream"), "run", "bills:app"]
         with (
             Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer,
             subprocess.Popen(
                 command,
-                cwd=EXAMPLES,
+                cwd=EXAMPLES / "faststream",
                 env={**os.environ, "KAFKA": fake.bootstrap_servers, "PYTHONDONTWRITEBYTECODE": "1"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

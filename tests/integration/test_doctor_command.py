@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -467,9 +468,10 @@ def test_the_address_as_kafkas_tools_have_it(fake: FakeCluster) -> None:
         assert "address" in done.stderr
 
 
-def test_ctrl_c(nobody: str) -> None:
+def test_ctrl_c() -> None:
+    dialled = threading.Event()
     with (
-        listening() as address,
+        listening(lambda _: dialled.set()) as address,
         subprocess.Popen(
             [COMMAND, "doctor", address, "--timeout", "60"],
             stdout=subprocess.PIPE,
@@ -477,7 +479,7 @@ def test_ctrl_c(nobody: str) -> None:
             text=True,
         ) as process,
     ):
-        time.sleep(2.0)
+        assert dialled.wait(60.0)
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=30)
     assert process.returncode == 130

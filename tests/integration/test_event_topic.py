@@ -34,7 +34,7 @@ def test_a_client_publishes_its_events_and_doesnt_wait_for_them(
         producer.send(topic, b"x").result(30)
         assert time.monotonic() - begin < 10
         begin = time.monotonic()
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 10
 
 
 def published(config: dict[str, str], topic: str, count: int) -> list[dict[str, Any]]:

@@ -163,15 +163,14 @@ def test_a_lone_record_waits_for_linger_and_no_longer(cluster: LocalCluster, top
     cluster.create_topic(topic)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1500) as producer:
         producer.send(topic, b"warm")
-        producer.flush(timeout=10)
+        producer.flush(timeout=20)
         begin = time.monotonic()
-        producer.send(topic, b"alone").result(timeout=10)
-        assert 1.48 <= time.monotonic() - begin <= 5.0
-        begin = time.monotonic()
+        producer.send(topic, b"alone").result(timeout=20)
+        assert 1.48 <= time.monotonic() - begin <= 10.0
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000) as producer:
         future = producer.send(topic, b"flushed")
-        producer.flush(timeout=10)
+        producer.flush(timeout=20)
         assert future.done()
-        assert time.monotonic() - begin < 1.48
 
 
 def test_batches_above_the_limit_of_their_topic_are_split(

@@ -129,4 +129,4 @@ def test_each_admin_call_answers_or_says_why_not(older: LocalCluster, name: str)
             with pytest.raises(refused[call]) as error:
                 ask(admin, name, broker)
             assert str(error.value), call
-            assert time.monotonic() - began < 5.0, call
+            assert time.monotonic() - began < 15.0, call

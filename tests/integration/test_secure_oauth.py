@@ -19,6 +19,8 @@ from odradek.runtime.properties import read_properties
 from odradek.testing import LocalCluster
 
 PATIENCE = 30.0
+AT_ONCE = 20.0
+"""Seconds; a call that waits for another answer takes a minute."""
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +138,7 @@ def test_a_servers_refusal_is_every_calls_error_at_once(
         began = time.monotonic()
         with pytest.raises(TokenError, match=r"HTTP 401: invalid_client: Who are you\?") as caught:
             admin.describe_cluster()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < AT_ONCE
     assert CLIENT_SECRET not in str(caught.value)
 
 
@@ -159,7 +161,7 @@ def test_a_token_that_the_broker_refuses(
         began = time.monotonic()
         with pytest.raises(error, match="token"):
             admin.describe_cluster()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < AT_ONCE
 
 
 def test_a_new_token_is_shown_before_the_old_one_ends(
@@ -203,6 +205,6 @@ def test_a_function_that_hangs_or_raises(cluster: LocalCluster) -> None:
             began = time.monotonic()
             with pytest.raises(TokenError, match="gave no answer in time"):
                 admin.describe_cluster()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < AT_ONCE
     finally:
         released.set()

@@ -92,7 +92,7 @@ def test_late_list_offsets_count(cluster: LocalCluster, topic: str, proxy: SlowP
         assert made.beginning_offsets([tp]) == {tp: 0}
         begun = slowly(proxy, ListOffsetsRequest.API_KEY)
         assert made.end_offsets([tp]) == {tp: 1}
-        assert LATE <= time.monotonic() - begun <= LATE + 2.0
+        assert LATE <= time.monotonic() - begun <= LATE + 10.0
         assert proxy.requests[ListOffsetsRequest.API_KEY] == 1
         assert troubles == []
 
@@ -106,7 +106,7 @@ def test_a_late_commit_counts(cluster: LocalCluster, topic: str, proxy: SlowProx
         troubles.clear()  # a first group makes its coordinator's topic
         begun = slowly(proxy, OffsetCommitRequest.API_KEY)
         made.commit({tp: OffsetAndMetadata(2)})
-        assert LATE <= time.monotonic() - begun <= LATE + 2.0
+        assert LATE <= time.monotonic() - begun <= LATE + 10.0
         assert proxy.requests[OffsetCommitRequest.API_KEY] == 1
         assert troubles == []
         proxy.delays.clear()

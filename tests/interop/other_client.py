@@ -10,8 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -44,10 +51,26 @@ def settings(servers: Servers, **more: Any) -> dict[str, Any]:
 def place_topic(
     servers: Servers, topic: str, replicas: list[list[int]], config: dict[str, str] | None = None
 ) -> None:
-    """Create a topic whose partition n has its replicas on the brokers `replicas[n]`."""
+    """Create a topic whose partition n has its replicas on the brokers `replicas[n]`.
+
+    Leaders know that they lead it afterwards: what is sent to one before may fail in doubt.
+    """
     made = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
     admin = AdminClient(settings(servers))  # ends its calls when it is forgotten
     admin.create_topics([made])[topic].result(30)
+    latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = {TopicPartition(topic, n): latest for n in range(len(replicas))}
+    deadline = time.monotonic() + 30
+    while True:
+        asked = admin.list_offsets(ends)
+        try:
+            for answer in asked.values():
+                answer.result(30)
+        except KafkaException:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
 
 
 def read_all(

@@ -20,7 +20,9 @@ from tests.simulation.test_explore import tell
 from tests.volume import part
 
 from odradek.api.base import on_host
+from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
+from odradek.common.types import TopicPartition
 from odradek.simulation import SimulatedCluster, World, assert_same
 from odradek.simulation.runs.explore import explore, run_schedule
 from odradek.simulation.runs.schedule import FAMILIES, Family, Schedule, random_schedule
@@ -134,6 +136,25 @@ def test_a_loop_that_counts_in_milliseconds_turns_in_no_circles() -> None:
     for _ in range(100):
         producer.send("t", b"x").result(5)
     assert host.steps < 1_500  # 2,783 where it asked again and again
+    producer.close()
+
+
+def test_pieces_of_a_large_answer_cost_no_step_each() -> None:
+    world = World(4, hosts=MoodyAsyncioHost)
+    cluster = SimulatedCluster(world, brokers=1)
+    cluster.create_topic("t", 1)
+    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    producer = on_host(world.host("producer"), Producer, {**config, "linger.ms": 0})
+    for _ in range(10):
+        producer.send("t", b"x" * 900_000).result(5)
+    host = world.host("consumer")
+    consumer = on_host(host, Consumer, {**config, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("t", 0)])
+    found = 0
+    while found < 10:
+        found += len(consumer.poll(5))
+    assert host.steps < 40  # 75 where each piece was a reason
+    consumer.close()
     producer.close()
 
 

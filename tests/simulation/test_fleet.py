@@ -26,8 +26,13 @@ def test_what_ships_meets_every_goal(brokers: int) -> None:
 
 def test_the_literal_formula_is_caught() -> None:
     """Of each hundred clients, that is: chance smooths one or the other."""
-    found = [figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"] for seed in range(3, 6)]
-    assert sum("peak over mean" in str(missed) for missed in found) >= 2
+    caught = 0
+    for seed in range(3, 6):
+        missed = figures(run(100, 1, 40.0, "kip580-literal", seed))["missed"]
+        caught += "peak over mean" in str(missed)
+        if caught == 2:  # of three
+            return
+    raise AssertionError(caught)
 
 
 def test_a_constant_backoff_tries_ten_times_a_second_and_comes_back_in_a_burst() -> None:

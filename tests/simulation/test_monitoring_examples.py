@@ -35,13 +35,15 @@ def service() -> Iterator[MonitoredService]:
     one.close()
 
 
-@pytest.fixture
-def a_minute(service: MonitoredService) -> MonitoredService:
-    """A minute of all kinds of clients."""
-    began = service.world.now
-    service.live(60.0)
-    MonitoredWorkers(brief).live(60.0, service.scrapes, began)
-    return service
+@pytest.fixture(scope="module")
+def a_minute() -> Iterator[MonitoredService]:
+    """A minute of all kinds of clients, of which tests only read."""
+    one = MonitoredService()
+    began = one.world.now
+    one.live(60.0)
+    MonitoredWorkers(brief).live(60.0, one.scrapes, began)
+    yield one
+    one.close()
 
 
 def test_every_metric_and_label_exists(a_minute: MonitoredService) -> None:

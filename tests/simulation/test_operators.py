@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,8 +28,8 @@ from odradek.simulation.runs.operator_workload import GroupBook, OperatorDriver
 SEEDS = int(os.environ.get("ODRADEK_OPERATOR_SEEDS", part(800)))
 
 
-def operators(seeds: range) -> list[RunOutcome]:
-    return list(explore(seeds, family="operators"))
+def operators(seeds: range) -> Iterator[RunOutcome]:
+    return explore(seeds, family="operators")
 
 
 def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +53,13 @@ def test_operators_are_told_the_truth_in_time(monkeypatch: pytest.MonkeyPatch) -
 
 
 def lie(text: str, seeds: range = range(30)) -> None:
-    """Some of these runs notice it, in these words."""
-    said = [outcome.violation or "" for outcome in operators(seeds)]
-    assert [one for one in said if "was never so" in one and text in one], said
+    """One of these runs notices it, in these words; those after it aren't made."""
+    said: list[str] = []
+    for outcome in operators(seeds):
+        said.append(outcome.violation or "")
+        if "was never so" in said[-1] and text in said[-1]:
+            return
+    raise AssertionError(said)
 
 
 def test_an_offset_that_nobody_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""No version that pyproject.toml lets in has a published weakness that we know of."""
+"""No version that pyproject.toml or an example lets in has a published weakness that we know of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MENDED = {"cryptography": ("50", "CVE-2026-69247"), "pyarrow": ("23.0.1", "CVE-2026-25087")}
+MENDED = {
+    "cryptography": ("50", "CVE-2026-69247"),
+    "duckdb": ("1.4.2", "CVE-2025-64429"),
+    "jupyterlab": ("4.4.8", "CVE-2025-59842"),
+    "protobuf": ("6.33.5", "CVE-2026-0994"),
+    "pyarrow": ("23.0.1", "CVE-2026-25087"),
+    "setuptools": ("78.1.1", "CVE-2025-47273"),
+    "starlette": ("0.49.1", "CVE-2025-62727"),
+    "wheel": ("0.46.2", "CVE-2026-24049"),
+}
 """The first version without a known weakness, and the weakness before it."""
 
 
@@ -19,10 +28,14 @@ def numbers(version: str) -> list[int]:
 
 def required() -> dict[str, list[str]]:
     """The lowest versions that are let in, wherever a package is named."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = whole["project"]
     found: dict[str, list[str]] = {}
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    for line in (line for group in groups for line in group):
+    groups = [whole["build-system"]["requires"], project["dependencies"]]
+    groups += project["optional-dependencies"].values()
+    files = [*ROOT.glob("examples/*/requirements.txt"), ROOT / "tools/dist_packages.in"]
+    groups += [file.read_text().splitlines() for file in files]
+    for line in (line for group in groups for line in group if not line.startswith("#")):
         match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*])?(?:[>=]=([0-9.]+))?", line)
         assert match is not None
         found.setdefault(match[1], []).append(match[2] or "0")

@@ -345,6 +345,7 @@ HOOKS = {
     "set_running_or_notify_cancel", "_get_snapshot", "get_loop", "_make_cancelled_error",
     "pushFilters", "streamWriter", "streamReader", "reportLatestOffset", "initialOffset",
     "prepareForTriggerAvailableNow", "getDefaultReadLimit",
+    "_repr_html_", "load_ipython_extension",  # IPython
 }  # fmt: skip
 """Names that libraries call."""
 FOR_TESTS = (

@@ -15,7 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path("docs/site")
-PAGES = ("*.md", "docs/*.md", "benchmarks/*.md", "benchmarks/scorecard/*.md", "examples/*/*.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "benchmarks/*.md",
+    "benchmarks/scorecard/*.md",
+    "examples/*.md",
+    "examples/*/*.md",
+)
 DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```\s*?$", re.MULTILINE | re.DOTALL)
 DATA = ("docs/*.json", "docs/*.svg", "examples/*/*.*")
 """What pages link to or show, and readers take along."""

@@ -105,6 +105,8 @@ async def each(options: argparse.Namespace) -> Found:
 
 async def arrow(options: argparse.Namespace) -> Found:
     """Batches, each let go when it was counted; all in the loop's thread."""
+    import pyarrow  # noqa: F401  before the clock, as for the sync client; others need it not
+
     lag, watch = Lag(), Watch()
     consumer = reader(options)
     records = size = 0

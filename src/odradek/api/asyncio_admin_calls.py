@@ -15,6 +15,7 @@ from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.admin.families import acls as acl_calls
 from odradek.clients.admin.families import transactions
 from odradek.clients.admin.families import users as user_calls
+from odradek.common.notebook import shown
 from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class AsyncAdminCalls(AsyncClient[AdminEngine]):
 
     async def _ask(self, call: AdminCall[T], timeout: float | None) -> T:
         """Carry out a call within its timeout."""
-        return await self._call(lambda d: call.flow(self._engine, d), timeout, call.what)
+        return shown(await self._call(lambda d: call.flow(self._engine, d), timeout, call.what))
 
     # Rights
 

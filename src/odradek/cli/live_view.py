@@ -6,6 +6,7 @@ where there is a terminal, else each line as it comes. Must not: know what a com
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Self
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 PLAIN_INTERVAL = 5.0
 """Seconds between two plain lines about progress, where there is no terminal."""
 
+NOTEBOOK = "JPY_PARENT_PID"
+"""What kernels of Jupyter have in their environment. `!odradek …` in a cell gets a terminal from
+them, but nobody moves a cursor up there: each picture would be added to those before."""
+
+
+def has_pictures(console: Console) -> bool:
+    """Whether what is written there can be drawn over: a terminal, and no notebook's cell."""
+    return console.is_terminal and NOTEBOOK not in os.environ
+
 
 class LiveView(ABC):
     """A picture of four times a second; only while it is entered."""
@@ -31,7 +41,7 @@ class LiveView(ABC):
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
+        if has_pictures(self.console):
             self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self._draw)
             self._live.start()
         return self

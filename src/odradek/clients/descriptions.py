@@ -15,6 +15,7 @@ from odradek.clients.asking import Inquiry, Outcome, Said, ask
 from odradek.clients.client_engine import ClientEngine, check_topic
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
+from odradek.common.notebook import Shown
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
@@ -57,7 +58,7 @@ class PartitionDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicDescription(Shown):
     """One topic; `topic_id` is a UUID as text, None from a broker without topic ids (KIP-516).
 
     `authorized_operations`: what this client may do with it, None where that wasn't asked.

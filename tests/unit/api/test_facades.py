@@ -84,7 +84,7 @@ def test_events_go_to_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Consumer(bootstrap_servers=SERVERS, client_id="c1") as client,
         pytest.raises(KafkaTimeoutError, match=SERVERS),
     ):
-        client.end_offsets([TopicPartition("t", 0)], timeout=0.05)
+        client.end_offsets([TopicPartition("t", 0)], timeout=0.5)
     (file,) = tmp_path.iterdir()
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert {line["client"] for line in lines} == {"c1"}

@@ -68,9 +68,7 @@ def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
     assert "](src/" not in design
     assert "```mermaid" not in design
     assert "| `resolving` | resolved | `connecting` |" in design
-    assert "](examples/asyncio/README.md)" in (tmp_path / "README.md").read_text() or (
-        "](../examples/asyncio/README.md)" in (tmp_path / "docs/guide.md").read_text()
-    )
+    assert "](../examples/pipelines/README.md)" in (tmp_path / "docs/guide.md").read_text()
     for page in stage.pages():
         assert (tmp_path / page).is_file()
     assert (tmp_path / "_static/traces.js").read_text().startswith("window.odradekTraces = [{")
@@ -84,7 +82,7 @@ def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
         ("[guide.md](guide.md#write)", "[Guide](guide.md#write)"),
         ("[a](../src/odradek/api)", "a"),
         ("[`a` b](../tools/lock.py)", "`a` b"),
-        ("[a](../examples/asyncio)", "[a](../examples/asyncio/README.md)"),
+        ("[a](../examples/polars)", "[a](../examples/polars/README.md)"),
         ("```\n[a](../src/odradek)\n```", "```\n[a](../src/odradek)\n```"),
     ],
 )

@@ -25,6 +25,7 @@ from odradek.cli.frame.results import Result, cell, show
 from odradek.cli.groups import showing
 from odradek.cli.groups.lag import LagRow, Pace, pace
 from odradek.cli.groups.looking import Look, LookFailed, WhichGroups
+from odradek.cli.live_view import has_pictures
 from odradek.cli.words import whole_number
 from odradek.common.errors import KafkaTimeoutError
 
@@ -108,7 +109,7 @@ def watch(run: AdminRun, groups: WhichGroups, interval: float, count: int | None
         if whole_number(group) is not None and group in watching.failed:
             refuse(f"there is no group {group}; --interval {group} says how often to look")
     run.close()
-    live = console.is_terminal and not run.json
+    live = has_pictures(console) and not run.json
     with _drawn(console) if live else contextlib.nullcontext() as drawn:
         for _ in range(1, count) if count else _for_ever():
             if drawn is None:

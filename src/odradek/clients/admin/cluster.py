@@ -28,6 +28,7 @@ from odradek.common.kafka_errors import (
     VoterNotFoundError,
     error_for,
 )
+from odradek.common.notebook import Shown
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
 from odradek.network.flow import Flow
@@ -51,7 +52,7 @@ NEVER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterDescription:
+class ClusterDescription(Shown):
     """The cluster's id, its brokers by id, and the controller's id (None while there is none).
 
     A KRaft broker names some broker that forwards to the controller, not the controller itself:
@@ -77,7 +78,7 @@ class FeatureVersions:
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureDescription:
+class FeatureDescription(Shown):
     """The features by name; `epoch` grows with each change, None where nothing was finalized."""
 
     features: Mapping[str, FeatureVersions]
@@ -117,7 +118,7 @@ class RaftVoterEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumDescription:
+class QuorumDescription(Shown):
     """The quorum of controllers that keeps the cluster's metadata; `nodes` has the controllers'
     endpoints by id, from brokers that say so (KIP-853).
     """

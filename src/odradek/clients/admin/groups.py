@@ -28,6 +28,7 @@ from odradek.common.kafka_errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from odradek.common.notebook import Shown
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.messages import consumer_group_describe as c
@@ -99,7 +100,7 @@ class GroupMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Shown):
     """One group with its members. `type` and `state` have Kafka's words, as Consumer and Stable.
 
     `assignor` is the assignor's name; of a classic group that isn't of consumers (Connect) the

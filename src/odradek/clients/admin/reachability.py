@@ -29,6 +29,7 @@ from odradek.common.kafka_errors import (
     UnsupportedVersionError,
     error_for,
 )
+from odradek.common.notebook import Shown
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.metadata.cluster import Cluster
@@ -101,7 +102,7 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Reachability:
+class Reachability(Shown):
     """What of a cluster can be used from here."""
 
     cluster_id: str | None

@@ -22,6 +22,7 @@ from odradek.clients.explain.explain_producer import (
 )
 from odradek.clients.explain.explain_words import diagnosis, line
 from odradek.clients.missing_topics import like_it
+from odradek.common.notebook import Shown
 from odradek.common.outage import BOOTSTRAP, EXPIRED, KNOWN, REBOOTSTRAP, RETRY, ROUND
 from odradek.common.printable import cleaned
 from odradek.common.types import Address
@@ -166,7 +167,7 @@ class BufferExplanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Shown):
     """What a client knows, what it tries and what its callers wait for. Times are in seconds."""
 
     client: str

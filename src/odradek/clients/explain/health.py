@@ -19,6 +19,7 @@ from odradek.clients.explain.explain_words import QUIET
 from odradek.clients.missing_topics import TELL_AFTER, Missing, cure, like_it
 from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
+from odradek.common.notebook import Shown
 from odradek.common.printable import cleaned
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class GroupHealth:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Health(Shown):
     """Whether a client can do its work. `to_dict()` gives plain data."""
 
     ok: bool

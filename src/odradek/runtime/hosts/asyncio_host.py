@@ -48,6 +48,8 @@ TICK = 0.001
 once."""
 EXACT = 1e-8
 """Seconds by which a loop that counts more finely may be early."""
+PIECES = 0.005
+"""Seconds after a step in which pieces of an answer cost no other one."""
 READ_BUDGET = 512 << 10
 """Bytes that one connection reads before the loop's other tasks have their turn."""
 
@@ -80,8 +82,8 @@ class AsyncioHost(EngineHost):
         """When the engine is to step at the latest."""
         self._early = False
         """The loop rings before the time that it was given."""
-        self._turned = 0.0
-        """When the loop last came to us."""
+        self._turned = self._stepped = 0.0
+        """When the loop last came to us, and when the engine last stepped."""
         self._asked = 0.0
         """When it was asked to come, while `_soon` waits for it."""
         self._stepping = False
@@ -294,6 +296,8 @@ class AsyncioHost(EngineHost):
         now = self._turned = self._clock()
         self._early = self._due is not None and now < self._due - EXACT
         self.outsiders.expire(now)
+        if self._soon is not None:
+            return  # the loop comes anyway, after the tasks that the last step has woken
         if self._wanted is not None and self._wanted > now + LOOKS_AGAIN:
             self._ring_at(self._wanted, now)  # it was set for something that is over
         else:
@@ -308,7 +312,7 @@ class AsyncioHost(EngineHost):
             engine = self._attached()
         self._stepping = True
         try:
-            now = self._clock()
+            now = self._stepped = self._clock()
             if self._wanted is not None and now > self._wanted + AWAY:
                 self._catch_up()
             wanted = engine.step(now)
@@ -374,7 +378,19 @@ class AsyncioHost(EngineHost):
             raise
         if transport.tls:
             self._go_on_reading(transport)
-        self._advance()
+        if self._only_a_piece():
+            soon = self._stepped + PIECES
+            self._wanted = soon if self._wanted is None else min(soon, self._wanted)
+            self._ring_at(self._wanted, self._turned)
+        else:
+            self._advance()
+
+    def _only_a_piece(self) -> bool:
+        """What came ends no answer: the engine would only note when it heard something."""
+        engine = self._engine
+        if engine is None or engine.has_inputs or self._deferred:
+            return False
+        return self._turned < self._stepped + PIECES
 
     def _go_on_reading(self, transport: Transport) -> None:
         """No loop knows of bytes that OpenSSL has decrypted already."""

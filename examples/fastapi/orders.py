@@ -1,12 +1,12 @@
 """A FastAPI service: orders come in by HTTP and go to Kafka; a task reads them back and counts.
 
-    pip install fastapi uvicorn odradek
-    KAFKA=localhost:9092 uvicorn fastapi_orders:app
+    KAFKA=localhost:9092 uvicorn orders:app
 
-One producer and one consumer live as long as the service. `/health` says what the clients say of
-themselves, and asks no broker. A cluster that is away for a while makes `/health` answer 503, and
-orders wait for their acknowledgement, for 30 s at most (`LIMITS`); nothing has to be started again
-when it is back. An order that got a 503 may have been written all the same.
+One producer and one consumer live as long as the service. `/health`, `/explain` and `/metrics` say
+what the clients know of themselves, and ask no broker. A cluster that is away for a while makes
+`/health` answer 503, and orders wait for their acknowledgement, for 30 s at most (`LIMITS`);
+nothing has to be started again when it is back. An order that got a 503 may have been written all
+the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from fastapi import FastAPI, HTTPException, Response
 
-from odradek import AsyncConsumer, AsyncProducer, KafkaError
+from odradek import AsyncConsumer, AsyncProducer, KafkaError, prometheus_text
 
 SERVERS = os.environ.get("KAFKA", "localhost:9092")
 TOPIC = os.environ.get("TOPIC", "orders")
@@ -81,3 +81,17 @@ async def health(response: Response) -> dict[str, Any]:
         response.status_code = 503
         told["counting"] = {"ok": False, "why": repr(state.counting.exception())}
     return told
+
+
+@app.get("/explain")
+async def explain() -> dict[str, Any]:
+    """All that the clients know: addresses, failures in a row, when the next attempt is and why."""
+    state = app.state
+    return {name: getattr(state, name).explain().to_dict() for name in ("producer", "consumer")}
+
+
+@app.get("/metrics")
+async def metrics() -> Response:
+    """For Prometheus."""
+    text = prometheus_text(app.state.producer, app.state.consumer)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,7 +1,6 @@
 """A FastStream application on this package: the two lines at the top are all that is different.
 
-    pip install faststream odradek
-    KAFKA=localhost:9092 faststream run faststream_orders:app
+    KAFKA=localhost:9092 faststream run bills:app
 
 FastStream's Kafka broker imports aiokafka by itself; here it gets `odradek.compat.aiokafka`, and so
 clients that go on when all brokers are replaced. aiokafka needn't be installed.

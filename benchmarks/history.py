@@ -1,0 +1,211 @@
+"""`make bench-history`: a few ratios to peers, commit by commit, so that a step back is seen.
+
+In: how many runs and records. Out: one line added to docs/bench-history.jsonl (commit, machine, of
+each ratio the median with its range), a table of the latest lines, and exit status 1 where a ratio
+is worse than it was on such a machine. Ratios only: what a machine does in a second differs from
+day to day, and the two sides of a ratio are measured one after the other, run by run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.rows import ROWS, Row
+from benchmarks.run import ROOT, Bench, progress
+from benchmarks.table import number
+from benchmarks.topics import Topics, new_cluster
+
+FILE = ROOT / "docs" / "bench-history.jsonl"
+RECORDS, RUNS = 2_000_000, 5
+WORSE = 0.1
+"""By so much even the best run has to be worse than what was usual."""
+USUAL = 5
+"""Of so many earlier lines the median is what is usual."""
+SHOWN = 6
+
+
+class Ratio(NamedTuple):
+    """`figure` of a lane over that of another one in the same row."""
+
+    row: str
+    lane: str
+    against: str
+    figure: str = "speed"
+
+    @property
+    def key(self) -> str:
+        """Its name in the file."""
+        return f"{self.row}: {self.lane} / {self.against}, {self.figure}"
+
+    @property
+    def less_is_better(self) -> bool:
+        """Of times and costs, not of speeds."""
+        return self.figure != "speed"
+
+
+RATIOS = (
+    Ratio("consume", "odradek-arrow", "raw"),
+    Ratio("consume", "odradek-arrow", "raw", "cpu_per_million"),
+    Ratio("consume", "odradek-arrow", "confluent-arrow"),
+    Ratio("consume", "odradek-records", "confluent"),
+    Ratio("produce", "odradek-arrow", "confluent"),
+    Ratio("produce", "odradek-many", "confluent"),
+    Ratio("produce", "odradek-send", "confluent"),
+    Ratio("round-trip", "odradek", "confluent", "p50_ms"),
+    Ratio("asyncio-consume", "odradek", "aiokafka"),
+    Ratio("asyncio-consume", "odradek-arrow", "odradek-one"),
+    Ratio("asyncio-round-trip", "odradek", "aiokafka", "p50_ms"),
+    Ratio("start", "odradek", "confluent", "first_read_ms"),
+)
+"""Each path that users feel, beside the peer in Python that is fastest on it, or a bare socket."""
+
+
+def rows() -> list[Row]:
+    """The rows of these ratios, with no other lanes."""
+    wanted: dict[str, set[str]] = {}
+    for ratio in RATIOS:
+        wanted.setdefault(ratio.row, set()).update((ratio.lane, ratio.against))
+    return [
+        replace(ROWS[key], lanes=tuple(lane for lane in ROWS[key].lanes if lane.key in lanes))
+        for key, lanes in wanted.items()
+    ]
+
+
+def paired(ratio: Ratio, store: dict[str, Any]) -> list[float]:
+    """The ratio of each run in which both sides have a figure."""
+    ours, theirs = (
+        store["results"].get(f"all cores/{ratio.row}/{lane}", {"runs": []})["runs"]
+        for lane in (ratio.lane, ratio.against)
+    )
+    return [
+        our[ratio.figure] / their[ratio.figure]
+        for our, their in zip(ours, theirs, strict=False)
+        if our.get(ratio.figure) and their.get(ratio.figure)
+    ]
+
+
+def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
+    """What the file keeps of a sitting: of each ratio median, lowest and highest."""
+    found = {ratio.key: paired(ratio, store) for ratio in RATIOS}
+    return {
+        "at": sitting["id"],
+        "commit": sitting["commit"],
+        "machine": sitting["machine"],
+        "kafka": sitting["kafka"],
+        "records": sitting["records"],
+        "runs": sitting["runs"],
+        "ratios": {
+            key: [round(x, 4) for x in (statistics.median(all_), min(all_), max(all_))]
+            for key, all_ in found.items()
+            if all_
+        },
+    }
+
+
+def usual(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> float | None:
+    """The median of what such a machine had lately; None where there is nothing yet."""
+    same = [
+        past["ratios"][ratio.key][0]
+        for past in earlier
+        if ratio.key in past["ratios"] and _kind(past) == _kind(newest)
+    ]
+    return statistics.median(same[-USUAL:]) if same else None
+
+
+def _kind(of: dict[str, Any]) -> tuple[object, ...]:
+    machine = of["machine"]
+    return machine["cpu"], machine["cores"], machine["python"].rpartition(".")[0], of["records"]
+
+
+def verdict(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> str:
+    """`worse`, `better`, or nothing: what no run of the newest line speaks against."""
+    before, now = usual(ratio, newest, earlier), newest["ratios"].get(ratio.key)
+    if now is None:
+        return "no figure"
+    if before is None:
+        return ""
+    _, low, high = now
+    if low > before * (1 + WORSE):
+        return "worse" if ratio.less_is_better else "better"
+    if high < before * (1 - WORSE):
+        return "better" if ratio.less_is_better else "worse"
+    return ""
+
+
+def table(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """The latest lines side by side, the newest last, with its range and what it shows."""
+    shown = lines[-SHOWN:]
+    heads = [f"{one['at'][:10]} {one['commit']}" for one in shown]
+    yield f"| ours / theirs | {' | '.join(heads)} | range | |"
+    yield "|---|" + "--:|" * len(shown) + "---|---|"
+    for ratio in RATIOS:
+        cells = [one["ratios"].get(ratio.key) for one in shown]
+        middles = [f"{number(cell[0])}×" if cell else "" for cell in cells]
+        newest = cells[-1]
+        spread = f"{number(newest[1])} to {number(newest[2])}" if newest else ""
+        told = verdict(ratio, shown[-1], lines[:-1])
+        better = "less" if ratio.less_is_better else "more"
+        yield f"| {ratio.key} ({better} is better) | {' | '.join(middles)} | {spread} | {told} |"
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """All lines, the oldest first."""
+    if not file.is_file():
+        return []
+    return [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines() if text]
+
+
+def main() -> None:
+    """Measure, add, show."""
+    parser = argparse.ArgumentParser(
+        prog="make bench-history", description=__doc__.split("\n\n")[0]
+    )
+    add = parser.add_argument
+    add("--runs", type=int, default=RUNS, help="of each measurement (%(default)s)")
+    add("--records", type=int, default=RECORDS, help="of a topic (%(default)s)")
+    add("--file", type=Path, default=FILE, help="where the lines are (docs/bench-history.jsonl)")
+    add("--dry-run", action="store_true", help="measure and show, add nothing")
+    add("--table", action="store_true", help="measure nothing, show what is there")
+    options = parser.parse_args()
+    if options.runs < 1 or options.records < 1000:
+        parser.error("--runs must be 1 or more, --records 1000 or more")
+    options.cpus = options.batch_size = None
+    lines = read(options.file)
+    if not options.table:
+        lines.append(measured(options))
+        if not options.dry_run:
+            with options.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(lines[-1]) + "\n")
+    if not lines:
+        sys.exit(f"{options.file} has no line yet: run it without --table")
+    print("\n".join(table(lines)))
+    worse = [r.key for r in RATIOS if verdict(r, lines[-1], lines[:-1]) in ("worse", "no figure")]
+    if worse:
+        sys.exit(f"worse than usual on such a machine, or without a figure: {'; '.join(worse)}")
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """A line of what is measured now."""
+    with tempfile.TemporaryDirectory() as folder:
+        options.json = Path(folder) / "bench.json"
+        store: dict[str, Any] = {"sittings": {}, "results": {}}
+        bench = Bench(options, rows(), store)
+        bench.prepare()
+        with new_cluster(tls=False) as cluster:
+            bench.sitting["kafka"] = cluster.version
+            bench.run(Topics(cluster, Path(folder), options.records))
+        if (load := bench.sitting["machine"]["load"]) > 1:
+            progress(f"the machine was busy at the start (load {load}): ratios scatter more then")
+        return line(store, bench.sitting)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""SQL over a topic: DuckDB reads it batch by batch, and the answer goes to another topic.
+
+    KAFKA=localhost:9092 python flights.py
+
+The query pulls Arrow batches from Kafka as it needs them, so a topic that is larger than the
+memory can be grouped. The topics `flights` and `delays` have to be there, or brokers that make
+them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import duckdb
+import pyarrow
+
+from odradek import Consumer, Producer
+
+SERVERS = {"bootstrap.servers": os.environ.get("KAFKA", "localhost:9092")}
+QUERY = """
+    select value->>'airline' as airline, count(*) as flights,
+           round(avg((value->>'delay')::int), 1) as mean
+    from (select decode(value)::json as value from topic)
+    group by airline order by airline
+"""
+
+
+def write_flights(producer: Producer, database: duckdb.DuckDBPyConnection) -> None:
+    """What DuckDB has is Arrow, too: a relation can be sent as it is."""
+    made = database.sql("""
+        select airline as key, json_object('airline', airline, 'delay', delay)::varchar as value
+        from (values ('AA', 12), ('UA', 0), ('AA', 4), ('DL', 33), ('UA', 7), ('DL', 1))
+             as flight(airline, delay)
+    """)
+    producer.send_arrow("flights", made).result(timeout=30)
+
+
+def reader(consumer: Consumer) -> pyarrow.RecordBatchReader:
+    """All that is in the topic now, as a stream of batches."""
+    partitions = consumer.partitions_for("flights", timeout=30)
+    begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    consumer.assign(begin, until=end)
+    batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
+    first = next(batches)  # its schema is that of all
+    return pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
+
+
+def main() -> None:
+    """Write, read by SQL, write."""
+    with (
+        Producer(SERVERS) as producer,
+        Consumer(SERVERS) as consumer,
+        duckdb.connect() as database,
+    ):
+        write_flights(producer, database)
+        topic = reader(consumer)  # the query knows it by this name
+        delays = database.sql(QUERY).to_arrow_table()
+        topic.close()
+        for row in delays.to_pylist():
+            print(f"{row['airline']}: {row['flights']} flights, {row['mean']} minutes late")
+        answer = database.sql(
+            "select airline as key, to_json(delays)::varchar as value from delays order by key"
+        )
+        producer.send_arrow("delays", answer).result(timeout=30)
+        print(f"written to delays: {delays.num_rows} records")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Records to Amazon MSK and back, logged in by IAM.
+
+    export MSK_BROKERS=b-1.….kafka.eu-west-1.amazonaws.com:9098,b-2.…:9098 TOPIC=orders
+    python orders.py
+
+`settings` is what matters: all of it is read from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from odradek import Consumer, Producer
+
+ROLE = "AWS_ROLE_ARN_FOR_KAFKA"
+
+
+def settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What clients of MSK with IAM need.
+
+    Credentials are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or with the extra `aws` what
+    botocore finds: profiles, single sign-on, the role of a machine, a container or a pod. The
+    region is in the brokers' names; AWS_REGION says it where other names lead to them.
+    """
+    found = {
+        "bootstrap.servers": environment["MSK_BROKERS"],  # those for IAM have port 9098, or 9198
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        # MSK replaces brokers while it patches them: a record may wait that long.
+        "delivery.timeout.ms": "300000",
+    }
+    if role := environment.get(ROLE):
+        found["sasl.aws.msk.iam.role.arn"] = role
+    return found
+
+
+def there_and_back(config: Mapping[str, str], topic: str, count: int = 10) -> list[bytes]:
+    """Write records and read just those, whatever else is in the topic."""
+    shared = {name: value for name, value in config.items() if name != "delivery.timeout.ms"}
+    with Producer(config) as producer, Consumer(shared) as consumer:
+        partitions = consumer.partitions_for(topic, timeout=60)
+        begin = consumer.end_offsets(partitions, timeout=60)
+        producer.send_many(topic, [b"order %d" % n for n in range(count)]).result(timeout=60)
+        consumer.assign(begin, until=consumer.end_offsets(partitions, timeout=60))
+        return [record.value or b"" for record in consumer.records(timeout=60)]
+
+
+def main() -> None:
+    """Say what came back; what is wrong is told in the words of the error."""
+    found = there_and_back(settings(os.environ), os.environ.get("TOPIC", "orders"))
+    print(f"{len(found)} records there and back: {b', '.join(sorted(found)).decode()}")
+
+
+if __name__ == "__main__":
+    main()

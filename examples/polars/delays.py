@@ -1,0 +1,61 @@
+"""A topic of JSON as a Polars frame: the mean delay of each airline, written to another topic.
+
+    KAFKA=localhost:9092 python delays.py
+
+Records become Arrow columns, and those a frame, without a Python object for each record.
+The topics `flights` and `delays` have to be there, or brokers that make them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import polars
+import pyarrow
+
+from odradek import Consumer, Producer
+
+SERVERS = {"bootstrap.servers": os.environ.get("KAFKA", "localhost:9092")}
+FLIGHT = polars.Struct({"airline": polars.String, "delay": polars.Int64})
+FLIGHTS = [("AA", 12), ("UA", 0), ("AA", 4), ("DL", 33), ("UA", 7), ("DL", 1)]
+
+
+def write_flights(producer: Producer) -> None:
+    """A frame with the columns `key` and `value` is what `send_arrow` takes."""
+    frame = polars.DataFrame(FLIGHTS, schema=["key", "delay"], orient="row")
+    value = polars.struct(polars.col("key").alias("airline"), "delay").struct.json_encode()
+    producer.send_arrow("flights", frame.select("key", value=value)).result(timeout=30)
+
+
+def read_flights(consumer: Consumer) -> polars.DataFrame:
+    """All that is in the topic now, whichever partition it is in."""
+    partitions = consumer.partitions_for("flights", timeout=30)
+    begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    consumer.assign(begin, until=end)
+    batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
+    frame = polars.DataFrame(pyarrow.Table.from_batches(batches))
+    value = polars.col("value").cast(polars.String).str.json_decode(FLIGHT)
+    return frame.with_columns(value).unnest("value")
+
+
+def main() -> None:
+    """Write, read, group, write."""
+    with Producer(SERVERS) as producer, Consumer(SERVERS) as consumer:
+        write_flights(producer)
+        flights = read_flights(consumer)
+        delays = (
+            flights.group_by("airline")
+            .agg(flights=polars.len(), mean=polars.col("delay").mean().round(1))
+            .sort("airline")
+        )
+        for airline, count, mean in delays.iter_rows():
+            print(f"{airline}: {count} flights, {mean} minutes late")
+        values = delays.select(
+            key="airline", value=polars.struct(polars.all()).struct.json_encode()
+        )
+        producer.send_arrow("delays", values).result(timeout=30)
+        print(f"written to delays: {delays.height} records")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Spark's part: large orders of a topic go to another one, exactly once, for as long as it runs.
+
+    KAFKA=localhost:9092 CHECKPOINT=/tmp/orders spark-submit copy_orders.py
+
+Everything is told by the environment, which manifests.yaml fills from its ConfigMap.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+
+def large_orders(spark: SparkSession, kafka: Mapping[str, str], topic: str) -> DataFrame:
+    """Orders of 100 cents and more, as they come."""
+    stream = spark.readStream.format("odradek").options(**kafka)
+    rows = stream.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    return rows.select("key", "value").where("CAST(CAST(value AS STRING) AS INT) >= 100")
+
+
+def write(
+    orders: DataFrame, kafka: Mapping[str, str], topic: str, checkpoint: str, **trigger: bool
+) -> StreamingQuery:
+    """Start the copying; the checkpoint is what makes a restart go on where it was."""
+    sink = orders.writeStream.format("odradek").options(**kafka)
+    sink = sink.option("topic", topic).option("delivery", "exactly_once")
+    if trigger:
+        sink = sink.trigger(**trigger)
+    return sink.option("checkpointLocation", checkpoint).start()
+
+
+def main() -> None:
+    """Run until Kubernetes ends the pod; the next one goes on from the checkpoint."""
+    kafka = {"kafka.bootstrap.servers": os.environ["KAFKA"]}
+    spark = SparkSession.builder.appName("large-orders").getOrCreate()
+    orders = large_orders(spark, kafka, os.environ.get("FROM", "orders"))
+    query = write(orders, kafka, os.environ.get("TO", "large-orders"), os.environ["CHECKPOINT"])
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

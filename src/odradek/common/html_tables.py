@@ -1,0 +1,147 @@
+"""Results as HTML for notebooks: tables of escaped text, of bounded size.
+
+In: dataclasses, dicts and lists of them; schemas and batches of Arrow, by their methods. Out: HTML
+without attributes. Must not: let a text be anything but text, whoever chose it: a topic, an error,
+a group's member (R-IN-3); show what a repr hides; or put much more than `LONGEST` characters into a
+notebook, which keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from html import escape
+from typing import Any
+
+from odradek.common.printable import printable
+
+LONGEST = 100_000
+"""Characters after which no row is begun."""
+ROWS = 100
+"""Rows of a table; of a table in a cell a tenth of that."""
+CELL = 300
+ITEMS = 30
+"""Of a list in a cell."""
+DEPTH = 3
+"""Tables in tables."""
+NONE = "–"
+
+
+def html(value: Any) -> str | None:
+    """A result as HTML; None for a list that is no table, which Python's own form suits better."""
+    if isinstance(value, list) and not _names(value):
+        return None
+    if hasattr(value, "diagnosis") and hasattr(value, "addresses"):
+        return _explanation(value)
+    return _Page().of(value)
+
+
+def arrow_html(data: Any) -> str:
+    """A pyarrow Schema, or the schema and size of a RecordBatch or Table: no values, which are
+    Polars' and pandas' to show.
+    """
+    schema = getattr(data, "schema", data)
+    rows = [(f.name, str(f.type), "yes" if f.nullable else "no") for f in schema]
+    size = f"<p>{data.num_rows:,} rows, {data.nbytes:,} bytes</p>" if schema is not data else ""
+    return size + _Page().table(("column", "type", "null"), rows)
+
+
+def _explanation(value: Any) -> str:
+    """What `explain()` gives: its diagnosis, its addresses, and all of it as text."""
+    heads = ("address", "role", "state", "failures", "next dial in s", "last error", "cure")
+    rows = [
+        (a.address, a.role, a.state, a.failures, a.next_dial_in, a.last_error, a.cure)
+        for a in value.addresses
+    ]
+    page = _Page()
+    name = f"{value.client} {value.client_id}, cluster {value.cluster_id or 'not known yet'}"
+    told = f"<p><b>{page.text(name)}</b><br>{page.text(value.diagnosis, 2000)}</p>"
+    whole = escape(printable(str(value), limit=LONGEST // 4, lines=True))
+    more = f"<details><summary>all</summary><pre>{whole}</pre></details>"
+    return told + page.table(heads, rows) + more
+
+
+class _Page:
+    """HTML of one result, and how much there may still be of it."""
+
+    def __init__(self) -> None:
+        self._left = LONGEST
+
+    def of(self, value: Any, depth: int = 0) -> str:
+        """Any value: a table, or a line."""
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._fields(value, depth)
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):  # topic and partition, as text
+            return self.text(value)
+        if isinstance(value, list | tuple) and (names := _names(value)):
+            return self._objects(names, value, depth)
+        if isinstance(value, list | tuple | AbstractSet):
+            ordered = value if isinstance(value, list | tuple) else sorted(value, key=str)
+            return self._list(list(ordered))
+        return self.text(value)
+
+    def text(self, value: Any, limit: int = CELL) -> str:
+        """One escaped text."""
+        if value is None:
+            return NONE
+        if isinstance(value, float):
+            value = f"{value:.2f}"
+        found = escape(printable(str(value), limit=limit))
+        self._left -= len(found)
+        return found
+
+    def table(self, heads: Iterable[str], rows: Iterable[Iterable[Any]], depth: int = 0) -> str:
+        """Rows under heads, as far as there is room."""
+        most = ROWS if depth == 0 else ROWS // 10
+        found = [f"<tr>{''.join(f'<th>{self.text(head)}</th>' for head in heads)}</tr>"]
+        for n, row in enumerate(rows):
+            if n == most or self._left <= 0:
+                found.append("<tr><td>… and more</td></tr>")
+                break
+            cells = (f"<td>{self.of(cell, depth + 1)}</td>" for cell in row)
+            found.append(f"<tr>{''.join(cells)}</tr>")
+        return f"<table>{''.join(found)}</table>"
+
+    def _fields(self, value: Any, depth: int) -> str:
+        """A dataclass: a row for each field."""
+        if depth >= DEPTH:
+            return self.text(value)
+        pairs = ((name, getattr(value, name)) for name in _names([value]))
+        return self.table((type(value).__name__, ""), pairs, depth)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> str:
+        """A row for each key, with the fields of its object or its value; a key that is a field of
+        each object is told once.
+        """
+        names = _names(value.values())
+        if names and all(getattr(one, names[0]) == key for key, one in value.items()):
+            return self._objects(names, value.values(), depth)
+        if depth >= DEPTH:
+            return self._list(list(value))
+        rows = ((key, *([getattr(one, n) for n in names] or [one])) for key, one in value.items())
+        return self.table(("", *(names or [""])), rows, depth)
+
+    def _objects(self, names: tuple[str, ...], values: Iterable[Any], depth: int) -> str:
+        """Dataclasses of one kind: a row for each."""
+        if depth >= DEPTH:
+            return self._list(list(values))
+        return self.table(names, ([getattr(one, n) for n in names] for one in values), depth)
+
+    def _list(self, items: list[Any]) -> str:
+        """Items with commas between."""
+        told = [self.text(one) for one in items[:ITEMS]]
+        return (
+            ", ".join([*told, f"… ({len(items)} in all)"] if len(items) > ITEMS else told) or NONE
+        )
+
+
+def _names(values: Iterable[Any]) -> tuple[str, ...]:
+    """Fields that a repr shows, where all values are of one dataclass; else none."""
+    kinds = {type(one) for one in values}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None or not is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in fields(kind) if field.repr)

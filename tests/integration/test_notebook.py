@@ -1,0 +1,80 @@
+"""Cells as a notebook runs them: results become tables, and `!odradek` draws over nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from odradek import Producer
+from odradek.testing import FakeCluster
+
+CELLS = [
+    """%load_ext odradek
+import odradek
+admin = odradek.Admin({"bootstrap.servers": KAFKA}); admin.describe_topics(["flights"])""",
+    "admin.explain()",
+    """async with odradek.AsyncAdmin({"bootstrap.servers": KAFKA}) as other:
+    described = await other.describe_cluster()
+described""",
+    """consumer = odradek.Consumer(
+    {"bootstrap.servers": KAFKA, "group.id": "cells", "auto.offset.reset": "earliest"}
+)
+consumer.assign(consumer.partitions_for("flights"))
+consumer.poll_arrow(10).schema""",
+    """consumer.commit(); consumer.close(); admin.close()
+!{ODRADEK} groups lag --watch --interval 0.1 --count 2 --bootstrap-server {KAFKA}""",
+]
+MOVES = r"\x1b\[[0-9;?]*[A-HJKhl]"
+"""What moves a cursor, clears a line, or hides the cursor; colours are no harm."""
+SHELL = """
+import json, os, sys
+from traitlets.config import Config
+from IPython.core.interactiveshell import InteractiveShell
+
+config = Config()
+config.HistoryManager.enabled = False
+shell = InteractiveShell.instance(config=config)
+shell.push({"KAFKA": os.environ["KAFKA"], "ODRADEK": os.environ["ODRADEK"]})
+for cell in json.loads(sys.argv[1]):
+    done = shell.run_cell(cell)
+    done.raise_error()
+    if done.result is not None:
+        shown, _ = shell.display_formatter.format(done.result)
+        print("\\nHTML", shown["text/html"])
+"""
+
+
+def test_the_cells_show_tables(tmp_path: Path) -> None:
+    with FakeCluster(brokers=1, topics={"flights": 2}) as fake:
+        with Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer:
+            producer.send("flights", b"JFK").result(30)
+        done = subprocess.run(
+            [sys.executable, "-c", SHELL, json.dumps(CELLS)],
+            env={
+                **os.environ,
+                "KAFKA": fake.bootstrap_servers,
+                "ODRADEK": str(Path(sys.executable).parent / "odradek"),
+                "IPYTHONDIR": str(tmp_path),
+                "JPY_PARENT_PID": "1",  # as kernels have it
+                "TERM": "xterm-color",
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    topics, explained, cluster, schema = (
+        line for line in done.stdout.splitlines() if line.startswith("HTML")
+    )
+    assert "<td>flights</td>" in topics
+    assert "<p><b>Admin" in explained
+    assert f"<td>{fake.cluster_id}</td>" in cluster
+    assert "<td>value</td><td>binary</td>" in schema
+    watched = done.stdout.partition(schema)[2]
+    assert watched.count("cells") >= 2
+    assert re.findall(MOVES, watched) == []

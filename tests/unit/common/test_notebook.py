@@ -1,0 +1,149 @@
+"""What notebooks show: tables of text that stays text, of bounded size."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from html.parser import HTMLParser
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odradek import (
+    AuthenticationError,
+    ClusterDescription,
+    DelegationToken,
+    Producer,
+    TopicDescription,
+    TopicPartition,
+)
+from odradek.clients.admin.reachability import Reachability
+from odradek.clients.descriptions import PartitionDescription
+from odradek.common.html_tables import LONGEST, arrow_html, html
+from odradek.common.notebook import ShownDict, ShownList, shown
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e&lt;\"'><img src=x onerror=alert(1)>"
+PLAIN_TAGS = {"table", "tr", "th", "td", "p", "b", "br", "details", "summary", "pre"}
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str | None) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[Any] = []
+        self.words: list[str] = []
+        assert text is not None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def topic(name: str, partitions: int = 1) -> TopicDescription:
+    each = (PartitionDescription(n, 1, 0, (1, 2), (1,)) for n in range(partitions))
+    return TopicDescription(name, None, False, tuple(each), frozenset({"READ", name}))
+
+
+def explained(server: str) -> Any:
+    with Producer({"bootstrap.servers": server, "client.id": "<b>ann</b>"}) as producer:
+        return producer.explain()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        shown({HOSTILE: topic(HOSTILE)}),
+        shown({TopicPartition(HOSTILE, 1): HOSTILE, TopicPartition("a", 1): 5}),
+        shown({"a": {HOSTILE: [HOSTILE]}, HOSTILE: None}),
+        shown([topic(HOSTILE), topic("b")]),
+        ClusterDescription(HOSTILE, None, (), frozenset({HOSTILE})),
+        Reachability(HOSTILE, (), (), (1,), AuthenticationError(HOSTILE)),
+        explained("x<i>y</i>z:9092"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_hostile_text_is_text(value: Any) -> None:
+    page = Page(value._repr_html_())
+    assert set(page.tags) <= PLAIN_TAGS
+    assert page.attributes == []
+    words = "".join(page.words)
+    assert "<script>alert(1)</script>\\x1b[2J\\u202e&lt;\"'>" in words or "<b>ann</b>" in words
+    assert not set(words) & {"\x1b", "\u202e"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        shown({f"{n}{'&' * 400}": topic("&" * 400, 500) for n in range(2000)}),
+        topic("&" * 1_000_000, 20_000),
+        shown({"a": {str(n): {str(m): "<" * 999 for m in range(99)} for n in range(999)}}),
+        shown(
+            [TopicDescription("<" * 900, "<" * 900, True, (), frozenset(map(str, range(9999))))]
+            * 9999
+        ),
+    ],
+)
+def test_the_size_is_bounded(value: Any) -> None:
+    text = value._repr_html_()
+    assert 1000 < len(text) < 2 * LONGEST
+    assert "… " in text
+
+
+def test_a_key_that_is_a_field_is_told_once() -> None:
+    told = Page(html({"a": topic("a"), "b": topic("b")})).words
+    assert (told.count("a"), told[0]) == (1, "name")
+    renamed = Page(html({"x": topic("a"), "b": topic("b")})).words
+    assert renamed.count("b") == 2
+
+
+def test_what_a_repr_hides_is_hidden() -> None:
+    token = DelegationToken("id-1", b"plugh", "User:ann", "User:ann", ("User:bob",), 1, 2, 3)
+    for text in (html([token]), html({"t": token}), html(token)):
+        words = Page(text).words
+        assert "id-1" in words
+        assert "User:bob" in words
+        assert "hmac" not in words
+        assert "plugh" not in str(text)
+
+
+def test_results_are_dicts_and_lists_in_every_other_way() -> None:
+    found = shown({"a": 1})
+    assert type(found) is ShownDict
+    assert (found, repr(found), json.dumps(found)) == ({"a": 1}, "{'a': 1}", '{"a": 1}')
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301
+    names = shown(["a", "b"])
+    assert type(names) is ShownList
+    assert (names, repr(names), names._repr_html_()) == (["a", "b"], "['a', 'b']", None)
+    assert shown(None) is None
+    place = TopicPartition("a", 1)
+    assert shown(place) is place
+
+
+def test_a_schema_is_a_table_of_columns() -> None:
+    batch = pa.record_batch({"<i>": pa.array([b"x"], pa.binary()), "n": pa.array([1])})
+    for data in (batch, batch.schema, pa.Table.from_batches([batch])):
+        words = Page(arrow_html(data)).words
+        assert words[-9:] == ["column", "type", "null", "<i>", "binary", "yes", "n", "int64", "yes"]
+    assert "1 rows, 13 bytes" in Page(arrow_html(batch)).words
+
+
+@pytest.mark.slow
+def test_whoever_uses_no_notebook_loads_none_of_it() -> None:
+    code = (
+        "import sys, odradek\n"
+        "with odradek.Admin({'bootstrap.servers': '127.0.0.1:1'}) as admin: admin.explain()\n"
+        "print(*(name for name in ('html', 'odradek.common.html_tables', 'IPython')"
+        " if name in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "\n"

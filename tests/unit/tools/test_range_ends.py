@@ -1,0 +1,41 @@
+"""What the lowest and the newest environments are made of."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.unit.tools.loading import load_tool
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+range_ends = load_tool("range_ends")
+
+
+@pytest.mark.parametrize("end", ["lowest", "newest"])
+def test_all_that_users_install_is_asked_for_as_we_allow_it(end: str) -> None:
+    asked = range_ends.requirements(PROJECT, end)
+    extras = PROJECT["optional-dependencies"]
+    groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name != "dev")]
+    users = {line for group in groups for line in group if not line.startswith("odradek[")}
+    assert users - set(asked) == {"gssapi>=1.9"}
+    assert len({range_ends.name_of(line) for line in asked}) == len(asked) - 1  # pyspark: twice
+
+
+def test_what_only_tests_need_is_locked_beside_the_lowest() -> None:
+    lowest = range_ends.requirements(PROJECT, "lowest")
+    assert any(line.startswith("pytest==") for line in lowest)
+    assert any(line.startswith("pyright[nodejs]==") for line in lowest)
+    assert "fastapi>=0.115" in lowest
+    assert "botocore>=1.35" in lowest
+    assert not any(line.startswith(("botocore==", "ziglang")) for line in lowest)
+    newest = range_ends.requirements(PROJECT, "newest")
+    assert "pytest>=8.3" in newest
+    assert "aiokafka==0.14.0" in newest
+
+
+def test_a_floor_that_another_package_lifts_is_told() -> None:
+    users = ["a>=1.2", "b[c]>=3,<4", "d==0.3; os_name == 'nt'", "e>=2"]
+    pins = {"a": "a==1.2.0", "b": "b==3.1", "e": "e==2.0.0"}
+    assert range_ends.untested(users, pins) == ["b[c]>=3,<4 (b==3.1)"]

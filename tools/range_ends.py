@@ -1,0 +1,149 @@
+"""`make test-lowest` and `make test-newest`: the quick suite with the ends of what we allow.
+
+In: pyproject.toml, requirements.lock, uv as pinned in range_packages.lock. Out: a venv in
+build/ranges with the lowest versions that pyproject.toml lets in of what Odradek needs (or the
+newest ones, whatever requirements.lock says), its list in `packages.txt` beside it, and what the
+suite found in it. What only tests need is as in requirements.lock for the lowest, as none of it is
+a user's; packages that those bring are the newest. With --list only the versions are told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / "build" / "ranges"
+LOCK = ROOT / "tools" / "range_packages.lock"
+ENDS = {"lowest": "lowest-direct", "newest": "highest"}
+OURS = "odradek["
+KERBEROS, COMPILER = "gssapi", "ziglang"
+TIED = ("opentelemetry", "fastapi", "import-linter")
+"""What can't be pinned beside the oldest of what users install: their lowest are taken, too."""
+
+
+def main() -> None:
+    """Make the venv and run the quick suite in it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("end", choices=ENDS)
+    parser.add_argument("--list", action="store_true", help="only tell the versions")
+    arguments = parser.parse_args()
+    end = arguments.end
+    folder = PLACE / end
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = folder / "wanted.in"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted.write_text("\n".join(requirements(project, end)) + "\n")
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists():
+        run([sys.executable, "-m", "venv", "--clear", str(folder / "venv")])
+    environment = {**os.environ, "VIRTUAL_ENV": str(folder / "venv")}
+    environment.pop("PIP_FIND_LINKS", None)
+    uv = uv_command()
+    packages = folder / "packages.txt"
+    run(
+        [*uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--upgrade",
+         "--resolution", ENDS[end], "--python", str(python),
+         "--output-file", str(packages), str(wanted)],
+        environment,
+    )  # fmt: skip
+    users = direct(project, "dev", without=True)
+    pins = {name_of(pin): pin.partition(" ")[0] for pin in packages.read_text().splitlines()}
+    for name in sorted(set(map(name_of, users)) & set(pins)):  # some are for other machines
+        print(f"{end}: {pins[name]}", flush=True)
+    if end == "lowest" and (idle := untested(users, pins)):
+        sys.exit(f"beside the others these lower ends can't be had, or tested: {', '.join(idle)}")
+    if arguments.list:
+        return
+    run([*uv, "pip", "sync", "--quiet", "--python", str(python), str(packages)], environment)
+    run(
+        [*uv, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+         "--python", str(python), "--editable", str(ROOT)],
+        environment,
+    )  # fmt: skip
+    sys.exit(subprocess.run([str(python), "tools/run_tests.py", "quick"], cwd=ROOT).returncode)
+
+
+def requirements(project: dict[str, object], end: str) -> list[str]:
+    """What is asked of uv: users' packages as we allow them, then what tests need."""
+    users = direct(project, "dev", without=True)
+    theirs = {name_of(line) for line in users}
+    tests = [line for line in direct(project, "dev") if name_of(line) not in theirs]
+    tests = [line for line in tests if name_of(line) != COMPILER]
+    tests.append("pip")
+    return [*users, *(pinned(line) if end == "lowest" else line for line in tests)]
+
+
+def direct(project: dict[str, object], extra: str, *, without: bool = False) -> list[str]:
+    """The requirements of an extra, or of all others and of the package itself."""
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    own: list[str] = project["dependencies"]  # type: ignore[assignment]
+    lines = extras[extra]
+    if without:
+        lines = [*own, *(line for name, some in extras.items() if name != extra for line in some)]
+    kept = [line for line in dict.fromkeys(lines) if not line.startswith(OURS)]
+    return [line for line in kept if name_of(line) != KERBEROS]
+
+
+def untested(users: list[str], pins: dict[str, str]) -> list[str]:
+    """Requirements whose least version isn't the one that was found."""
+    found = []
+    for line in users:
+        floor, pin = re.search(r"[>=]=([0-9.]+)", line), pins.get(name_of(line))
+        if floor and pin and without_zeros(floor[1]) != without_zeros(pin.partition("==")[2]):
+            found.append(f"{line} ({pin})")
+    return found
+
+
+def without_zeros(version: str) -> str:
+    """A version as its shortest form: 50 is 50.0.0."""
+    return re.sub(r"(\.0)+$", "", version)
+
+
+def pinned(line: str) -> str:
+    """A requirement of tests as requirements.lock has it."""
+    if line.startswith(TIED):
+        return line
+    name = name_of(line)
+    found = re.search(rf"^{re.escape(name)}==(\S+)", LOCKED, re.MULTILINE)
+    if found is None:
+        sys.exit(f"requirements.lock doesn't have {name}: run make lock")
+    return f"{line.partition('>')[0].partition('=')[0].strip()}=={found[1]}"
+
+
+def name_of(line: str) -> str:
+    """The package that a requirement or a pin is of, as locks spell it."""
+    match = re.match(r"[A-Za-z0-9_.-]+", line)
+    return re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+
+
+def uv_command() -> list[str]:
+    """The resolver, installed as pinned unless it is there."""
+    venv = PLACE / "uv"
+    stamp = venv / ".odradek-tools"
+    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
+    if not (stamp.is_file() and stamp.read_text() == digest):
+        run([sys.executable, "-m", "venv", "--clear", str(venv)])
+        pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        run([*pip, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(LOCK)])
+        stamp.write_text(digest)
+    return [str(venv / "bin" / "uv")]
+
+
+def run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    """Run a command; end with its status where it fails."""
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command[:4])} … failed with exit status {done.returncode}")
+
+
+LOCKED = (ROOT / "requirements.lock").read_text()
+
+if __name__ == "__main__":
+    main()
