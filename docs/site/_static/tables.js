@@ -29,6 +29,10 @@
   for (const table of document.querySelectorAll("article table")) {
     const body = table.tBodies[0];
     if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 4) continue;
+    // Figures, or yes and no: words alone have no order that anybody looks for.
+    const compared = (row) =>
+      Array.from(row.cells).slice(1).some((cell) => /^(\d|never|[YNP]\b)/.test(cell.textContent.trim()));
+    if (Array.from(body.rows).filter(compared).length < 3) continue;
     if (body.rows[0].cells.length > 6) table.classList.add("many-columns");
     const original = Array.from(body.rows);
     Array.from(table.tHead.rows[0].cells).forEach((heading, column) => {
