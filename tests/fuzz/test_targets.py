@@ -40,7 +40,7 @@ def test_all_targets(build: sanitized.Build, tmp_path: Path) -> None:
             f"--seed {failure.get('seed')} --only {failure.get('index')}"
         )
         # A slow machine does fewer than a quick one; so few would mean that hardly any was tried.
-        assert one["cases"] > 1000, one
+        assert one["cases"] > 500, one
         print(f"{one['target']}: {one['cases']} cases, {one['compared']} compared")  # noqa: T201
 
 

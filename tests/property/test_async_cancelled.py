@@ -38,7 +38,7 @@ RECORDS = 60
 PARTITIONS = [TopicPartition("in", 0), TopicPartition("in", 1)]
 PATIENCE = 60.0
 MOST_POINTS = 2_000
-EACH = min(PART, 5)
+EACH, TWICE_EACH = min(PART, 5), 4 * min(PART, 3)
 """Every so manieth point is tried."""
 
 
@@ -634,4 +634,4 @@ def test_cancelled_while_brokers_restart(name: str) -> None:
 @pytest.mark.parametrize("name", TWICE)
 def test_cancelled_again_while_it_tidies_up(name: str) -> None:
     for later in (1, 2, 5, 12):
-        sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, EACH * 4)))
+        sweep(name, ((at, at + later) for at in range(1, MOST_POINTS, TWICE_EACH)))

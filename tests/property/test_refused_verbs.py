@@ -129,7 +129,7 @@ OLD_ERRORS = {"FindCoordinator", "OffsetFetch"}
 """Those whose answers were, in versions that aren't spoken here."""
 NAMES_ALONE = {"topics list", "configs describe topic"}
 """What wants topics' names alone: these are told, whatever a broker says of the topics."""
-EACH = min(PART, 2)
+EACH = min(PART, 3)
 """Of the ways to refuse each n-th is gone."""
 OF_ALL_BROKERS = (
     *("groups list", "groups lag billing", "logdirs describe", "transactions list"),
@@ -255,7 +255,8 @@ def test_what_is_refused_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> 
     ways = [(api, False) for api in scene.asked if api != "Metadata" or scene.described]
     ways += [(api, True) for api in scene.asked if api in WHOLE - OLD_ERRORS]
     first = VERBS.index(line)
-    for turn, (api, whole) in enumerate(ways[first % EACH :: EACH], first):
+    begin = first % min(EACH, len(ways))  # so that each verb is refused something
+    for turn, (api, whole) in enumerate(ways[begin::EACH], first):
         error = ERROR_NAMES[turn % len(ERROR_NAMES)]
         done, _ = run(line, monkeypatch, api, CODES[error], whole=whole)
         what = f"{api} {error} {'whole' if whole else 'items'}: {done.output}"
