@@ -33,6 +33,16 @@ def test_a_terminal_gets_the_picture_with_the_newest_lines(
     assert capsys.readouterr() == ("", "four\n")
 
 
+def test_a_cell_of_jupyter_gets_lines_though_it_is_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("JPY_PARENT_PID", "4711")
+    with Picture() as view:
+        view.tell("one", "two", "three")
+    assert capsys.readouterr() == ("", "one\ntwo\nthree\n")
+
+
 def test_without_a_terminal_lines_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     with Picture() as view:
         view.tell("one", "two", "three")
