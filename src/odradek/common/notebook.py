@@ -6,12 +6,9 @@ notebook asks: `html_tables` is imported when one does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from odradek.common.imports import loaded
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
