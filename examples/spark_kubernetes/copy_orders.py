@@ -15,10 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 
 def large_orders(spark: SparkSession, kafka: Mapping[str, str], topic: str) -> DataFrame:
-    """Orders of 100 cents and more, as they come."""
+    """Orders of 100 cents and more, as they come; a value that is no number is none of them."""
     stream = spark.readStream.format("odradek").options(**kafka)
     rows = stream.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    return rows.select("key", "value").where("CAST(CAST(value AS STRING) AS INT) >= 100")
+    return rows.select("key", "value").where("TRY_CAST(CAST(value AS STRING) AS BIGINT) >= 100")
 
 
 def write(

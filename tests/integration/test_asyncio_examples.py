@@ -102,6 +102,19 @@ def test_the_fastapi_service_lives_through_a_move_of_all_brokers() -> None:
         until(lambda: ask("GET", "/health")[0] == 200)
 
 
+def test_the_fastapi_service_reads_on_after_a_key_that_is_no_text() -> None:
+    """Else it would end there for ever: the next service of the group begins with that record."""
+    with (
+        FakeCluster(brokers=1, topics={"orders": 1}) as fake,
+        Producer({"bootstrap.servers": fake.bootstrap_servers}) as producer,
+        served(fake) as ask,
+    ):
+        producer.send("orders", b"tea", key=b"\xff").result(PATIENCE)
+        assert ask("POST", "/orders/ann?item=tea")[0] == 201
+        until(lambda: ask("GET", "/orders")[1] == {"\ufffd": 1, "ann": 1})
+        assert "counting" not in ask("GET", "/health")[1]
+
+
 def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
     notebook = json.loads((EXAMPLES / "notebook/orders.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]

@@ -26,6 +26,8 @@ def test_large_orders_are_copied_once(
 ) -> None:
     program: dict[str, Any] = runpy.run_path(str(PROGRAM))
     orders, large = topics.create(partitions=2), topics.create(partitions=1)
+    strange = [b"tea", b"", b"\xff", None]  # one that ended the query would end the next one, too
+    topics.fill(orders, [(None, value) for value in strange])
     for start in (90, 190):  # the second run goes on from the first one's checkpoint
         topics.fill(orders, [(None, b"%d" % cents) for cents in range(start, start + 20)])
         rows = program["large_orders"](spark, options, orders)

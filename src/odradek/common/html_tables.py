@@ -29,8 +29,12 @@ NONE = "–"
 
 
 def html(value: Any) -> str | None:
-    """A result as HTML; None for a list that is no table, which Python's own form suits better."""
+    """A result as HTML; None for what is empty, of which a table would show nothing at all, and for
+    a list that is no table: Python's own form suits both better.
+    """
     if isinstance(value, list) and not _names(value):
+        return None
+    if isinstance(value, dict) and not value:
         return None
     if hasattr(value, "diagnosis") and hasattr(value, "addresses"):
         return _explanation(value)

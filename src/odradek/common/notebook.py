@@ -26,23 +26,31 @@ class Shown:
 
 
 class ShownDict(dict[Any, Any], Shown):
-    """A dict in every other way."""
+    """A dict in every other way; a copy or pickle of it is one."""
 
     __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
 
 
 class ShownList(list[Any], Shown):
-    """A list in every other way."""
+    """A list in every other way; a copy or pickle of it is one."""
 
     __slots__ = ()
 
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
 
 def shown(value: T) -> T:
-    """A result that notebooks show as a table where it is a plain dict or list, else itself."""
+    """A result that notebooks show as a table where it is a plain dict, or a list of objects with
+    fields; else itself. A list of names is no table, and YAML's safe writers take only plain ones.
+    """
     found: Any = value
     if type(found) is dict:
         found = ShownDict(found)
-    elif type(found) is list:
+    elif type(found) is list and found and hasattr(found[0], "__dataclass_fields__"):
         found = ShownList(found)
     return cast("T", found)
 

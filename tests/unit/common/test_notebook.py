@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from odradek import (
     AuthenticationError,
@@ -119,12 +121,28 @@ def test_results_are_dicts_and_lists_in_every_other_way() -> None:
     assert type(found) is ShownDict
     assert (found, repr(found), json.dumps(found)) == ({"a": 1}, "{'a': 1}", '{"a": 1}')
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301
+    several = shown([topic("a"), topic("b")])
+    assert type(several) is ShownList
+    assert several == [topic("a"), topic("b")]
     names = shown(["a", "b"])
-    assert type(names) is ShownList
-    assert (names, repr(names), names._repr_html_()) == (["a", "b"], "['a', 'b']", None)
+    assert yaml.safe_dump(names) == "- a\n- b\n"
     assert shown(None) is None
     place = TopicPartition("a", 1)
     assert shown(place) is place
+
+
+@pytest.mark.parametrize("value", [shown({"a": topic("a")}), shown([topic("a")])])
+def test_copies_and_pickles_are_plain(value: Any) -> None:
+    """Whoever reads one years later needs no module of ours but that of the objects in it."""
+    for again in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):  # noqa: S301
+        assert type(again) in (dict, list)
+        assert again == value
+    assert b"odradek.common.notebook.Shown" not in pickle.dumps(value, 0).replace(b"\n", b".")
+
+
+@pytest.mark.parametrize("value", [ShownDict(), ShownList(), ShownList(["a"])])
+def test_what_is_empty_or_no_table_is_shown_as_python_does(value: Any) -> None:
+    assert value._repr_html_() is None
 
 
 def test_a_schema_is_a_table_of_columns() -> None:
