@@ -111,11 +111,17 @@ def line(store: dict[str, Any], sitting: dict[str, Any]) -> dict[str, Any]:
 
 
 def usual(ratio: Ratio, newest: dict[str, Any], earlier: list[dict[str, Any]]) -> float | None:
-    """The median of what such a machine had lately; None where there is nothing yet."""
+    """The median of what such a machine had lately; None where there is nothing yet.
+
+    A step back doesn't become usual by being measured again: who means it takes the ratio out of
+    that line's `worse`.
+    """
     same = [
         past["ratios"][ratio.key][0]
         for past in earlier
-        if ratio.key in past["ratios"] and _kind(past) == _kind(newest)
+        if ratio.key in past["ratios"]
+        and ratio.key not in past["worse"]
+        and _kind(past) == _kind(newest)
     ]
     return statistics.median(same[-USUAL:]) if same else None
 
@@ -180,7 +186,9 @@ def main() -> None:
     options.cpus = options.batch_size = None
     lines = read(options.file)
     if not options.table:
-        lines.append(measured(options))
+        newest = measured(options)
+        newest["worse"] = [r.key for r in RATIOS if verdict(r, newest, lines) == "worse"]
+        lines.append(newest)
         if not options.dry_run:
             with options.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(lines[-1]) + "\n")

@@ -21,6 +21,7 @@ def past(median: float, ratio: Ratio = SPEED, *, cpu: str = "a CPU", spread: flo
         "commit": "abc",
         "machine": {"cpu": cpu, "cores": 2, "python": "3.11.7"},
         "records": 1000,
+        "worse": [],
         "ratios": {ratio.key: [median, median - spread, median + spread]},
     }
 
@@ -69,6 +70,11 @@ def test_only_such_a_machine_s_own_past_counts() -> None:
     lately = [past(100.0), *(past(float(n)) for n in range(1, 6))]
     assert history.usual(SPEED, past(4.0), lately) == 3.0
     assert history.verdict(TIME, past(4.0), []) == "no figure"
+
+
+def test_a_step_back_is_one_each_time() -> None:
+    back = [past(2.0) | {"worse": [SPEED.key]} for _ in range(9)]
+    assert history.verdict(SPEED, past(2.0), [past(4.0), *back]) == "worse"
 
 
 def test_the_table_and_the_exit_status_tell_of_a_step_back(
