@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted.write_text("\n".join(requirements(project, end)) + "\n")
     python = folder / "venv" / "bin" / "python"
-    if not python.exists():
+    if not is_of_this_python(folder / "venv"):
         run([sys.executable, "-m", "venv", "--clear", str(folder / "venv")])
     environment = {**os.environ, "VIRTUAL_ENV": str(folder / "venv")}
     environment.pop("PIP_FIND_LINKS", None)
@@ -68,6 +69,13 @@ def main() -> None:
         environment,
     )  # fmt: skip
     sys.exit(subprocess.run([str(python), "tools/run_tests.py", "quick"], cwd=ROOT).returncode)
+
+
+def is_of_this_python(venv: Path) -> bool:
+    """Whether it was made by this version: with another one a range has other ends."""
+    config = venv / "pyvenv.cfg"
+    lines = config.read_text().splitlines() if config.is_file() else []
+    return f"version = {platform.python_version()}" in lines and (venv / "bin/python").exists()
 
 
 def requirements(project: dict[str, object], end: str) -> list[str]:

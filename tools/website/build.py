@@ -33,7 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repository", default="", help="where links to source files lead")
     given = parser.parse_args(arguments)
     start = time.monotonic()
-    target = given.into / given.version
+    if not versions.is_name(given.version):  # its folder is emptied
+        parser.error(f"--version {given.version!r} is no name of a folder")
+    into = given.into.resolve()  # Sphinx runs elsewhere
+    target = into / given.version
+    if target.exists() and not (target / ".buildinfo").is_file():
+        parser.error(
+            f"{target} isn't what Sphinx built, and would be emptied: take it away yourself"
+        )
     try:
         write_source(SOURCE, given.repository)
     except stage.StagingError as error:
@@ -42,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(target, ignore_errors=True)
     if (status := sphinx(SOURCE, target, given.version)) != 0:
         return status
-    versions.write(given.into)
+    versions.write(into)
     dead = links.dead_links(target)
     for line in dead:
         print(line, file=sys.stderr)

@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not newest:
         print("there is no site yet: make site", file=sys.stderr)
         return MISSING
+    site = newest[-1].parent
+    if not (names := pages(site, given.page, given.quick)):
+        parser.error(f"no page of {site} has {given.page!r} in its name")
     if browser is None:
         print(
             "there is no Chromium here. On Debian: apt-get install chromium-headless-shell; "
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = [str(TOOLS / "bin/python"), __file__, *sys.argv[1:]]
         environment = {**os.environ, INSIDE: str(TOOLS)}
         return subprocess.run(command, env=environment, check=False).returncode
-    faults = look(newest[-1].parent, browser, given.page, given.quick)
+    faults = look(site, browser, names)
     for where, what in faults:
         print(f"{where}: {what}")
     print(f"{len(faults)} faults; pictures are in {PICTURES}")
@@ -97,14 +100,18 @@ def install() -> int:
     return 0
 
 
-def look(site: Path, browser: str, part: str, quick: bool) -> list[Fault]:
-    """Open every page; return what is wrong."""
+def pages(site: Path, part: str, quick: bool) -> list[str]:
+    """Names of the pages that are looked at."""
+    names = [p.relative_to(site).with_suffix("").as_posix() for p in sorted(site.rglob("*.html"))]
+    return [name for name in names if part in name and (name in SHOWN or not quick)]
+
+
+def look(site: Path, browser: str, names: Sequence[str]) -> list[Fault]:
+    """Open these pages; return what is wrong."""
     import axe_playwright_python
     from playwright.sync_api import sync_playwright
 
     axe = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
-    names = [p.relative_to(site).with_suffix("").as_posix() for p in sorted(site.rglob("*.html"))]
-    names = [name for name in names if part in name and (name in SHOWN or not quick)]
     shutil.rmtree(PICTURES, ignore_errors=True)
     PICTURES.mkdir(parents=True)
     faults: list[Fault] = []

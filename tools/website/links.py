@@ -56,6 +56,9 @@ def dead_links_of(name: str, pages: dict[str, Page], folder: Path) -> list[str]:
         place = name if not parts.path else place
         if place.startswith("../") and place.removeprefix("../") == "versions.js":
             continue  # of all versions, beside this one's folder
+        if place.startswith(("/", "../")):  # what lies there lies on this machine alone
+            found.append(f"{name}: {link} leads out of the site")
+            continue
         target = pages.get(place)
         if target is None and not (folder / place).is_file():
             found.append(f"{name}: {link} leads nowhere")

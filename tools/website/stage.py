@@ -3,13 +3,14 @@
 In: the repository. Out: a folder with the same paths in it, so that links between pages hold as
 they do in the repository. A link to a folder leads to its README; one that is called by its page's
 file name is called by its title; a link to a source file leads into `repository`, where an address
-of it was given, and is plain text otherwise. Must not: change what else a page says.
+of it was given, and is plain text otherwise. Must not: change what else a page says, or publish
+what merely lies in the folders: notes, settings with secrets, what an example left.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +37,30 @@ class StagingError(Exception):
 
 def pages() -> list[Path]:
     """The repository's pages, as paths below its root."""
-    return sorted(p.relative_to(ROOT) for pattern in PAGES for p in ROOT.glob(pattern))
+    return sorted(files(*PAGES))
+
+
+def files(*patterns: str) -> list[Path]:
+    """The repository's files of these names, as paths below its root. Without git all that lie
+    there are its own, but for hidden ones.
+    """
+    found = (p.relative_to(ROOT) for pattern in patterns for p in ROOT.glob(pattern) if p.is_file())
+    plain = [path for path in found if not any(part.startswith(".") for part in path.parts)]
+    kept = of_git()
+    return plain if kept is None else [path for path in plain if path.as_posix() in kept]
+
+
+def of_git() -> set[str] | None:
+    """What git keeps, or will with the next commit; None where there is no git."""
+    if not (ROOT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    except OSError:
+        return None
+    if done.returncode != 0:
+        raise StagingError(f"git doesn't say what it keeps: {done.stderr.decode().strip()}")
+    return set(done.stdout.decode().split("\0"))
 
 
 def stage(target: Path, repository: str = "") -> None:
@@ -46,12 +70,11 @@ def stage(target: Path, repository: str = "") -> None:
         text = (ROOT / path).read_text(encoding="utf-8")
         text = DIAGRAM.sub(lambda found: transitions(found[1]), text)
         put(target / path, "".join(relinked(text, path, known, repository)))
-    for pattern in DATA:
-        for file in ROOT.glob(pattern):
-            path = file.relative_to(ROOT)
-            if path not in known and file.is_file():
-                put(target / path, file.read_bytes())
-    shutil.copytree(ROOT / SITE, target, dirs_exist_ok=True)
+    for path in files(*DATA):
+        if path not in known:
+            put(target / path, (ROOT / path).read_bytes())
+    for path in files(f"{SITE}/**/*"):
+        put(target / path.relative_to(SITE), (ROOT / path).read_bytes())
     # A page that was opened as a file may load a script, but no JSON.
     traces = (ROOT / "docs/what-happens.json").read_text(encoding="utf-8")
     put(target / "_static/traces.js", f"window.odradekTraces = {traces};\n")

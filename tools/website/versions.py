@@ -22,6 +22,11 @@ INDEX = """\
 """
 
 
+def is_name(version: str) -> bool:
+    """Whether a version is the name of a folder, and no path or markup."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", version) is not None
+
+
 def order(version: str) -> tuple[list[int], bool, str]:
     """What versions are sorted by: 0.10 comes after 0.9, and 1.0 after 1.0rc1."""
     numbers = re.match(r"[\d.]*", version)

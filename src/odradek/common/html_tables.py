@@ -25,6 +25,7 @@ ITEMS = 30
 """Of a list in a cell."""
 DEPTH = 3
 """Tables in tables."""
+TAGS = len("<td></td>")
 NONE = "–"
 
 
@@ -105,7 +106,8 @@ class _Page:
             if n == most or self._left <= 0:
                 found.append("<tr><td>… and more</td></tr>")
                 break
-            cells = (f"<td>{self.of(cell, depth + 1)}</td>" for cell in row)
+            cells = [f"<td>{self.of(cell, depth + 1)}</td>" for cell in row]
+            self._left -= TAGS * (1 + len(cells))  # of empty cells there may be very many
             found.append(f"<tr>{''.join(cells)}</tr>")
         return f"<table>{''.join(found)}</table>"
 

@@ -49,6 +49,9 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
+NOTHING = PartitionDescription(0, None, 0, (), (), ())
+
+
 def topic(name: str, partitions: int = 1) -> TopicDescription:
     each = (PartitionDescription(n, 1, 0, (1, 2), (1,)) for n in range(partitions))
     return TopicDescription(name, None, False, tuple(each), frozenset({"READ", name}))
@@ -91,6 +94,7 @@ def test_a_hostile_text_is_text(value: Any) -> None:
             [TopicDescription("<" * 900, "<" * 900, True, (), frozenset(map(str, range(9999))))]
             * 9999
         ),
+        shown({n: {n: dict.fromkeys(range(99), NOTHING) for n in range(99)} for n in range(99)}),
     ],
 )
 def test_the_size_is_bounded(value: Any) -> None:

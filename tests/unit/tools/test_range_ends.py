@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,12 @@ def test_a_floor_that_another_package_lifts_is_told() -> None:
     users = ["a>=1.2", "b[c]>=3,<4", "d==0.3; os_name == 'nt'", "e>=2"]
     pins = {"a": "a==1.2.0", "b": "b==3.1", "e": "e==2.0.0"}
     assert range_ends.untested(users, pins) == ["b[c]>=3,<4 (b==3.1)"]
+
+
+def test_a_venv_of_another_python_is_made_anew(tmp_path: Path) -> None:
+    assert not range_ends.is_of_this_python(tmp_path)
+    venv.create(tmp_path, symlinks=True)
+    assert range_ends.is_of_this_python(tmp_path)
+    config = tmp_path / "pyvenv.cfg"
+    config.write_text(config.read_text().replace(f" {platform.python_version()}\n", " 3.10.1\n"))
+    assert not range_ends.is_of_this_python(tmp_path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,60 @@ def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "_static/traces.js").read_text().startswith("window.odradekTraces = [{")
 
 
+@pytest.mark.parametrize("git", [True, False])
+def test_what_merely_lies_there_is_not_published(
+    git: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, target = tmp_path / "root", tmp_path / "target"
+    ours = ("README.md", "docs/what-happens.json", "docs/site/a.css", "examples/msk/orders.py")
+    strange = ("notes.md", "docs/site/b.css", "examples/msk/state.db")
+    hidden = ("examples/msk/.env", "docs/site/.a.css.swp")
+    for name in (*ours, *(strange if git else ()), *hidden):
+        stage.put(root / name, "x")
+    if git:
+        subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+        subprocess.run(["git", "add", *ours], cwd=root, check=True)
+    monkeypatch.setattr(stage, "ROOT", root)
+    stage.stage(target)
+    found = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert found == {*ours, "a.css", "_static/traces.js"} - {"docs/site/a.css"}
+
+
+@pytest.mark.parametrize("version", ["", ".", "..", "../other", "/x", "a/b", "<b>"])
+def test_a_version_is_one_folder_since_that_is_emptied(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is emptied by this test itself, whatever becomes of the check."""
+    emptied: list[Path] = []
+    monkeypatch.setattr(shutil, "rmtree", lambda folder, **_: emptied.append(folder))
+    monkeypatch.setattr(build, "write_source", lambda *_: None)
+    monkeypatch.setattr(build, "sphinx", lambda *_: 1)
+    with pytest.raises(SystemExit) as end:
+        build.main(["--into", str(tmp_path), "--version", version])
+    assert (end.value.code, emptied) == (2, [])
+    stage.put(tmp_path / "etc/hosts", "")
+    with pytest.raises(SystemExit):
+        build.main(["--into", str(tmp_path), "--version", "etc"])
+    stage.put(tmp_path / "0.10.0rc1/.buildinfo", "")
+    assert emptied == []
+    assert build.main(["--into", str(tmp_path), "--version", "0.10.0rc1"]) == 1
+    assert emptied == [tmp_path / "0.10.0rc1"]
+
+
+def test_a_folder_for_the_site_is_meant_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sphinx(source: Path, target: Path, version: str) -> int:
+        assert target == tmp_path / "site/1.0"
+        stage.put(target / "index.html", "")
+        return 0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(build, "write_source", lambda *_: None)
+    monkeypatch.setattr(build, "sphinx", sphinx)
+    assert build.main(["--into", "site", "--version", "1.0"]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "becomes"),
     [
@@ -105,7 +161,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         '<p id="x"><a href="#x">1</a><a href="#y">2</a><a href="b/c.html#z">3</a>'
         '<a href="b/c.html#w">4</a><a href="gone.html">5</a><a href="https://x.example">6</a>'
         '<script src="https://x.example/s.js"></script><img src="b/p.png">'
-        '<script src="../versions.js"></script>'
+        '<script src="../versions.js"></script><a href="/etc/passwd">7</a>'
     )
     (tmp_path / "b/c.html").write_text('<p id="z"><a href="../a.html#x">1</a>')
     assert links.dead_links(tmp_path) == [
@@ -114,6 +170,7 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         "a.html: gone.html leads nowhere",
         "a.html: loads https://x.example/s.js from elsewhere",
         "a.html: b/p.png leads nowhere",
+        "a.html: /etc/passwd leads out of the site",
     ]
 
 
@@ -161,6 +218,9 @@ def test_without_a_browser_the_check_says_what_is_missing(
     (tmp_path / "0.1.0/index.html").write_text("")
     assert check.main([]) == check.MISSING
     assert "apt-get install chromium-headless-shell" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):  # it would look at nothing and find no fault
+        check.main(["--page", "gude"])
+    assert "has 'gude' in its name" in capsys.readouterr().err
 
 
 @pytest.mark.slow
