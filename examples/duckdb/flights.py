@@ -3,8 +3,8 @@
     KAFKA=localhost:9092 python flights.py
 
 The query pulls Arrow batches from Kafka as it needs them, so a topic that is larger than the
-memory can be grouped. The topics `flights` and `delays` have to be there, or brokers that make
-them.
+memory can be grouped. The topics `duckdb-flights` and `duckdb-delays` have to be
+there, or brokers that make them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def write_flights(producer: Producer, database: duckdb.DuckDBPyConnection) -> No
         from (values ('AA', 12), ('UA', 0), ('AA', 4), ('DL', 33), ('UA', 7), ('DL', 1))
              as flight(airline, delay)
     """)
-    producer.send_arrow("flights", made).result(timeout=30)
+    producer.send_arrow("duckdb-flights", made).result(timeout=30)
 
 
 def reader(consumer: Consumer) -> pyarrow.RecordBatchReader:
     """All that is in the topic now, as a stream of batches."""
-    partitions = consumer.partitions_for("flights", timeout=30)
+    partitions = consumer.partitions_for("duckdb-flights", timeout=30)
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)
     batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
@@ -62,8 +62,8 @@ def main() -> None:
         answer = database.sql(
             "select airline as key, to_json(delays)::varchar as value from delays order by key"
         )
-        producer.send_arrow("delays", answer).result(timeout=30)
-        print(f"written to delays: {delays.num_rows} records")
+        producer.send_arrow("duckdb-delays", answer).result(timeout=30)
+        print(f"written to duckdb-delays: {delays.num_rows} records")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     KAFKA=localhost:9092 python delays.py
 
 Records become Arrow columns, and those a frame, without a Python object for each record.
-The topics `flights` and `delays` have to be there, or brokers that make them.
+The topics `polars-flights` and `polars-delays` have to be there, or brokers that make them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def write_flights(producer: Producer) -> None:
     """A frame with the columns `key` and `value` is what `send_arrow` takes."""
     frame = polars.DataFrame(FLIGHTS, schema=["key", "delay"], orient="row")
     value = polars.struct(polars.col("key").alias("airline"), "delay").struct.json_encode()
-    producer.send_arrow("flights", frame.select("key", value=value)).result(timeout=30)
+    producer.send_arrow("polars-flights", frame.select("key", value=value)).result(timeout=30)
 
 
 def read_flights(consumer: Consumer) -> polars.DataFrame:
     """All that is in the topic now, whichever partition it is in."""
-    partitions = consumer.partitions_for("flights", timeout=30)
+    partitions = consumer.partitions_for("polars-flights", timeout=30)
     begin, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     consumer.assign(begin, until=end)
     batches = consumer.batches(timeout=30, columns=["partition", "offset", "value"])
@@ -53,8 +53,8 @@ def main() -> None:
         values = delays.select(
             key="airline", value=polars.struct(polars.all()).struct.json_encode()
         )
-        producer.send_arrow("delays", values).result(timeout=30)
-        print(f"written to delays: {delays.height} records")
+        producer.send_arrow("polars-delays", values).result(timeout=30)
+        print(f"written to polars-delays: {delays.height} records")
 
 
 if __name__ == "__main__":

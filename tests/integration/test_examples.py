@@ -42,9 +42,9 @@ def printed(fake: FakeCluster, example: str, program: str, **more: str) -> str:
     ("example", "program"), [("polars", "delays.py"), ("duckdb", "flights.py")]
 )
 def test_a_topic_becomes_a_frame_and_a_frame_a_topic(example: str, program: str) -> None:
-    with FakeCluster(brokers=1, topics={"flights": 2, "delays": 1}) as fake:
+    with FakeCluster(brokers=1, topics={f"{example}-flights": 2, f"{example}-delays": 1}) as fake:
         assert printed(fake, example, program) == shown(example)
-        values = [row[4] or b"" for row in fake.records("delays")]
+        values = [row[4] or b"" for row in fake.records(f"{example}-delays")]
     assert len(values) == 3
     assert b'"airline":"AA","flights":2,"mean":8.0}' in values[0]
 

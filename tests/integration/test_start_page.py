@@ -16,7 +16,7 @@ from tests.integration.test_readme import printed_port
 PAGE = (Path(__file__).parents[2] / "docs/start.md").read_text()
 BIN = Path(sys.executable).parent
 SAYS = {
-    "topic": ["Created topic flights"],
+    "topic": ["Created topic departures"],
     "send": ["all acknowledged"],
     "read": ["300 records of 3 airports", "board"],
     "columns": ["300 rows"],

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.website import api_pages, links, stage, versions
-from tools.website.command_pages import command_pages
+from tools.website.command_pages import command_pages, overview
 
 import odradek
 
 SOURCE = stage.ROOT / "build" / "site-source"
 INTO = stage.ROOT / "build" / "site"
+OVERVIEW = "% the table of commands comes here"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,6 +69,8 @@ def write_source(source: Path, repository: str = "") -> None:
     for folder, pages in (("api", api_pages.api_pages()), ("cli", command_pages())):
         for name, text in pages.items():
             stage.put(source / folder / f"{name}.md", text)
+    commands = source / "commands.md"
+    stage.put(commands, commands.read_text().replace(OVERVIEW, overview()))
 
 
 def sphinx(source: Path, target: Path, version: str, builder: str = "html") -> int:

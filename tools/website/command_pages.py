@@ -21,6 +21,14 @@ def command_pages() -> dict[str, str]:
     return {name: "\n".join(page(name)) for name in COMMANDS}
 
 
+def overview() -> str:
+    """The table of all commands: where each one's page is, and what it is for."""
+    rows = [
+        f"| [odradek {name}](cli/{name}.md) | {cell(one.help)} |" for name, one in COMMANDS.items()
+    ]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows])
+
+
 def page(name: str) -> Iterator[str]:
     """A command, and its verbs."""
     top: Any = typer.main.get_command(build(name))

@@ -185,7 +185,7 @@ class Recorder:
 WORDS = {
     "dial": "dials {address}",
     "ready": "{address} is ready",
-    "dial_failed": "the dial of {address} fails: {error}; the next not before {backoff} s",
+    "dial_failed": "the dial of {address} fails: {error}; the next in {backoff} s at the earliest",
     "disconnected": "the connection to {address} ends: {error}",
     "metadata": "{address} names {brokers} brokers",
     "metadata_failed": "the refresh of metadata fails at {address}: {error}",

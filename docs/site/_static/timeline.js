@@ -45,6 +45,19 @@
     return found;
   }
 
+  // The middle of the longest time between dials of an address: words there hide no mark.
+  function clear(story, address, since, until) {
+    const marks = story.events
+      .filter(([time, , kind, place]) => kind === "dial_failed" && place === address && time > since && time < until)
+      .map(([time]) => time);
+    const times = [since, ...marks.sort((one, other) => one - other), until];
+    let longest = 1;
+    times.forEach((time, index) => {
+      if (index && time - times[index - 1] > times[longest] - times[longest - 1]) longest = index;
+    });
+    return (times[longest - 1] + times[longest]) / 2;
+  }
+
   function picture(story) {
     const rows = story.lanes.length;
     const bottom = TOP + rows * (LANE + GAP);
@@ -72,7 +85,7 @@
         const until = next ? next[0] : story.seconds;
         root.append(svg("rect", { x: x(since), y, width: x(until) - x(since), height: LANE, class: `state ${state}` }));
         const words = { down: "gone", hangs: "hangs" }[state];
-        if (words) root.append(svg("text", { x: x(until) - 6, y: y + 19, class: "state-name" }, words));
+        if (words) root.append(svg("text", { x: x(clear(story, lane.address, since, until)), y: y + 19, class: "state-name" }, words));
       });
       CLIENTS.forEach((client, half) => {
         const middle = y + (half ? 22 : 8);
@@ -140,7 +153,7 @@
     const { root, move } = picture(story);
     const slider = html("input", "timeline-slider");
     const id = `timeline-${story.name}`;
-    Object.assign(slider, { type: "range", min: "0", max: String(story.seconds), step: "0.1", value: "4", id });
+    Object.assign(slider, { type: "range", min: "0", max: String(story.seconds), step: "0.1", value: "6", id });
     const label = html("label", "", "Time");
     label.htmlFor = id;
     const summary = html("p", "timeline-summary");
@@ -148,7 +161,7 @@
     const events = html("ol", "timeline-events");
     const says = CLIENTS.map((client) => {
       const text = html("pre", "");
-      const details = html("details", "", html("summary", "", `What ${client}.explain() says`), text);
+      const details = html("details", "", html("summary", ""), text);
       details.open = client === "producer";
       return { client, text, details };
     });
@@ -170,6 +183,7 @@
       for (const { client, text } of says) {
         const said = latest(story.says[client], time);
         text.textContent = said ? said[1] : "(nothing yet)";
+        text.previousSibling.textContent = `What ${client}.explain() says` + (said ? `, asked at ${said[0].toFixed(1)} s` : "");
         text.tabIndex = 0;
       }
     }

@@ -96,6 +96,10 @@ def create(
         lambda: run.admin.create_topics(new, run.left(), validate_only=run.dry_run)
     )
     existed, failed = _parted(failed | refused, TopicAlreadyExistsError, none=not if_not_exists)
+    for name in [at for at, error in failed.items() if isinstance(error, TopicAlreadyExistsError)]:
+        failed[name] = TopicAlreadyExistsError(
+            f"topic {name} is there already; with --if-not-exists that is no error"
+        )
     if run.dry_run:
         would = [name for name in good if name not in refused]
         shown = [f"Would create topic {name}." for name in would] + _there(existed)

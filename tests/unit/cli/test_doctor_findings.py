@@ -152,6 +152,28 @@ def test_an_address_that_nobody_has_tried_is_no_good_one() -> None:
     assert {step.state for step in steps} == {"-"}
 
 
+def test_what_was_not_asked_for_says_how_to_ask() -> None:
+    """And fifty partitions that nobody made are told apart."""
+    topics = tuple(
+        TopicStanding(name, count, (), None)
+        for name, count in (("t", 3), ("__consumer_offsets", 50))
+    )
+    reached = replace(WELL, standings=topics)
+    steps = {
+        s.step: s for s in checks(Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT"), [])
+    }
+    assert steps["topics"].detail == "2 there, with 53 partitions, Kafka's own among them"
+    assert (steps["rights"].state, steps["rights"].detail) == ("-", "looked at with --topic")
+    assert (steps["group"].state, steps["group"].detail) == ("-", "looked at with --group")
+
+
+def test_rights_that_brokers_do_not_tell() -> None:
+    reached = replace(WELL, standings=(TopicStanding("t", 3, (), None),))
+    seen = Seen(PICTURE, None, Examination(reached, None), "PLAINTEXT", topics_named=True)
+    rights = next(step for step in checks(seen, []) if step.step == "rights")
+    assert (rights.state, rights.detail) == ("-", "the brokers don't say")
+
+
 def test_a_quota_is_no_fault_of_a_coordinator() -> None:
     """Who has to keep quiet for a minute gets no answer from anybody in time."""
     slowed = replace(WELL, addresses=(replace(WELL.addresses[0], throttle=60.0),))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tools.website import api_pages, build, check, links, stage, traces, versions
-from tools.website.command_pages import command_pages
+from tools.website.command_pages import command_pages, overview
 
 from odradek.api.public_names import HOMES
 from odradek.cli import COMMANDS
@@ -62,6 +62,16 @@ def test_every_command_and_verb_has_its_page() -> None:
     assert "## odradek topics create\n" in pages["topics"]
     assert "| `--partitions N` | How many; -1: as the brokers are set. | `-1` |" in pages["topics"]
     assert "odradek topics create TOPIC... [FLAGS]" in pages["topics"]
+
+
+def test_the_page_of_commands_says_what_each_is_for() -> None:
+    assert build.OVERVIEW in (stage.ROOT / "docs/site/commands.md").read_text()
+    rows = overview().splitlines()[2:]
+    assert len(rows) == len(COMMANDS)
+    assert (
+        "| [odradek topics](cli/topics.md) | Topics: list, describe, create, alter, delete. |"
+        in rows
+    )
 
 
 def test_links_lead_to_pages_and_to_nothing_else(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def _examined(
     protocol = options["security.protocol"]
     mechanism = options["sasl.mechanism"] if protocol.startswith("SASL") else None
     around = look_around(options, answering if left > 0 else [])
-    return Seen(picture, error, found, protocol, mechanism, around)
+    return Seen(picture, error, found, protocol, mechanism, around, bool(topics))
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ WAY = (
 )
 """The way of one connection. A proxy comes before the name, where there is one."""
 CLUSTER = ("brokers' addresses", "cluster id", "topics", "rights", "group", "clocks", "quotas")
+KAFKAS_OWN = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 UNTRIED = -1
 RANK = {
     stage: place for place, stage in enumerate((DialStage.PROXY, *(stage for _, stage, _ in WAY)))
@@ -130,18 +131,21 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
     yield Check("cluster id", WRONG if Trouble.CLUSTER in wrong else OK, reach.cluster_id or "none")
     bad = wrong & {Trouble.TOPIC, Trouble.LEADERLESS, Trouble.UNDER_REPLICATED}
     there = sum(topic.partitions for topic in reach.standings)
+    own = any(topic.topic in KAFKAS_OWN for topic in reach.standings)
     yield Check(
         "topics", WRONG if bad else OK,
-        f"{len(reach.standings)} there, with {there} partitions",
+        f"{len(reach.standings)} there, with {there} partitions"
+        + (", Kafka's own among them" if own else ""),
     )  # fmt: skip
     rights = [(t.topic, t.rights) for t in reach.standings if t.rights is not None]
     told = "; ".join(f"{topic}: {', '.join(sorted(may)) or 'none'}" for topic, may in rights[:3])
     asked = bool(rights) or Trouble.RIGHTS in wrong
     state = WRONG if Trouble.RIGHTS in wrong else OK if asked else NOT_SEEN
-    yield Check("rights", state, told)
+    unasked = "the brokers don't say" if seen.topics_named else "looked at with --topic"
+    yield Check("rights", state, told if asked else unasked)
     group = None if seen.found is None else seen.found.group
     if group is None:
-        yield Check("group", NOT_SEEN, "")
+        yield Check("group", NOT_SEEN, "looked at with --group")
     else:
         lag = sum(group.waiting.values())
         said = f"{len(group.committed)} partitions committed, {lag} records wait"

@@ -117,6 +117,8 @@ class Seen:
     mechanism: str | None = None
     """`sasl.mechanism`, where it is used."""
     around: Surroundings = field(default_factory=Surroundings)
+    topics_named: bool = False
+    """Whether topics were named, so that their rights were asked for."""
 
     @property
     def ahead(self) -> float | None:
