@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from odradek.record.columns import Layout
 
 T = TypeVar("T")
-ROWS = 8192
+ROWS = 6144
 """Rows of an Arrow batch after which no more are decoded: that holds up the loop for two or three
 milliseconds.
 """
@@ -151,7 +151,7 @@ class AsyncConsumer(ConsumerState, AsyncClient[ConsumerEngine]):
     ) -> pa.RecordBatch | None:
         """The next records of one partition as an Arrow batch; None after `timeout` without any.
 
-        As `Consumer.poll_arrow`, but a batch ends with that of Kafka's in which it has got 8,192
+        As `Consumer.poll_arrow`, but a batch ends with that of Kafka's in which it has got 6,144
         rows: decoding doesn't hold up the loop then. `pyarrow.concat_batches` makes larger ones.
         """
         batch = await self._read(self._calls.poll_arrow(timeout, columns, include_headers, layout))
