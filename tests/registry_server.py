@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from odradek.serialization import registry_client
+
 Answer = tuple[int, Any]
 
 
@@ -123,7 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def registry_server(tls: ssl.SSLContext | None = None) -> Iterator[RegistryServer]:
-    """One that serves until the end of the block."""
+    """One that serves until the end of the block.
+
+    What clients know of a registry is kept by its address, and a port may come again.
+    """
+    registry_client._caches.clear()
     with RegistryServer(tls) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()

@@ -55,7 +55,8 @@ def test_the_cells_show_tables(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-c", SHELL, json.dumps(CELLS)],
             env={
-                **os.environ,
+                # IPython looks for packages in what this names, and warns where it names nothing.
+                **{name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"},
                 "KAFKA": fake.bootstrap_servers,
                 "ODRADEK": str(Path(sys.executable).parent / "odradek"),
                 "IPYTHONDIR": str(tmp_path),
