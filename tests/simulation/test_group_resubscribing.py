@@ -10,6 +10,7 @@ from tests.simulation.produce_script import every_broker
 
 from odradek.common.errors import IllegalStateError
 from odradek.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.join_group import JoinGroupRequest
 from odradek.simulation.world.environment import ReceivedRequest
 
@@ -55,6 +56,24 @@ def test_who_leaves_before_it_knows_its_id_holds_up_nobody(protocol: str, closes
         again.subscribe(["t"], **scene.callbacks("b"))
         assert scene.read(again, 40) == list(range(40))
         assert scene.world.now - begun < 5
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_a_join_that_was_given_up_is_not_made_once_brokers_are_back(instance: str | None) -> None:
+    scene = Scene("classic")
+    asked: list[type[object]] = []
+    scene.cluster.observers.append(lambda _, __, request: asked.append(type(request.body)))
+    with scene.subscribed("a", group_instance_id=instance) as a:
+        while FindCoordinatorRequest not in asked:
+            a.poll(0.0)
+            scene.world.advance(0.0005)
+        every_broker(scene.cluster, "stop")
+        a.unsubscribe()
+        every_broker(scene.cluster, "restart")
+        for _ in range(20):
+            a.list_topics(30.0)
+            scene.world.advance(1.0)
+        assert JoinGroupRequest not in asked
 
 
 @PROTOCOLS

@@ -76,9 +76,9 @@ class Joining:
         self._pause: float = config.backoff("retry.backoff").base
         self.last: tuple[TopicPartition, ...] = ()
         """What was assigned last, and in which generation: assignors want to know."""
+        self.last_generation = NO_GENERATION
         self._unnamed: Completion[JoinGroupResponse] | None = None
         """A first JoinGroup, until its answer says who this is."""
-        self.last_generation = NO_GENERATION
 
     def took(self, assigned: tuple[TopicPartition, ...], generation: int) -> None:
         """What the member was assigned last, in which generation: sticky assignors are told."""
@@ -104,7 +104,7 @@ class Joining:
         named = False
         while True:
             asked = self._ask("JoinGroup", body, JoinGroupResponse)
-            if identity.member_id == NO_MEMBER:
+            if identity.member_id == NO_MEMBER and group.instance_id is None:
                 asked = self._unnamed_asks(asked)
             answer = yield from asked
             if not answer.error_code:
@@ -133,11 +133,14 @@ class Joining:
         asked, self._unnamed = self._unnamed, None
         if asked is None:
             return
-        if not asked.done:
-            yield Wait((asked,), min(deadline, now + NAMED))
-        if not asked.done:
-            self._group.engine.cancel_now(asked, DisconnectedError("the consumer leaves its group"))
-        elif asked.error is None:
+        try:
+            if not asked.done:
+                yield Wait((asked,), min(deadline, now + NAMED))
+        finally:  # or it would join once the coordinator is back, and nobody would know
+            if not asked.done:
+                over = DisconnectedError("the consumer leaves its group")
+                self._group.engine.cancel_now(asked, over)
+        if asked.done and asked.error is None:
             self._identity.member_id = asked.result().member_id
 
     def sync(
