@@ -55,9 +55,7 @@ NOTHING = PartitionDescription(0, None, 0, (), (), ())
 
 
 def topic(name: str, partitions: int = 1) -> TopicDescription:
-    return TopicDescription(
-        name, None, False, partitions_of(partitions), frozenset({"READ", name})
-    )
+    return TopicDescription(name, None, False, partitions_of(partitions), frozenset({"READ", name}))
 
 
 @cache
@@ -97,9 +95,7 @@ def test_a_hostile_text_is_text(value: Any) -> None:
     [
         lambda: shown({f"{n}{'&' * 400}": topic("&" * 400, 500) for n in range(2000)}),
         lambda: topic("&" * 1_000_000, 20_000),
-        lambda: shown(
-            {"a": {str(n): {str(m): "<" * 999 for m in range(99)} for n in range(999)}}
-        ),
+        lambda: shown({"a": {str(n): {str(m): "<" * 999 for m in range(99)} for n in range(999)}}),
         lambda: shown(
             [TopicDescription("<" * 900, "<" * 900, True, (), frozenset(map(str, range(9999))))]
             * 9999
