@@ -269,7 +269,7 @@ HOUSE_BREAKAGES: tuple[Breakage, ...] = (
         "the version that brokers are told isn't the package's",
         "house",
         "network/handshake.py",
-        'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"',
+        'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"',
         'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.0.9"',
         f"{PAGES}::test_the_version_is_the_same_everywhere",
     ),

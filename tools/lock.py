@@ -6,8 +6,10 @@
 of asyncio code are made with, `tests/interop/schema_packages.lock` confluent-kafka with its
 serializers, `tools/dist_packages.lock` what makes and checks wheels, `tools/range_packages.lock`
 what resolves the ends of ranges, `tools/website/check_packages.lock` what drives a browser; those
-live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. Pins that
-still fit are kept; `--upgrade` looks for newer ones.
+live in venvs of their own. Run it with the venv's Python (`make lock`) after a change. uv resolves
+them, for all Pythons and platforms at once: what only some need has a marker. It reads the metadata
+of packages and builds none, so nothing of theirs (Kerberos' `krb5-config`) has to be here. Pins
+that still fit are kept; `--upgrade` looks for newer ones.
 """
 
 import os
@@ -15,15 +17,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+from range_ends import uv_command
+
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path("benchmarks")
 OLDER_SPARK = PEERS / "spark_jvm"
 INTEROP = Path("tests/interop")
 TOOLS = Path("tools")
 WEBSITE = TOOLS / "website"
+OLDEST = "3.11"
 HEADER = """\
 # {what}: pinned, with the hashes of all their files, no URLs.
-# Written by `make lock` from {source}; good for Python 3.11 to 3.14.
+# Written by `make lock` from {source}; good for Python {oldest} and newer.
 """
 
 
@@ -73,26 +78,27 @@ def main() -> None:
 
 
 def compile_lock(source: Path, lock: Path, what: str, *more: str) -> None:
-    """Run pip-compile with nothing of this machine's pip settings but the index."""
+    """Run uv with nothing of this machine's settings but the index."""
     environment = dict(os.environ)
     # A directory of wheels on this machine is no place that others can install from.
-    environment.pop("PIP_FIND_LINKS", None)
+    for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
+        environment.pop(name, None)
     command = [
-        sys.executable, "-m", "piptools", "compile", "--quiet",
-        "--generate-hashes", "--strip-extras", "--allow-unsafe",
-        "--no-emit-index-url", "--no-emit-find-links", "--no-emit-trusted-host",
-        "--no-emit-options", "--no-header", "--no-annotate", "--resolver=backtracking",
+        *uv_command(), "pip", "compile", "--quiet", "--no-config", "--universal",
+        "--python-version", OLDEST, "--generate-hashes", "--strip-extras", "--no-header",
+        "--no-annotate", "--no-emit-package", "odradek",
         f"--output-file={lock}", str(source), *more, *sys.argv[1:],
     ]  # fmt: skip
-    subprocess.run(command, check=True, cwd=ROOT, env=environment)
+    if subprocess.run(command, check=False, cwd=ROOT, env=environment).returncode != 0:
+        sys.exit(f"{lock}: nothing was written")
     written = ROOT / lock
     lines = [
         line
         for line in written.read_text().splitlines()
-        # Extras that are made of others name us ourselves, with this machine's path.
-        if line and not line.startswith(("#", "--", "odradek @ "))
+        if line and not line.startswith(("#", "--"))
     ]
-    written.write_text(HEADER.format(what=what, source=source.name) + "\n".join(lines) + "\n")
+    header = HEADER.format(what=what, source=source.name, oldest=OLDEST)
+    written.write_text(header + "\n".join(lines) + "\n")
     pins = sum("==" in line for line in lines)
     print(f"{lock}: {pins} packages")
 

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without `make dist` and `dist-check`")
     quick = parser.parse_args().quick
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    if not walk(ROOT, version, [one_version, changelog, clean_tree, free_tag]):
+    if not walk(ROOT, version, [one_version, changelog, recorded, clean_tree, free_tag]):
         sys.exit("release: mend these first")
     if quick:
         return
@@ -73,8 +73,11 @@ def one_version(root: Path, version: str) -> str:
 
 
 def changelog(root: Path, version: str) -> str:
-    """The newest part of the changelog is of this version, and has a date."""
-    found = re.search(r"^## (.*)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    """The newest part of the changelog is of this version, and has a date; none is unreleased."""
+    text = (root / "CHANGELOG.md").read_text()
+    if left := re.search(r"^## Unreleased\n+(?!## )(.+)$", text, re.MULTILINE):
+        raise NotYetError(f"CHANGELOG.md has under Unreleased {left[1]!r}: move it to {version}")
+    found = re.search(r"^## (?!Unreleased$)(.*)$", text, re.MULTILINE)
     heading = found[1] if found else "nothing"
     dated = re.fullmatch(rf"{re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)", heading)
     try:
@@ -84,6 +87,17 @@ def changelog(root: Path, version: str) -> str:
             f"CHANGELOG.md begins with {heading!r}: make it '{version} (the day, as 2026-01-31)'"
         ) from None
     return f"the changelog tells of {heading}"
+
+
+def recorded(root: Path, version: str) -> str:
+    """What this version makes public is written down, for later ones to be held to."""
+    written = root / "tests" / "unit" / "released.json"
+    before = written.read_text() if written.is_file() else ""
+    tool = [sys.executable, str(ROOT / "tools" / "public_record.py"), str(root)]
+    now = subprocess.run(tool, cwd=root, capture_output=True, text=True, check=False)
+    if now.returncode != 0 or now.stdout != before:
+        raise NotYetError(f"{written.name} isn't what {version} has: run tools/public_record.py")
+    return f"what {version} makes public is written down"
 
 
 def clean_tree(root: Path, version: str) -> str:

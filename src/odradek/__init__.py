@@ -15,7 +15,7 @@ import importlib
 
 from odradek.api.public_names import HOMES
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["__version__", *HOMES]  # all are text
 

@@ -24,7 +24,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 if TYPE_CHECKING:
     from odradek.network.network_client import NetworkClient
 
-SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.1.0"
+SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "0.2.0"
 SAYS_WHO_IS_MEANT = 5
 """From this version on ApiVersions names the cluster and the broker that are meant (KIP-1242)."""
 NEXT_IP = 2.0

@@ -22,7 +22,9 @@ def checkout(tmp_path: Path) -> Path:
         "src/odradek/network/handshake.py": (
             'SOFTWARE_NAME, SOFTWARE_VERSION = "odradek", "1.2.3"\n'
         ),
-        "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2026-11-28)\n\n## 1.2.2 (2026-01-01)\n",
+        "CHANGELOG.md": (
+            "# Changelog\n\n## Unreleased\n\n## 1.2.3 (2026-11-28)\n\n## 1.2.2 (2026-01-01)\n"
+        ),
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -62,6 +64,27 @@ def test_the_newest_part_of_the_changelog_has_version_and_day(
     (checkout / "CHANGELOG.md").write_text(f"## {heading}\n")
     with pytest.raises(release.NotYetError, match="make it '1.2.3"):
         release.changelog(checkout, "1.2.3")
+
+
+def test_what_is_unreleased_belongs_to_the_version(release: ModuleType, checkout: Path) -> None:
+    text = (checkout / "CHANGELOG.md").read_text()
+    (checkout / "CHANGELOG.md").write_text(
+        text.replace("eased\n", "eased\n\n### Added\n\n- One.\n")
+    )
+    with pytest.raises(release.NotYetError, match="under Unreleased '### Added': move it to 1.2.3"):
+        release.changelog(checkout, "1.2.3")
+
+
+def test_what_is_public_is_written_down(release: ModuleType, tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "tests/unit/released.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((release.ROOT / name).read_text())
+    record = tmp_path / "tests/unit/released.json"
+    text = record.read_text()
+    assert release.recorded(tmp_path, "0.2.0") == "what 0.2.0 makes public is written down"
+    record.write_text(text.replace('"AclBinding":', '"AclBond":'))
+    with pytest.raises(release.NotYetError, match=r"run tools/public_record.py"):
+        release.recorded(tmp_path, "0.2.0")
 
 
 def test_every_point_that_does_not_hold_is_told(

@@ -1,0 +1,142 @@
+"""What a release made public stays, unless docs/stability.md says since when and until when."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.source_trees import PACKAGE
+from tests.unit.tools.loading import load_tool
+
+from odradek.spark.versions import LEAST
+
+ROOT = Path(__file__).resolve().parents[2]
+JARS = PACKAGE / "testing/jars"
+PAGE = ROOT / "docs/stability.md"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+STEPS = 2
+"""Minor releases that something deprecated stays."""
+Version = tuple[int, ...]
+
+
+def numbers(version: str) -> Version:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def lost(before: Any, now: Any, place: str = "") -> list[str]:
+    """Where something public is missing, or can no longer be called as before."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        parts = [lost(one, now.get(name), f"{place}/{name}") for name, one in before.items()]
+        return [line for part in parts for line in part]
+    if isinstance(before, list) and isinstance(now, list):
+        return [f"{place}: {one}" for one in before if one not in now]
+    if isinstance(before, str) and isinstance(now, str):
+        return [f"{place}({now}), not ({before})"] if refuses(before, now) else []
+    return [] if before is None or now == before else [place]
+
+
+def refuses(before: str, now: str) -> bool:
+    """Whether a call with these arguments of before may fail now, or mean another thing."""
+    old, new = (text.split(", ") if text else [] for text in (before, now))
+    by_place = list(takewhile(lambda one: not one.startswith("*"), old))
+    kept = [one.rstrip("=") for one in new[: len(by_place)]] == [
+        one.rstrip("=") for one in by_place
+    ]
+    there = all(one in new or f"{one}=" in new for one in old if one != "*")
+    asked = [one for one in new if not one.startswith("*") and not one.endswith("=")]
+    return not (kept and there and set(asked) <= set(old))
+
+
+def table(text: str) -> dict[str, tuple[Version, Version]]:
+    """From what is deprecated to since when, and with which version it goes."""
+    part = text.split("### Deprecated now")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \| .+ \|$", part, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| `", part, re.MULTILINE)), "a row can't be read"
+    return {name: (numbers(since), numbers(goes)) for name, since, goes in rows}
+
+
+def too_early(rows: dict[str, tuple[Version, Version]], version: Version) -> list[str]:
+    """What is deprecated for too short a time, or is gone before its time."""
+    short = [name for name, (since, goes) in rows.items() if goes[1] - since[1] < STEPS]
+    return short + [name for name, (_, goes) in rows.items() if goes > version]
+
+
+@pytest.fixture(scope="module")
+def before() -> Any:
+    return json.loads((ROOT / "tests/unit/released.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def now() -> Any:
+    return load_tool("public_record").record(ROOT)
+
+
+def test_what_was_released_is_there(before: Any, now: Any) -> None:
+    rows = table(PAGE.read_text())
+    gone = lost(before, {**now, "version": before["version"]})
+    assert [one for one in gone if not any(name in one for name in rows)] == [], (
+        "deprecate it first: docs/stability.md"
+    )
+    early = too_early(rows, numbers(PROJECT["version"]))
+    assert [one for one in gone if any(name in one for name in early)] == []
+
+
+def test_what_went_is_noticed(now: Any) -> None:
+    names = dict(now["names"])
+    producer = {**names.pop("Producer"), "send": "value, topic", "flush": "timeout"}
+    found = lost(now, {**now, "names": {**names, "Producer": producer}, "extras": []})
+    assert "/extras: arrow" in found
+    assert [line.split("(")[0] for line in found if "/P" in line] == [
+        "/names/Producer/flush", "/names/Producer/send"
+    ]  # fmt: skip
+    assert lost({"a": {"b": ["c"]}, "d": None}, {"d": "x"}) == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "refused"),
+    [
+        ("x, y=", "x, y=", False),
+        ("x, y=", "x=, y=, z=, *, w=", False),
+        ("x, *, y", "x, *, z=, y=", False),
+        ("", "*, z=", False),
+        ("x, **more", "x, *, z=, **more", False),
+        ("x, y=", "y=, x", True),
+        ("x, y=", "x, *, y=", True),
+        ("x, y=", "x, y", True),
+        ("x", "x, z", True),
+        ("x, *, y=", "x", True),
+        ("", "**z", False),
+    ],
+)
+def test_a_call_of_before_is_one_of_now(before: str, now: str, refused: bool) -> None:
+    assert refuses(before, now) is refused
+
+
+def test_a_deprecation_lasts() -> None:
+    row = "\n### Deprecated now\n\n| `Consumer/seek` | 0.3 | 0.5 | `move` |\n"
+    assert table(row) == {"Consumer/seek": ((0, 3), (0, 5))}
+    assert too_early(table(row), (0, 4)) == ["Consumer/seek"]
+    assert too_early(table(row), (0, 5)) == []
+    assert too_early(table(row.replace("0.5", "0.4")), (0, 5)) == ["Consumer/seek"]
+    with pytest.raises(AssertionError, match="can't be read"):
+        table(row.replace("0.5", "soon"))
+
+
+def test_the_page_names_the_versions_that_are_supported() -> None:
+    page = PAGE.read_text()
+    cells = {
+        row[0]: row[1] for row in re.findall(r"^\| ([\w' ]+) \| ([^|]+) \|", page, re.MULTILINE)
+    }
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert cells["Python"].split(", ") == pythons
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    jars = {numbers(path.stem.split("-")[1]) for path in JARS.glob("kafka-*.txt")}
+    tried = re.findall(r"\d\.\d+", cells["Kafka's brokers"].split(";")[0])
+    assert sorted(map(numbers, tried)) == sorted(jars)
+    assert numbers(cells["PySpark"].split(",")[0]) == LEAST
+    assert f"{pythons[0]} to {pythons[-1]}" in (ROOT / "SECURITY.md").read_text()

@@ -1,0 +1,125 @@
+"""Record what a release makes public, for the test that holds later ones to it.
+
+In: the `odradek` that this Python imports, and its metadata. Out: `tests/unit/released.json` with
+its names (classes with their methods' arguments, errors with what catches them), options, Spark's
+options, commands with their flags, extras, and fixtures of pytest; with the path of another
+checkout, that one's on stdout. It is written for each release (docs/stability.md); `make release`
+asks for it. Must not: import what only a newer release has, so that an older one can be recorded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from compact_json import compact
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "tests/unit/released.json"
+ROOMS = ("odradek.spark", "odradek.testing")
+"""Packages whose `__all__` is public besides `odradek`'s own."""
+
+
+def record(project: Path) -> dict[str, Any]:
+    """Everything, from a checkout's metadata and what is imported."""
+    settings = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    return {
+        "version": settings["version"],
+        "names": names("odradek"),
+        **{room: names(room) for room in ROOMS},
+        "options": options(),
+        "spark source": sorted(imported("odradek.spark.options.option_table").OPTIONS),
+        "spark sink": sorted(imported("odradek.spark.sink.sink_options").OPTIONS),
+        "commands": commands(),
+        "extras": sorted(settings["optional-dependencies"]),
+        "scripts": sorted(settings["scripts"]),
+        "fixtures": fixtures(),
+    }
+
+
+def imported(name: str) -> Any:
+    """The module, as mypy doesn't look into it."""
+    return importlib.import_module(name)
+
+
+def names(module: str) -> dict[str, Any]:
+    """What each name of a module's `__all__` promises."""
+    place = imported(module)
+    return {name: promised(getattr(place, name)) for name in sorted(place.__all__)}
+
+
+def promised(value: Any) -> Any:
+    """Arguments of a function; an error's odradek and built-in bases; a class's members."""
+    if inspect.isclass(value):
+        if issubclass(value, Exception):
+            return sorted(one.__name__ for one in value.__mro__[1:-1])
+        found = {"()": arguments(value)}
+        # What Python's own classes have differs from one Python to the next.
+        ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
+        for name in sorted({name for one in ours for name in vars(one)}):
+            if not name.startswith("_"):
+                member = inspect.getattr_static(value, name)
+                wrapped = getattr(member, "__func__", member)
+                found[name] = arguments(wrapped) if inspect.isfunction(wrapped) else None
+        return found
+    return arguments(value) if callable(value) else None
+
+
+def arguments(function: Any) -> str | None:
+    """Names in order: `name=` may be left out, `*` stands before those given by name alone."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    found: list[str] = []
+    for one in parameters:
+        if one.name == "self" or one.name.startswith("_"):
+            continue
+        if one.kind is one.KEYWORD_ONLY and "*" not in found:
+            found.append("*")
+        mark = "" if one.default is one.empty else "="
+        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        found.append(f"{stars}{one.name}{mark}")
+    return ", ".join(found)
+
+
+def options() -> dict[str, list[str]]:
+    """From an option to the kinds of clients that take it."""
+    table = imported("odradek.common.options").OPTIONS
+    return {name: sorted(one.clients) for name, one in sorted(table.items())}
+
+
+def commands() -> dict[str, list[str]]:
+    """From a command, its verbs apart by blanks, to its flags."""
+    command_line, typer = imported("odradek.cli"), imported("typer")
+    found: dict[str, list[str]] = {}
+
+    def walk(name: str, command: Any) -> None:
+        if hasattr(command, "commands"):
+            for verb, one in command.commands.items():
+                walk(f"{name} {verb}".strip(), one)
+        else:
+            flags = [word for one in command.params for word in (*one.opts, *one.secondary_opts)]
+            found[name] = sorted(word for word in flags if word.startswith("-"))
+
+    for name in command_line.COMMANDS:
+        top = typer.main.get_command(command_line.build(name))
+        walk(name, top.commands[name] if hasattr(top, "commands") else top)
+    return dict(sorted(found.items()))
+
+
+def fixtures() -> list[str]:
+    """The fixtures of the pytest plugin."""
+    plugin = vars(imported("odradek.testing.plugin"))
+    return sorted(name for name, one in plugin.items() if "Fixture" in type(one).__name__)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(compact(record(Path(sys.argv[1]))), end="")
+    else:
+        RECORD.write_text(compact(record(ROOT)))
