@@ -26,8 +26,7 @@ from odradek.serialization.errors import (
     SerializationError,
 )
 from odradek.serialization.protobuf import ProtobufSerializer, message_descriptor
-from odradek.serialization.protobuf_files import described, message_named
-from odradek.serialization.protobuf_messages import messages_at
+from odradek.serialization.protobuf_files import message_of
 from odradek.serialization.protobuf_rows import NamedBySchemas, ProtobufRows
 from odradek.serialization.protobuf_shapes import message_shape
 from odradek.serialization.registry_client import SchemaRegistryClient
@@ -99,25 +98,9 @@ class _OneSchema:
     def _first(self, data: bytes) -> Any:
         """The message of a row. Raises `DeserializationError` where it says none."""
         of, _ = schema_of(data, indexed=True)
-        if of.id is None:
-            raise DeserializationError("a column's rows name their schemas by id, not by GUID")
-        schema, indexes = self._registry.get_schema(of.id), of.indexes or (0,)
-        try:
-            names = messages_at(schema, indexes)
-        except InvalidSchemaError as error:
-            raise DeserializationError(str(error)) from None
-        if not names:
-            raise DeserializationError(f"its schema {of.id} has no message {list(indexes)}")
-        if len(names) > 1:
-            raise DeserializationError(
-                f"message {list(indexes)} of its schema {of.id} may be {' or '.join(sorted(names))}"
-                ", by whether entries of maps count: give the message_type"
-            )
-        whose = f"schema {of.id}"
-        (name,) = names
-        files = described(schema, of.id, f"{whose}.proto", self._registry)
-        descriptor = message_named(files, name, whose)
-        self._schema, self._known = schema, {of.id}
+        descriptor = message_of(of, self._registry)
+        assert of.id is not None  # noqa: S101 - `message_of` has looked
+        self._schema, self._known = self._registry.get_schema(of.id), {of.id}
         self._named = NamedBySchemas(self._registry, descriptor.full_name)
         return descriptor
 

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization.errors import InvalidSchemaError
+from odradek.serialization.errors import DeserializationError, InvalidSchemaError
+from odradek.serialization.protobuf_messages import messages_at
 from odradek.serialization.references import referred
 from odradek.serialization.schemas import PROTOBUF, Schema
+from odradek.serialization.wire_format import SchemaId
 
 if TYPE_CHECKING:
     from odradek.serialization.registry_client import SchemaRegistryClient
@@ -39,6 +41,32 @@ def described(
             files[one.name] = _file(registry, needed.schema, needed.schema_id, one.name)
     files[name] = _file(registry, schema, schema_id, name)
     return tuple(files.values())
+
+
+def message_of(of: SchemaId, registry: SchemaRegistryClient) -> Any:
+    """What Protobuf knows of the message that framed bytes name, by its schema in the registry.
+
+    Raises `DeserializationError` where they name none, `SchemaRegistryError`, `InvalidSchemaError`.
+    """
+    if of.id is None:
+        raise DeserializationError(
+            "it names its schema by GUID; by id it can be read, or with the message's class"
+        )
+    schema, indexes = registry.get_schema(of.id), of.indexes or (0,)
+    try:
+        names = messages_at(schema, indexes)
+    except InvalidSchemaError as error:
+        raise DeserializationError(str(error)) from None
+    if not names:
+        raise DeserializationError(f"its schema {of.id} has no message {list(indexes)}")
+    if len(names) > 1:
+        raise DeserializationError(
+            f"message {list(indexes)} of its schema {of.id} may be {' or '.join(sorted(names))}, "
+            "by whether entries of maps count: only its class, which protoc generates, can tell"
+        )
+    whose = f"schema {of.id}"
+    files = described(schema, of.id, f"{whose}.proto", registry)
+    return message_named(files, names.pop(), whose)
 
 
 def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: str) -> bytes:

@@ -38,7 +38,7 @@ from odradek.cli.console.consuming import (
     subscribe,
     there,
 )
-from odradek.cli.console.decoding import Decoding, WireFormat, decoder, registry_of
+from odradek.cli.console.decoding import REGISTERED, WireFormat, decoder, registry_of
 from odradek.cli.console.format_strings import FormatString
 from odradek.cli.console.formatting import PROPERTIES, JsonFormatter, RecordFormatter
 from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, end_place, log_place
@@ -159,8 +159,8 @@ def formatter_of(params: Mapping[str, Any], *, escaped: bool = False) -> LineFor
         for part in ("key", "value")
     )
     decoded = {params.get("decode_key"), params.get("decode_value")}
-    if registry is not None and not decoded & {Decoding.AVRO, Decoding.JSON}:
-        refuse("schema.registry.url is for --decode-key or --decode-value, avro or json")
+    if registry is not None and not decoded & REGISTERED.keys():
+        refuse("schema.registry.url is for --decode-key or --decode-value, avro, json or protobuf")
     text = params.get("format_")
     if text is None and not params.get("json"):
         return RecordFormatter(settings, key, value, escaped=escaped)

@@ -1,4 +1,4 @@
-"""What bytes of a key or value mean: text, JSON, Avro, numbers.
+"""What bytes of a key or value mean: text, JSON, Avro, Protobuf, numbers.
 
 In: the word of `--decode-key` or `--decode-value`, for Avro a schema's file, or a schema registry.
 Out: a function from bytes to a plain value, and that value's text.
@@ -33,6 +33,7 @@ class Decoding(StrEnum):
 
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
     STRING = "string"
     HEX = "hex"
     INT = "int"
@@ -73,9 +74,9 @@ def decoder(
 ) -> Decoder | None:
     """How a part ("key" or "value") is decoded; None for bytes as they are.
 
-    With a registry Avro and JSON are read by the schema that each of them names.
+    With a registry Avro, JSON and Protobuf are read by the schema that each of them names.
     """
-    if registry is not None and kind in (Decoding.AVRO, Decoding.JSON):
+    if registry is not None and kind in REGISTERED:
         if schema is not None:
             refuse(f"--{part}-schema and schema.registry.url can't be given together")
         return _registered(kind, registry)
@@ -83,6 +84,8 @@ def decoder(
         refuse(f"--{part}-schema is for --decode-{part} avro")
     if kind is None or kind is Decoding.NONE:
         return None
+    if kind is Decoding.PROTOBUF:
+        refuse(f"--decode-{part} protobuf needs a schema registry: {_REGISTRY}")
     if kind is Decoding.AVRO:
         if schema is None:
             refuse(
@@ -141,23 +144,17 @@ def _json(data: bytes) -> Any:
 
 def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
     from odradek.common.errors import MissingExtraError
-    from odradek.serialization.avro import AvroDeserializer
     from odradek.serialization.errors import (
         DeserializationError,
         InvalidSchemaError,
         SchemaNotFoundError,
     )
-    from odradek.serialization.json_schema import JSONDeserializer
 
-    read: Decoder
+    name, reader = REGISTERED[kind]
     try:
-        if kind is Decoding.AVRO:
-            read = AvroDeserializer(registry)
-        else:
-            read = JSONDeserializer(None, None, registry, {"validate": False})
+        read = reader(registry)
     except MissingExtraError as error:
         refuse(str(error))
-    name = "Avro" if kind is Decoding.AVRO else "JSON"
 
     def decode(data: bytes) -> Any:
         try:
@@ -166,6 +163,58 @@ def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
             raise FormatError(f"{name}: {error}") from None
 
     return decode
+
+
+def _registered_avro(registry: SchemaRegistryClient) -> Decoder:
+    from odradek.serialization.avro import AvroDeserializer
+
+    return AvroDeserializer(registry)
+
+
+def _registered_json(registry: SchemaRegistryClient) -> Decoder:
+    from odradek.serialization.json_schema import JSONDeserializer
+
+    return JSONDeserializer(None, None, registry, {"validate": False})
+
+
+def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
+    """Protobuf's own JSON mapping, with fields that have their defaults, as Confluent's tool."""
+    from odradek.serialization.errors import DeserializationError
+    from odradek.serialization.extras import protobuf
+    from odradek.serialization.protobuf_files import message_of
+    from odradek.serialization.schema_cache import kept
+    from odradek.serialization.wire_format import SchemaId, schema_of
+
+    protobuf()
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.message_factory import GetMessageClass
+
+    classes: dict[SchemaId, Any] = {}
+
+    def read(data: bytes) -> Any:
+        of, at = schema_of(data, indexed=True)
+        made = classes.get(of)
+        if made is None:
+            made = GetMessageClass(message_of(of, registry))
+            kept(classes, of, made)
+        message = made()
+        try:
+            message.ParseFromString(data[at:])
+            return MessageToDict(message, always_print_fields_with_no_presence=True)
+        except Exception as error:  # of several classes, some of C: bytes that are none, an Any
+            raise DeserializationError(
+                f"it isn't a {message.DESCRIPTOR.full_name}: {error}"
+            ) from None
+
+    return read
+
+
+REGISTERED: dict[Decoding, tuple[str, Callable[[SchemaRegistryClient], Decoder]]] = {
+    Decoding.AVRO: ("Avro", _registered_avro),
+    Decoding.JSON: ("JSON", _registered_json),
+    Decoding.PROTOBUF: ("Protobuf", _registered_protobuf),
+}
+"""What is read by a schema registry: its name, and how."""
 
 
 def _number(name: str, code: str) -> Decoder:

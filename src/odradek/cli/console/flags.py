@@ -180,7 +180,7 @@ FormatterProperty = Annotated[
     _words(
         "--formatter-property",
         f"How records are written; one of {', '.join(formatting.PROPERTIES)}, or "
-        "schema.registry.url and other settings of a registry's client, for avro and json.",
+        "schema.registry.url and others of a registry's client, for avro, json and protobuf.",
     ),
 ]
 FormatterConfig = Annotated[Path | None, typer.Option(help="A file with formatter properties.")]

@@ -166,7 +166,8 @@ def test_an_end_is_not_to_come() -> None:
         (consume.consume, f"{START} --format %s --property print.key=true", "form of its own"),
         (consume.consume, f"{START} --decode-value avro", "needs --value-schema FILE"),
         (consume.consume, f"{START} --decode-value avro", "or --formatter-property schema.reg"),
-        (consume.consume, f"{START} --decode-key string {REGISTRY}", "avro or json"),
+        (consume.consume, f"{START} --decode-key string {REGISTRY}", "avro, json or protobuf"),
+        (consume.consume, f"{START} --decode-value protobuf", "needs a schema registry"),
         (
             consume.consume,
             f"{START} --decode-value avro --value-schema /nix {REGISTRY}",

@@ -12,10 +12,20 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf import any_pb2
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from tests.registry_server import registry_server
 from tests.unit.cli.console.test_formatting import BARE, HOSTILE, RECORD
 
-from odradek import Schema, SchemaRegistryClient
+from odradek import (
+    MessageField,
+    ProtobufSerializer,
+    Schema,
+    SchemaRegistryClient,
+    SerializationContext,
+)
 from odradek.cli.console.decoding import (
     Decoding,
     FormatError,
@@ -29,6 +39,7 @@ from odradek.cli.console.formatting import JsonFormatter, RecordFormatter
 from odradek.cli.console.properties import UsageError
 
 PLAIN = WireFormat.PLAIN
+REGISTERING = {"auto.register.schemas": True}
 SCHEMA = {
     "type": "record",
     "name": "flight",
@@ -197,6 +208,51 @@ def test_framed_json(registry: SchemaRegistryClient) -> None:
     assert alone is not None
     with pytest.raises(FormatError, match="a zero, as Confluent's do: .*schema.registry.url=URL"):
         alone(data)
+
+
+def flights(*more: str) -> Any:
+    """The class of a message as protoc would generate it, with more fields in later versions."""
+    file = FileDescriptorProto(name="flights.proto", package="air", syntax="proto3")
+    file.message_type.add(name="Before")
+    message = file.message_type.add(name="Flight")
+    number, text = FieldDescriptorProto.TYPE_INT64, FieldDescriptorProto.TYPE_STRING
+    message.field.add(name="air_miles", number=1, type=number, label=1)
+    for at, name in enumerate(more, 2):
+        message.field.add(name=name, number=at, type=text, label=1)
+    message.field.add(name="any", number=9, type=11, label=1, type_name=".google.protobuf.Any")
+    file.dependency.append("google/protobuf/any.proto")
+    pool = DescriptorPool()
+    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName("air.Flight"))
+
+
+def test_protobuf_by_a_registry(registry: SchemaRegistryClient) -> None:
+    decode = decoder(Decoding.PROTOBUF, None, PLAIN, part="value", registry=registry)
+    assert decode is not None
+    context = SerializationContext("flights", MessageField.VALUE)
+    for made, shown in (
+        (flights()(air_miles=1400), {"airMiles": "1400"}),
+        (flights("origin")(origin="BER"), {"airMiles": "0", "origin": "BER"}),
+    ):
+        framed = ProtobufSerializer(type(made), registry, REGISTERING)(made, context)
+        assert framed is not None
+        record = RECORD._replace(value=framed)
+        assert json.loads(JsonFormatter(None, decode).line(record))["value"] == shown
+        with pytest.raises(FormatError, match=r"Protobuf: it isn't a air\.Flight"):
+            decode(framed + b"\xff")
+    unknown = flights("origin")(any={"type_url": "x/y.Z", "value": b"1"})
+    framed = ProtobufSerializer(type(unknown), registry, REGISTERING)(unknown, context)
+    assert framed is not None
+    with pytest.raises(FormatError, match=r"Protobuf: .*y\.Z"):
+        decode(framed)
+    with pytest.raises(FormatError, match=r"Protobuf: its schema \d+ has no message \[7\]"):
+        decode(framed[:5] + b"\2\x0e" + framed[7:])
+    with pytest.raises(FormatError, match="Protobuf: it doesn't begin as Confluent's"):
+        decode(b"flights")
+    of_json = registry.register_schema("j", Schema('{"type": "object"}', "JSON"))
+    with pytest.raises(FormatError, match="Protobuf: the schema is of type JSON"):
+        decode(b"\0" + of_json.to_bytes(4, "big") + b"\0")
 
 
 def test_other_parts_are_read_as_without_a_registry(registry: SchemaRegistryClient) -> None:
