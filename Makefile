@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest quick check format broken-rules soak soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
+.PHONY: help peer-suites setup kernel demo test test-long test-lowest test-newest test-python quick check format broken-rules soak soak-spark bench bench-all bench-history bench-spark fuzz fuzz-kernels fuzz-schedules fuzz-interruptions fuzz-properties broken-bounds scorecard site site-check lock dist dist-check release clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -31,6 +31,9 @@ test-lowest: setup ## the quick suite with the lowest versions of dependencies t
 
 test-newest: setup ## the quick suite with the newest versions, whatever requirements.lock says (ARGS=--list)
 	@$(BIN)/python tools/range_ends.py newest $(ARGS)
+
+test-python: ## the suites that need no brokers under another Python: PYTHON=3.13 or its path (SUITES="unit" for some)
+	@python3 tools/test_python.py $(PYTHON) $(SUITES)
 
 format: ## write the sources as `make check` wants them, as far as a tool can
 	$(BIN)/ruff check --fix .

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
+VENV = Path(os.environ.get("ODRADEK_VENV", ROOT / ".venv"))  # tools/test_python.py has others
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".odradek-setup"
 LOCK = ROOT / "requirements.lock"
@@ -46,7 +46,7 @@ def main() -> None:
         return
     start = time.monotonic()
     if not PYTHON.exists():
-        say("making the venv .venv")
+        say(f"making the venv {os.path.relpath(VENV, ROOT)}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
     STAMP.unlink(missing_ok=True)
     if packages not in stamps:

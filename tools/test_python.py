@@ -1,0 +1,71 @@
+"""`make test-python PYTHON=3.13`: suites under another Python than that of `.venv`.
+
+In: a version as in "3.13" or an interpreter's path, and names of suites (those that need neither
+brokers nor Spark, unless some are named; `--` passes the rest on to pytest). Out: a venv in
+build/pythons with all that requirements.lock pins, the kernels compiled for it beside the others,
+and what `tools/run_tests.py` says there. A version is looked for on PATH and among pyenv's; where
+it is in neither, uv, as pinned in range_packages.lock, has it or fetches it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from range_ends import ROOT, run, uv_command
+
+PLACE = ROOT / "build" / "pythons"
+SUITES = ("unit", "property", "simulation")
+NAME = "import sys; print('%d.%d' % sys.version_info[:2] + ('t' if 't' in sys.abiflags else ''))"
+
+
+def main() -> None:
+    """Make the venv and run the suites in it."""
+    if len(sys.argv) < 2:
+        sys.exit("which Python? make test-python PYTHON=3.13")
+    wanted, suites = sys.argv[1], sys.argv[2:]
+    if not suites or suites[0] == "--":
+        suites = [*SUITES, *suites]
+    interpreter, version = find(wanted)
+    venv = PLACE / version
+    environment = {**os.environ, "ODRADEK_VENV": str(venv)}
+    environment.pop("VIRTUAL_ENV", None)
+    run([interpreter, "tools/setup_venv.py"], environment)
+    python = venv / "bin" / "python"
+    sys.exit(subprocess.run([str(python), "tools/run_tests.py", *suites], cwd=ROOT).returncode)
+
+
+def find(wanted: str) -> tuple[str, str]:
+    """Give an interpreter and its version: the one of this path or name, or any of this version."""
+    for one in candidates(wanted):
+        if version := version_of(one):  # pyenv's shims are there for what they don't run
+            return one, version
+    if os.sep in wanted:
+        sys.exit(f"{wanted} doesn't run")
+    uv = uv_command()
+    run([*uv, "python", "install", wanted])
+    managed = [*uv, "python", "find", "--managed-python", wanted]
+    one = subprocess.run(managed, check=True, capture_output=True, text=True).stdout.strip()
+    return one, version_of(one) or sys.exit(f"{one} doesn't run")
+
+
+def candidates(wanted: str) -> Iterator[str]:
+    """What may be this Python on this machine, best first."""
+    for name in (wanted, f"python{wanted}"):
+        if found := shutil.which(name):
+            yield found
+    if os.sep not in wanted:
+        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+        yield from map(str, sorted(pyenv.glob(f"{wanted}.*/bin/python{wanted}")))
+
+
+def version_of(interpreter: str) -> str | None:
+    """As in "3.13" or "3.14t"; None where it doesn't run."""
+    done = subprocess.run([interpreter, "-c", NAME], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    main()
