@@ -65,7 +65,7 @@ class Scene(Stage):
         self, given: Iterator[bytes] | list[bytes], *, sync: bool = False, **config: Any
     ) -> ProducedLines:
         producer = self.producer(**config)
-        lines = LineProducer(producer, "t", LineParser({}), sync=sync, tell=self.said.append)
+        lines = LineProducer(producer, "t", LineParser({}).parse, sync=sync, tell=self.said.append)
         settled = producer._calls.config
         limits = {"max_block": settled["max.block.ms"], "delivery": settled["delivery.timeout.ms"]}
         result = run(lines, given, **limits)
@@ -164,7 +164,8 @@ def test_a_line_that_is_too_large_is_lost_alone() -> None:
 def test_a_line_without_its_parts_ends_the_reading() -> None:
     scene = Scene(6)
     producer = scene.producer()
-    lines = LineProducer(producer, "t", LineParser({"parse.key": "true"}), tell=scene.said.append)
+    parse = LineParser({"parse.key": "true"}).parse
+    lines = LineProducer(producer, "t", parse, tell=scene.said.append)
     with producer:
         result = run(lines, [b"k\tv\n", b"odd\n", b"k\tv\n"], max_block=60, delivery=120)
     assert (result.lines, result.acknowledged, result.lost_lines) == (2, 1, 1)

@@ -13,6 +13,7 @@ import typer
 
 from odradek.cli.console import formatting, lines
 from odradek.cli.console.decoding import Decoding, WireFormat
+from odradek.cli.console.encoding import SETTINGS, LineFormat
 from odradek.cli.console.properties import refuse
 from odradek.cli.frame.settings import BOOTSTRAP, COMMAND_CONFIG, PROFILE
 
@@ -95,9 +96,28 @@ MaxPartitionMemory = Annotated[int | None, _number("The older name of --batch-si
 Codec = Annotated[
     str | None, typer.Option(help="compression.type: none, gzip, snappy, lz4 or zstd.")
 ]
+EncodeKey = Annotated[
+    LineFormat | None,
+    typer.Option(help="Write keys of JSON as this, by a schema registry (default: as they are)."),
+]
+EncodeValue = Annotated[
+    LineFormat | None,
+    typer.Option(help="Write values of JSON as this, by a schema registry (default: as they are)."),
+]
+KeySchemaToWrite = Annotated[
+    Path | None, typer.Option("--key-schema", help="The schema of keys (default: the registry's).")
+]
+ValueSchemaToWrite = Annotated[
+    Path | None,
+    typer.Option("--value-schema", help="The schema of values (default: the registry's)."),
+]
 ReaderProperty = Annotated[
     list[str] | None,
-    _words("--reader-property", f"How lines are read; one of {', '.join(lines.PROPERTIES)}."),
+    _words(
+        "--reader-property",
+        f"How lines are read; one of {', '.join(lines.PROPERTIES)}, or schema.registry.url, "
+        f"{', '.join(SETTINGS)}, and others of a registry's client.",
+    ),
 ]
 ReaderConfig = Annotated[Path | None, typer.Option(help="A file with reader properties.")]
 ProducerProperty = Annotated[

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,12 +24,16 @@ from odradek.api.producer import Producer
 from odradek.cli import INTERRUPTED
 from odradek.cli.console import flags
 from odradek.cli.console.client_settings import client_config
-from odradek.cli.console.lines import PROPERTIES, LineParser
+from odradek.cli.console.decoding import registry_of
+from odradek.cli.console.encoding import SETTINGS as ENCODING
+from odradek.cli.console.encoding import line_encoder
+from odradek.cli.console.lines import PROPERTIES, LineParser, ParsedLine
 from odradek.cli.console.producing import LineProducer, run
 from odradek.cli.console.properties import line_settings, refuse, refuse_what_is_not_there
 from odradek.cli.console.waiting import checked, ending, say, terminable
 from odradek.common.config import PRODUCER
 from odradek.common.errors import KafkaError
+from odradek.serialization.registry_settings import NAMES as REGISTRY
 
 OPTIONS = {
     "bootstrap_server": "bootstrap.servers",
@@ -58,6 +62,19 @@ def config_of(params: Mapping[str, Any]) -> dict[str, str]:
     return client_config(params, tool="producer", flags=OPTIONS)
 
 
+def parser_of(params: Mapping[str, Any], topic: str) -> Callable[[bytes], ParsedLine]:
+    """How a line becomes a record's key, value and headers."""
+    settings = line_settings(
+        params,
+        new="reader_property",
+        file="reader_config",
+        known=(*PROPERTIES, *REGISTRY, *ENCODING),
+    )
+    encode = line_encoder(params, settings, registry_of(settings), topic)
+    parse = LineParser(settings).parse
+    return lambda line: encode(parse(line))
+
+
 def produce(
     context: typer.Context,
     topic: flags.ProduceTopic = None,
@@ -75,6 +92,10 @@ def produce(
     max_memory_bytes: flags.MaxMemory = None,
     max_partition_memory_bytes: flags.MaxPartitionMemory = None,
     compression_codec: flags.Codec = None,
+    encode_key: flags.EncodeKey = None,
+    encode_value: flags.EncodeValue = None,
+    key_schema: flags.KeySchemaToWrite = None,
+    value_schema: flags.ValueSchemaToWrite = None,
     reader_property: flags.ReaderProperty = None,
     old_property: flags.OldProperty = None,
     reader_config: flags.ReaderConfig = None,
@@ -95,15 +116,12 @@ def produce(
         if topic is None:
             refuse("say which topic to write to: --topic flights")
         given = config_of(context.params)
-        settings = line_settings(
-            context.params, new="reader_property", file="reader_config", known=PROPERTIES
-        )
-        parser = LineParser(settings)
+        parse = parser_of(context.params, topic)
         config = checked(PRODUCER, given)
         producer = Producer(given)
         try:
             with terminable() as end:
-                lines = LineProducer(producer, topic, parser, sync=sync)
+                lines = LineProducer(producer, topic, parse, sync=sync)
                 result = run(
                     lines,
                     _read(prompt=sys.stdin is not None and sys.stdin.isatty(), quiet=json),

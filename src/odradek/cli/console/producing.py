@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from odradek.api.producer import Producer
-from odradek.cli.console.lines import LineError, LineParser
+from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.waiting import PROGRESS, in_words, patiently, say
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from odradek.runtime.hosts.record_future import RecordFuture
@@ -111,14 +111,14 @@ class LineProducer:
         self,
         producer: Producer,
         topic: str,
-        parser: LineParser,
+        parse: Callable[[bytes], ParsedLine],
         *,
         sync: bool = False,
         tell: Callable[[str], None] = say,
     ) -> None:
         self._producer = producer
         self._topic = topic
-        self._parser = parser
+        self._parse = parse
         self._sync = sync
         self._tell = tell
         self._pending: deque[tuple[int, RecordFuture]] = deque()
@@ -156,7 +156,7 @@ class LineProducer:
         result.lines += 1
         number = result.lines
         try:
-            record = self._parser.parse(line)
+            record = self._parse(line)
         except LineError as error:
             self._stop_at(number, str(error))
             return False

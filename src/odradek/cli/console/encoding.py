@@ -1,0 +1,205 @@
+"""Lines of JSON as Avro, JSON with a schema, or Protobuf, by a schema registry.
+
+In: the word of `--encode-key` or `--encode-value`, a schema's file or none, a registry. Out: a
+function from the bytes of a line to those of a record. Must not: register a schema unless it is
+told to (`auto.register.schemas`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from odradek.cli.console.lines import LineError, ParsedLine
+from odradek.cli.console.properties import refuse
+
+if TYPE_CHECKING:
+    from odradek.serialization.context import SerializationContext
+    from odradek.serialization.registry_client import SchemaRegistryClient
+
+Encoder = Callable[[bytes], bytes]
+PARTS = ("key", "value")
+SERIALIZERS = (
+    "auto.register.schemas",
+    "use.latest.version",
+    "normalize.schemas",
+    "subject.name.strategy",
+)
+"""What serializers are told besides where the registry is."""
+SETTINGS = (*SERIALIZERS, "key.message", "value.message")
+"""With the full names of Protobuf's messages, where they aren't the first of their files."""
+_REGISTRY = "--reader-property schema.registry.url=URL"
+
+
+class LineFormat(StrEnum):
+    """What `--encode-key` and `--encode-value` may say."""
+
+    AVRO = "avro"
+    JSON = "json"
+    PROTOBUF = "protobuf"
+
+
+class LineEncoder:
+    """Encodes the parts of a line; a part that nothing was said of stays as it is."""
+
+    def __init__(self, encoders: Mapping[str, Encoder]) -> None:
+        self._encoders = encoders
+
+    def __call__(self, line: ParsedLine) -> ParsedLine:
+        """The line with its parts encoded; null stays null. Raises `LineError`."""
+        made: dict[str, Any] = {}
+        for part, encode in self._encoders.items():
+            data = getattr(line, part)
+            if data is not None:
+                made[part] = encode(data)
+        return replace(line, **made) if made else line
+
+
+def line_encoder(
+    params: Mapping[str, Any],
+    settings: dict[str, str],
+    registry: SchemaRegistryClient | None,
+    topic: str,
+) -> LineEncoder:
+    """By the flags; the settings of serializers are taken out of the reader's."""
+    conf = {name: settings.pop(name) for name in SERIALIZERS if name in settings}
+    messages = {part: settings.pop(f"{part}.message", None) for part in PARTS}
+    wanted = {part: params.get(f"encode_{part}") for part in PARTS}
+    for part, kind in wanted.items():
+        if kind is None and params.get(f"{part}_schema") is not None:
+            refuse(f"--{part}-schema is for --encode-{part} avro or json")
+        if messages[part] is not None and kind is not LineFormat.PROTOBUF:
+            refuse(f"{part}.message is for --encode-{part} protobuf")
+        if kind is not None and registry is None:
+            refuse(f"--encode-{part} {kind.value} needs a schema registry: {_REGISTRY}")
+    if registry is None or not any(wanted.values()):
+        if registry is not None or conf:
+            refuse("schema.registry.url and settings with it are for --encode-key, --encode-value")
+        return LineEncoder({})
+    if wanted["key"] is not None and settings.get("parse.key", "").strip().lower() != "true":
+        refuse("--encode-key needs --reader-property parse.key=true: lines have no keys else")
+    made: dict[str, Encoder] = {}
+    for part, kind in wanted.items():
+        if kind is not None:
+            schema = _schema(kind, params.get(f"{part}_schema"), messages[part], part)
+            made[part] = _encoder(kind, schema, conf, registry, topic, part)
+    return LineEncoder(made)
+
+
+def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str) -> str | None:
+    """The text of a schema, of Protobuf the name of a message; None: the registry's latest."""
+    if kind is LineFormat.PROTOBUF:
+        if path is not None:
+            refuse(
+                f"--{part}-schema is for avro and json: Protobuf is written by what is registered"
+            )
+        return message
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        refuse(f"{path} can't be read: {error.strerror or error}")
+    except UnicodeDecodeError:
+        refuse(f"{path} isn't UTF-8 text")
+
+
+def _encoder(
+    kind: LineFormat,
+    schema: str | None,
+    conf: Mapping[str, str],
+    registry: SchemaRegistryClient,
+    topic: str,
+    part: str,
+) -> Encoder:
+    from odradek.common.errors import KafkaError
+    from odradek.serialization.context import MessageField, SerializationContext
+
+    if (schema is None or kind is LineFormat.PROTOBUF) and "use.latest.version" not in conf:
+        conf = {**conf, "use.latest.version": "true"}
+    try:
+        write = _WRITERS[kind](registry, schema, conf)
+    except KafkaError as error:  # no schema, no such setting, a package that lacks
+        refuse(str(error))
+    context = SerializationContext(topic, MessageField(part))
+
+    def encode(data: bytes) -> bytes:
+        value = _value(data, part)
+        try:
+            return write(value, context) or b""
+        except KafkaError as error:
+            raise LineError(f"its {part} can't be written as {kind.value}: {error}") from None
+
+    return encode
+
+
+def _value(data: bytes, part: str) -> Any:
+    def constant(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        value = json.loads(data, parse_constant=constant)
+    except RecursionError:
+        raise LineError(f"its {part} is nested too deep") from None
+    except ValueError as error:
+        raise LineError(f"its {part} isn't JSON: {error}") from None
+    if value is None:
+        raise LineError(f"its {part} is null; null.marker says what stands for none")
+    return value
+
+
+Writer = Callable[[Any, "SerializationContext"], bytes | None]
+
+
+def _avro(registry: SchemaRegistryClient, schema: str | None, conf: Mapping[str, str]) -> Writer:
+    from odradek.cli.console.avro_lines import AvroLines
+
+    return AvroLines(registry, schema, conf=conf)
+
+
+def _json(registry: SchemaRegistryClient, schema: str | None, conf: Mapping[str, str]) -> Writer:
+    from odradek.serialization.json_schema import JSONSerializer
+
+    return JSONSerializer(schema, registry, conf=conf)
+
+
+def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[str, str]) -> Writer:
+    """Of Protobuf's own JSON mapping, by the file that is registered last; its first message."""
+    from odradek.serialization.errors import SerializationError
+    from odradek.serialization.extras import protobuf
+    from odradek.serialization.framing import WRITING, Framer, read_settings
+    from odradek.serialization.protobuf import message_indexes
+    from odradek.serialization.protobuf_files import described, message_named
+
+    protobuf()
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.message_factory import GetMessageClass
+
+    framer = Framer(registry, read_settings(conf, WRITING))
+    classes: dict[int, Any] = {}
+
+    def write(value: Any, context: SerializationContext) -> bytes:
+        subject = framer.subject(context, None)
+        found = framer.registered(subject, lambda: None)
+        made = classes.get(found.schema_id)
+        if made is None:
+            files = described(found.schema, found.schema_id, f"{subject}.proto", registry)
+            made = GetMessageClass(message_named(files, name, f"subject {subject}"))
+            classes[found.schema_id] = made
+        try:
+            message = ParseDict(value, made())
+        except (ParseError, RecursionError) as error:
+            raise SerializationError(f"it isn't a {made.DESCRIPTOR.full_name}: {error}") from None
+        payload = message.SerializeToString()
+        return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
+
+    return write
+
+
+_WRITERS: dict[
+    LineFormat, Callable[[SchemaRegistryClient, str | None, Mapping[str, str]], Writer]
+] = {LineFormat.AVRO: _avro, LineFormat.JSON: _json, LineFormat.PROTOBUF: _protobuf}
