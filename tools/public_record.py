@@ -9,6 +9,7 @@ asks for it. Must not: import what only a newer release has, so that an older on
 
 from __future__ import annotations
 
+import enum
 import importlib
 import inspect
 import sys
@@ -57,8 +58,8 @@ def promised(value: Any) -> Any:
     if inspect.isclass(value):
         if issubclass(value, Exception):
             return sorted(one.__name__ for one in value.__mro__[1:-1])
-        found = {"()": arguments(value)}
         # What Python's own classes have differs from one Python to the next.
+        found = {"()": "value" if issubclass(value, enum.Enum) else arguments(value)}
         ours = [one for one in value.__mro__ if one.__module__.startswith("odradek")]
         for name in sorted({name for one in ours for name in vars(one)}):
             if not name.startswith("_"):

@@ -84,7 +84,6 @@ def requirements(project: dict[str, object], end: str) -> list[str]:
     theirs = {name_of(line) for line in users}
     tests = [line for line in direct(project, "dev") if name_of(line) not in theirs]
     tests = [line for line in tests if name_of(line) != COMPILER]
-    tests.append("pip")
     return [*users, *(pinned(line) if end == "lowest" else line for line in tests)]
 
 
