@@ -237,7 +237,7 @@ static void idle(int count, char **given) {
     rd_kafka_message_t **messages = malloc(sizeof *messages * BATCH);
     for (int c = 0; c < clients; c++) {
         for (long records = 0; records < wanted;) {
-            ssize_t n = rd_kafka_consume_batch_queue(queues[c], 100, messages, BATCH);
+            ssize_t n = rd_kafka_consume_batch_queue(queues[c], 10, messages, BATCH);
             for (ssize_t i = 0; i < n; i++) {
                 records += !messages[i]->err;
                 rd_kafka_message_destroy(messages[i]);

@@ -253,8 +253,7 @@ def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
     for client in clients:
         records = 0
         while records < options.records:
-            batch = client.poll_arrow(timeout=TIMEOUT)
-            records += batch.num_rows if batch is not None else 0
+            records += len(client.poll(timeout=TIMEOUT, max_records=POLL_RECORDS))
     rest(clients, SETTLED_AFTER, polled=not background)
     found.begins()
     rest(clients, options.idle, polled=not background)
