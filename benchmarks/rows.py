@@ -13,8 +13,6 @@ from benchmarks.stand_in import READ, StandIn
 
 KIB = 1 << 10
 TUNED_BATCH = 128 * KIB
-MOST_BATCH = 1_040_000
-"""Bytes, which Kafka's default of `max.message.bytes` lets in."""
 FETCH_MAX_BYTES = 50 * KIB * KIB
 """Odradek's budget for what waits and is under way; memory may grow by 100 MB more."""
 
@@ -280,22 +278,10 @@ _CURVE_CLIENTS = (
     ("odradek", "Odradek", "arrow"), ("franz-go", "franz-go", "consume"),
     ("librdkafka", "librdkafka (C)", "consume"),
 )  # fmt: skip
-_SIZES = {10: 0.2, 100: 0.2, 1000: 0.05, 10_000: 0.01, 100_000: 0.001, 1_000_000: 0.0002}
-"""Bytes of a value, and of the records asked for how many a topic of such has: 40 MB to 2 GB."""
-
-
-def _curve(key: str, title: str, per: str, shapes: dict[int, Shape]) -> Row:
-    """Reading from the real broker, along a number."""
-    return Row(
-        key,
-        title,
-        tuple(
-            Lane(f"{client}-{n}", f"{name}, {n:,}", client, mode, shape, series=name, at=n)
-            for n, shape in shapes.items()
-            for client, name, mode in _CURVE_CLIENTS
-        ),
-        per=per,
-    )
+_SIZES = {
+    10: 2_000_000, 100: 1_000_000, 1000: 200_000, 10_000: 20_000, 100_000: 2000, 1_000_000: 200,
+}  # fmt: skip
+"""Bytes of a value, and how many records a partition has of such."""
 
 
 def _scale() -> Iterator[Row]:
@@ -341,11 +327,11 @@ def _scale() -> Iterator[Row]:
         "scale-pattern", "topics in the cluster, those read chosen by a pattern",
         lanes(topics, everyone, "--pattern", f"^{READ}$"), per="1,000 topics",
     )  # fmt: skip
-    sizes = {
-        n: Shape(value_size=n, share=share, batch_size=max(TUNED_BATCH, min(n + 200, MOST_BATCH)))
-        for n, share in _SIZES.items()
-    }
-    yield _curve("scale-sizes", "consume records of many sizes", "1,000 bytes", sizes)
+    sizes = {n: StandIn(value_size=n, records=count) for n, count in _SIZES.items()}
+    yield Row(
+        "scale-sizes", "reading values of many sizes", lanes(sizes, _CURVE_CLIENTS),
+        per="1,000 bytes",
+    )  # fmt: skip
 
 
 def _growth() -> Iterator[Row]:
@@ -364,7 +350,17 @@ def _growth() -> Iterator[Row]:
 
     part = replace(_PLAIN, share=0.2)
     some = {n: replace(part, partitions=n) for n in (1, 4, 100, 1000, 5000)}
-    yield _curve("partitions", "consume 100 B from many partitions", "1,000 partitions", some)
+    yield Row(
+        "partitions",
+        "consume 100 B from many partitions",
+        tuple(
+            Lane(f"{client}-{n:,} partitions", f"{name}, {n:,}", client, mode, shape,
+                 series=name, at=n)
+            for n, shape in some.items()
+            for client, name, mode in _CURVE_CLIENTS
+        ),
+        per="1,000 partitions",
+    )  # fmt: skip
     yield from _scale()
     sizes = {f"{n} KiB": replace(part, batch_size=n * KIB) for n in (1, 4, 16, 128, 1000)}
     yield Row("batches", "consume 100 B in batches of different sizes", lanes(sizes))

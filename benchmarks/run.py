@@ -73,7 +73,7 @@ class Bench:
     def measure(self, topics: Topics, lane: Lane) -> dict[str, Any]:
         """One measurement, in a process of its own."""
         if lane.stand_in is not None:
-            return self.measure_idle(lane, lane.stand_in)
+            return self.measure_stand_in(lane, lane.stand_in)
         shape = lane.shape
         records = int(topics.records_of(shape) * lane.share) // shape.partitions * shape.partitions
         if lane.mode == "import":
@@ -97,8 +97,8 @@ class Bench:
             topics.drop(topic)
         return result
 
-    def measure_idle(self, lane: Lane, shape: StandIn) -> dict[str, Any]:
-        """What a client costs at a stand-in, which also counts the requests of its idle time."""
+    def measure_stand_in(self, lane: Lane, shape: StandIn) -> dict[str, Any]:
+        """One measurement at a stand-in, which also counts the requests of idle time."""
         command = peers.command(lane.client, lane.mode).command or []
         arguments = ["--bootstrap", self.stand_ins.bootstrap(shape), "--topic", READ,
                      "--partitions", str(shape.partitions),

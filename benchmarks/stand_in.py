@@ -1,6 +1,6 @@
 """A stand-in for clusters that one machine can't hold: 100 brokers, 100,000 topics.
 
-In: `python -m benchmarks.stand_in BROKERS PARTITIONS RECORDS TOPICS`; then, on standard input,
+In: `python -m benchmarks.stand_in BROKERS PARTITIONS RECORDS TOPICS SIZE`; then, on standard input,
 lines of two times (seconds of the epoch). Out: a line with the bootstrap address once all is there;
 for each line that comes in, how many requests were worked on between these two times. The brokers
 are the simulation's, on loopback sockets (users have them as `FakeCluster` in `odradek.testing`),
@@ -18,7 +18,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from odradek.record import read_header
 from odradek.record.columns import CREATE_TIME
@@ -33,6 +33,7 @@ READ = "read"
 VALUE = (
     b'{"id":10000000,"ev":"click","city":"berlin","page":"/p/4711","ms":1200,"amt":99.99,"ua":"O"}'
 )
+_BATCH_BYTES = 120_000
 _MADE_MS = 1_700_000_000_000
 _SAMPLED_EVERY = 0.05
 _CONNECTIONS = 20_000
@@ -46,6 +47,7 @@ class StandIn:
     partitions: int = 1
     records: int = 20
     topics: int = 1
+    value_size: int = 100
 
 
 @dataclass(slots=True)
@@ -66,13 +68,16 @@ class Counts:
         return self.totals[last] - self.totals[first] if self.totals else 0
 
 
-def fill(topic: SimulatedTopic, records: int) -> None:
-    """A batch in each partition, the same for all."""
-    keys = (b"user-%011d" % n for n in range(records))
-    data = encode((n, _MADE_MS, CREATE_TIME, key, VALUE, ()) for n, key in enumerate(keys))
+def fill(topic: SimulatedTopic, records: int, value_size: int) -> None:
+    """The same batch in each partition, as often as it takes."""
+    value = (VALUE * (1 + value_size // len(VALUE)))[:value_size]
+    in_a_batch = min(records, max(1, _BATCH_BYTES // value_size))
+    keys = (b"user-%011d" % n for n in range(in_a_batch))
+    data = encode((n, _MADE_MS, CREATE_TIME, key, value, ()) for n, key in enumerate(keys))
     header = read_header(memoryview(data))
     for partition in topic.partitions:
-        partition.log.commit(partition.log.append(data, header, partition.leader_epoch))
+        while partition.log.end_offset < records:
+            partition.log.commit(partition.log.append(data, header, partition.leader_epoch))
 
 
 @contextmanager
@@ -87,7 +92,7 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
         cluster = SimulatedCluster(server, shape.brokers, bootstrap_name=None)
         for broker in cluster.brokers.values():
             broker.processing = 0.0
-        fill(cluster.create_topic(READ, shape.partitions), shape.records)
+        fill(cluster.create_topic(READ, shape.partitions), shape.records, shape.value_size)
         for n in range(1, shape.topics):
             cluster.create_topic(f"orders-of-region-{n:06d}")
         return cluster
@@ -100,7 +105,7 @@ def running(shape: StandIn) -> Iterator[SimulatedCluster]:
 
 def main() -> None:
     """Serve until standard input ends."""
-    shape = StandIn(*map(int, sys.argv[1:5]))
+    shape = StandIn(*map(int, sys.argv[1:]))
     counts = Counts()
     with running(shape) as cluster:
         brokers = list(cluster.brokers.values())
@@ -129,9 +134,8 @@ class StandIns:
         """The address of a cluster of this shape."""
         if shape != self._shape:
             self.close()
-            numbers = (shape.brokers, shape.partitions, shape.records, shape.topics)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.stand_in", *map(str, numbers)],
+                [sys.executable, "-m", "benchmarks.stand_in", *map(str, astuple(shape))],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             self._shape, self._bootstrap = shape, self._line()
