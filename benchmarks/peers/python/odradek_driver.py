@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import time
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,13 @@ from odradek import Consumer, Producer  # loads them now, before any clock
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
+_OF_GROUPS = (
+    "odradek.clients.descriptions",
+    "odradek.clients.consumer.group.classic_leader",
+    "odradek.clients.consumer.group.classic_membership",
+    "odradek.clients.consumer.group.assignors.range_assignor",
+    "odradek.clients.consumer.group.assignors.sticky_assignor",
+)
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
@@ -246,7 +254,9 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
 
 def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
     """Clients, each with a thread, that read what there is and then have nothing to do."""
-    if options.pattern:  # a group's code is loaded before any clock, too
+    if options.pattern:
+        for module in _OF_GROUPS:  # loaded before any clock, too
+            import_module(module)
         Consumer({**access(options), "group.id": "loaded"}).close()
     found = Idle()
     clients = [waiting(options, background=background) for _ in range(options.clients)]

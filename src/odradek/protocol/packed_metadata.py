@@ -48,6 +48,7 @@ ROW = 18
 """The least bytes that a partition takes."""
 _HEAD = 14  # of a row: error code, partition, leader, leader epoch
 _CACHED = 1000
+_ONE = range(1)
 _, _unpack_h = packing("h")
 _, _unpack_i = packing("i")
 _, _unpack_hiii = packing("hiii")
@@ -184,6 +185,11 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
     end = pos + width * count
     if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= len(view):
         rows = bytes(view[pos:end])
+        if count == 1:  # as of most topics of a cluster that has very many: nothing to compare
+            error_code, number, leader, epoch = _unpack_hiii(view, pos)
+            if not (error_code or number or rows[-1]) and min(leader, epoch) >= 0:
+                return PackedPartitions(rows, _ONE, None, 0), end
+            return _walk(view, pos, count)
         columns = _cached_columns if count <= _CACHED else _columns
         for first, expected in columns(replicas, isr, offline, count):
             if rows[first::width] != expected:
