@@ -160,7 +160,25 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         self._compared = None
 
 
+@lru_cache(64)
+def _row(replicas: int, isr: int, offline: int) -> Struct:
+    """Read a row whose lists have these lengths (each number is one more, as it is written)."""
+    return Struct(f">hiiiB{replicas - 1}iB{isr - 1}iB{offline - 1}i")
+
+
 def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
+    replicas = rows[pos + _HEAD]
+    at = pos + _HEAD + 4 * replicas - 3
+    isr = rows[at] if replicas < 0x80 else 0x80
+    offline = rows[at + 4 * isr - 3] if isr < 0x80 else 0x80
+    if offline < 0x80:  # nearly always: all of the row at once
+        found = _row(replicas, isr, offline).unpack_from(rows, pos)
+        first, second = 4 + replicas, 4 + replicas + isr  # where a list's length stands
+        error_code, number, leader, epoch = found[:4]
+        brokers, in_sync, gone = found[5:first], found[first + 1 : second], found[second + 1 :]
+        return MetadataResponsePartition(
+            error_code, number, leader, epoch, list(brokers), list(in_sync), list(gone)
+        )
     view = memoryview(rows)
     numbers = _unpack_hiii(view, pos)
     pos += _HEAD
