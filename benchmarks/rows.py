@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from benchmarks.stand_in import READ, StandIn
+
 KIB = 1 << 10
 TUNED_BATCH = 128 * KIB
 FETCH_MAX_BYTES = 50 * KIB * KIB
@@ -47,6 +49,12 @@ class Lane:
     environment: tuple[tuple[str, str], ...] = ()
     tls: bool = False
     """By the broker's TLS listener, its certificate checked."""
+    stand_in: StandIn | None = None
+    """Not the real broker, but a stand-in of this shape."""
+    series: str = ""
+    """Of a curve: the client, at all points alike."""
+    at: float = 0.0
+    """Of a curve: where on it this is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,9 @@ class Row:
     """Part of the subset that takes a few minutes."""
     warm_up: str | None = None
     """The lane that runs once before, uncounted: it warms the broker and its files."""
+    per: str = ""
+    """Of a curve: what is counted along it, and for how many more of that its table has slopes:
+    "1,000 partitions"."""
 
 
 def _reading(shape: Shape, *, more: tuple[Lane, ...] = ()) -> tuple[Lane, ...]:
@@ -263,6 +274,66 @@ def _compat() -> tuple[Row, ...]:
     )
 
 
+_CURVE_CLIENTS = (
+    ("odradek", "Odradek", "arrow"), ("franz-go", "franz-go", "consume"),
+    ("librdkafka", "librdkafka (C)", "consume"),
+)  # fmt: skip
+_SIZES = {
+    10: 2_000_000, 100: 1_000_000, 1000: 200_000, 10_000: 20_000, 100_000: 2000, 1_000_000: 200,
+}  # fmt: skip
+"""Bytes of a value, and how many records a partition has of such."""
+
+
+def _scale() -> Iterator[Row]:
+    """What clients cost that read what there is and then have nothing to do; and large records."""
+    everyone = tuple((client, name, "idle") for client, name, _ in _CURVE_CLIENTS)
+    in_a_process = (
+        *everyone[:1],
+        ("odradek", "Odradek, background=False", "idle-one"),
+        ("odradek-asyncio", "Odradek, asyncio", "idle"),
+        *everyone[1:],
+    )
+
+    def lanes(
+        points: dict[int, StandIn], clients: tuple[tuple[str, str, str], ...], *more: str
+    ) -> tuple[Lane, ...]:
+        return tuple(
+            Lane(
+                f"{client}-{mode}-{n}", f"{name}, {n:,}", client, mode, Shape(share=0.0),
+                arguments=tuple(x.format(n=n) for x in more), stand_in=at, series=name, at=n,
+            )
+            for n, at in points.items()
+            for client, name, mode in clients
+        )  # fmt: skip
+
+    partitions = {n: StandIn(partitions=n) for n in (1, 100, 1000, 10_000, 50_000)}
+    yield Row(
+        "scale-partitions", "partitions of one consumer", lanes(partitions, everyone),
+        per="1,000 partitions",
+    )  # fmt: skip
+    brokers = {n: StandIn(brokers=n, partitions=200) for n in (1, 3, 10, 30, 100)}
+    yield Row("scale-brokers", "brokers of a cluster", lanes(brokers, everyone), per="1 broker")
+    clients = {n: StandIn() for n in (1, 10, 100, 300, 1000)}
+    yield Row(
+        "scale-clients", "clients in a process", lanes(clients, in_a_process, "--clients", "{n}"),
+        per="1 client",
+    )  # fmt: skip
+    topics = {n: StandIn(topics=n) for n in (1, 100, 1000, 10_000, 100_000)}
+    yield Row(
+        "scale-topics", "topics in the cluster, one of them read", lanes(topics, everyone),
+        per="1,000 topics",
+    )  # fmt: skip
+    yield Row(
+        "scale-pattern", "topics in the cluster, those read chosen by a pattern",
+        lanes(topics, everyone, "--pattern", f"^{READ}$"), per="1,000 topics",
+    )  # fmt: skip
+    sizes = {n: StandIn(value_size=n, records=count) for n, count in _SIZES.items()}
+    yield Row(
+        "scale-sizes", "reading values of many sizes", lanes(sizes, _CURVE_CLIENTS),
+        per="1,000 bytes",
+    )  # fmt: skip
+
+
 def _growth() -> Iterator[Row]:
     """How cost grows with partitions, codecs and batches; for Odradek and one peer."""
 
@@ -278,8 +349,19 @@ def _growth() -> Iterator[Row]:
         )
 
     part = replace(_PLAIN, share=0.2)
-    some = {f"{n:,} partitions": replace(part, partitions=n) for n in (1, 4, 100, 1000, 5000)}
-    yield Row("partitions", "consume 100 B from many partitions", lanes(some))
+    some = {n: replace(part, partitions=n) for n in (1, 4, 100, 1000, 5000)}
+    yield Row(
+        "partitions",
+        "consume 100 B from many partitions",
+        tuple(
+            Lane(f"{client}-{n:,} partitions", f"{name}, {n:,}", client, mode, shape,
+                 series=name, at=n)
+            for n, shape in some.items()
+            for client, name, mode in _CURVE_CLIENTS
+        ),
+        per="1,000 partitions",
+    )  # fmt: skip
+    yield from _scale()
     sizes = {f"{n} KiB": replace(part, batch_size=n * KIB) for n in (1, 4, 16, 128, 1000)}
     yield Row("batches", "consume 100 B in batches of different sizes", lanes(sizes))
     codecs = {c: replace(part, codec=c) for c in ("none", "lz4", "snappy", "zstd", "gzip")}

@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks import about, peers, picture, table
 from benchmarks.rows import ROWS, TUNED_BATCH, Lane, Row
+from benchmarks.stand_in import READ, StandIn, StandIns
 from benchmarks.topics import Topics, new_cluster
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ class Bench:
         self.sitting = about.sitting(options)
         store["sittings"][self.sitting["id"]] = self.sitting
         self.skipped: dict[str, str] = {}
+        self.stand_ins = StandIns()
 
     def prepare(self) -> None:
         """Install and build what the clients need; name those that can't be had."""
@@ -70,6 +72,8 @@ class Bench:
 
     def measure(self, topics: Topics, lane: Lane) -> dict[str, Any]:
         """One measurement, in a process of its own."""
+        if lane.stand_in is not None:
+            return self.measure_stand_in(lane, lane.stand_in)
         shape = lane.shape
         records = int(topics.records_of(shape) * lane.share) // shape.partitions * shape.partitions
         if lane.mode == "import":
@@ -91,6 +95,18 @@ class Bench:
         result = in_a_process([*command, *arguments], dict(lane.environment))
         if topic is not None and lane.mode in _OWN_TOPIC:
             topics.drop(topic)
+        return result
+
+    def measure_stand_in(self, lane: Lane, shape: StandIn) -> dict[str, Any]:
+        """One measurement at a stand-in, which also counts the requests of idle time."""
+        command = peers.command(lane.client, lane.mode).command or []
+        arguments = ["--bootstrap", self.stand_ins.bootstrap(shape), "--topic", READ,
+                     "--partitions", str(shape.partitions),
+                     "--records", str(shape.partitions * shape.records)]  # fmt: skip
+        result = in_a_process([*command, *arguments, *lane.arguments], dict(lane.environment))
+        if "idle_from" in result:
+            begin, end = result.pop("idle_from"), result.pop("idle_until")
+            result["idle_requests"] = self.stand_ins.requests(begin, end) / (end - begin)
         return result
 
     def keep(self, row: Row, lanes: list[Lane], found: dict[str, list[dict[str, Any]]]) -> None:
@@ -224,7 +240,10 @@ def main() -> None:
         tls = any(lane.tls for row in options.rows for lane in row.lanes)
         with new_cluster(tls=tls) as cluster, tempfile.TemporaryDirectory() as folder:
             bench.sitting["kafka"] = cluster.version
-            bench.run(Topics(cluster, Path(folder), options.records))
+            try:
+                bench.run(Topics(cluster, Path(folder), options.records))
+            finally:
+                bench.stand_ins.close()
     text = table.markdown(store)
     options.markdown.parent.mkdir(parents=True, exist_ok=True)
     options.markdown.write_text(text)

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks import curves
 from benchmarks.rows import ROWS, Goal, Lane, Row
 
 Store = dict[str, Any]
@@ -58,7 +59,8 @@ def in_short(result: dict[str, Any]) -> str:
             f"{result['speed'] / 1e6:.3f} M/s, {result['cpu_per_million']:.3f} CPU s/M, "
             f"{result['seconds']:.2f} s, RSS +{result['rss_growth'] / 1e6:.0f} MB"
         )
-    return ", ".join(f"{k} {v:.2f}" for k, v in result.items() if k.endswith("_ms"))
+    shown = {k: v for k, v in result.items() if k.endswith("_ms") or k in ("threads", "rss_ready")}
+    return ", ".join(f"{k} {v:.2f}" for k, v in shown.items())
 
 
 class Results:
@@ -169,6 +171,8 @@ def _verdict(found: tuple[float, bool] | None, scale: float, times: str) -> str:
 def row_table(results: Results, row: Row) -> str:
     """One row's lanes."""
     lanes = results.measured(row)
+    if row.per:
+        return "\n".join(curves.table(results, row, lanes))
     if any(results.values(row.key, lane.key, "speed") for lane in lanes):
         return "\n".join(_speeds(results, row, lanes))
     return "\n".join(_times(results, row, lanes))

@@ -5,6 +5,7 @@
  * the client is made. It is linked with the library that confluent-kafka's wheel carries; the wheel
  * has no header, so what is used of it is declared here (librdkafka's ABI is stable within 2.x). */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct rd_kafka_s rd_kafka_t;
 typedef struct rd_kafka_conf_s rd_kafka_conf_t;
@@ -42,6 +44,7 @@ rd_kafka_topic_partition_list_t *rd_kafka_topic_partition_list_new(int);
 void *rd_kafka_topic_partition_list_add(rd_kafka_topic_partition_list_t *, const char *, int32_t);
 int rd_kafka_topic_partition_list_set_offset(
     rd_kafka_topic_partition_list_t *, const char *, int32_t, int64_t);
+int rd_kafka_subscribe(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
 int rd_kafka_assign(rd_kafka_t *, const rd_kafka_topic_partition_list_t *);
 rd_kafka_queue_t *rd_kafka_queue_get_consumer(rd_kafka_t *);
 ssize_t rd_kafka_consume_batch_queue(rd_kafka_queue_t *, int, rd_kafka_message_t **, size_t);
@@ -176,6 +179,88 @@ static void consume(int count, char **given) {
            records, bytes);
 }
 
+/* How many entries a folder of /proc has: threads, file descriptors. */
+static int entries(const char *folder) {
+    int found = 0;
+    DIR *open = opendir(folder);
+    for (struct dirent *entry; open && (entry = readdir(open));) found += entry->d_name[0] != '.';
+    if (open) closedir(open);
+    return found;
+}
+
+static double epoch(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* Clients that read what there is and then have nothing to do: what they cost. */
+static void idle(int count, char **given) {
+    const char *topic = option(count, given, "topic", "");
+    const char *pattern = option(count, given, "pattern", "");
+    int partitions = atoi(option(count, given, "partitions", "4"));
+    int clients = atoi(option(count, given, "clients", "1"));
+    long wanted = atol(option(count, given, "records", "1000"));
+    double seconds = atof(option(count, given, "idle", "2"));
+    int threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
+    char group[32];
+    snprintf(group, sizeof group, "g-%d", getpid());
+    clock_starts();
+    rd_kafka_queue_t **queues = malloc(sizeof *queues * clients);
+    for (int c = 0; c < clients; c++) {
+        rd_kafka_conf_t *conf = rd_kafka_conf_new();
+        set_access(conf, count, given);
+        set(conf, "group.id", group);
+        set(conf, "enable.auto.commit", "false");
+        set(conf, "auto.offset.reset", "earliest");
+        set(conf, "fetch.message.max.bytes", "8388608");
+        set(conf, "fetch.max.bytes", "52428800");
+        set(conf, "queued.min.messages", "1000000");
+        set(conf, "queued.max.messages.kbytes", "262144");
+        set(conf, "fetch.queue.backoff.ms", "10");
+        set(conf, "receive.message.max.bytes", "500000000");
+        rd_kafka_t *client = make(CONSUMER, conf);
+        rd_kafka_poll_set_consumer(client);
+        rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(partitions);
+        if (*pattern) {
+            rd_kafka_topic_partition_list_add(list, pattern, -1);
+            rd_kafka_subscribe(client, list);
+        } else {
+            for (int p = 0; p < partitions; p++) {
+                rd_kafka_topic_partition_list_add(list, topic, p);
+                rd_kafka_topic_partition_list_set_offset(list, topic, p, 0);
+            }
+            rd_kafka_assign(client, list);
+        }
+        queues[c] = rd_kafka_queue_get_consumer(client);
+    }
+    rd_kafka_message_t **messages = malloc(sizeof *messages * BATCH);
+    for (int c = 0; c < clients; c++) {
+        for (long records = 0; records < wanted;) {
+            ssize_t n = rd_kafka_consume_batch_queue(queues[c], 10, messages, BATCH);
+            for (ssize_t i = 0; i < n; i++) {
+                records += !messages[i]->err;
+                rd_kafka_message_destroy(messages[i]);
+            }
+        }
+    }
+    usleep(700000);
+    double ready = now() - begin, ready_cpu = cpu_seconds() - cpu;
+    double from = epoch(), idle_cpu = cpu_seconds();
+    usleep((useconds_t)(seconds * 1e6));
+    double until = epoch();
+    idle_cpu = cpu_seconds() - idle_cpu;
+    printf("{\"library\":\"librdkafka\",\"mode\":\"idle\",\"version\":\"%s\",\"ready_ms\":%f,"
+           "\"ready_cpu_ms\":%f,\"idle_from\":%f,\"idle_until\":%f,\"idle_cpu_ms\":%f,"
+           "\"threads\":%d,\"descriptors\":%d,\"rss_ready\":%ld,\"peak_rss\":%ld}\n",
+           rd_kafka_version_str(), 1000 * ready, 1000 * ready_cpu, from, until,
+           1000 * idle_cpu / (until - from), entries("/proc/self/task") - threads,
+           entries("/proc/self/fd") - descriptors, status("VmRSS:") - rss_before,
+           status("VmHWM:"));
+    fflush(stdout);
+    _Exit(0);
+}
+
 static void told(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque) {
     (void)client, (void)opaque;
     seen();
@@ -236,5 +321,6 @@ static void produce(int count, char **given) {
 int main(int count, char **given) {
     if (count > 1 && !strcmp(given[1], "consume")) consume(count, given);
     if (count > 1 && !strcmp(given[1], "produce")) produce(count, given);
-    fail("usage: driver consume|produce --bootstrap HOST:PORT --topic T …");
+    if (count > 1 && !strcmp(given[1], "idle")) idle(count, given);
+    fail("usage: driver consume|produce|idle --bootstrap HOST:PORT --topic T …");
 }

@@ -87,15 +87,16 @@ func (w *watch) once(failures *atomic.Int64, err error) {
 	}
 }
 
-func franzReader(task task) (*kgo.Client, error) {
+func franzReader(task task, more ...kgo.Opt) (*kgo.Client, error) {
 	offsets := map[int32]kgo.Offset{}
 	for p := range task.partitions {
 		offsets[int32(p)] = kgo.NewOffset().AtStart()
 	}
-	return kgo.NewClient(franzAccess(
-		task, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{task.topic: offsets}),
+	options := append(more,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{task.topic: offsets}),
 		kgo.FetchMaxPartitionBytes(8<<20), kgo.FetchMaxBytes(50<<20),
-	)...)
+	)
+	return kgo.NewClient(franzAccess(task, options...)...)
 }
 
 func franzConsume(task task) (found, error) {

@@ -30,6 +30,9 @@ type task struct {
 	batchSize  int
 	rate       float64
 	ca         string
+	clients    int
+	pattern    string
+	idle       float64
 }
 
 // What a mode has found out.
@@ -41,7 +44,7 @@ var libraries = map[string]struct {
 }{
 	"franz-go": {"github.com/twmb/franz-go", map[string]func(task) (found, error){
 		"load": franzProduce, "produce": franzProduce, "consume": franzConsume, "arrow": franzArrow,
-		"round-trip": franzRoundTrip, "start": franzStart,
+		"round-trip": franzRoundTrip, "start": franzStart, "idle": franzIdle,
 	}},
 	"sarama": {"github.com/IBM/sarama", map[string]func(task) (found, error){
 		"produce": saramaProduce, "consume": saramaConsume, "round-trip": saramaRoundTrip, "start": saramaStart,
@@ -81,9 +84,13 @@ func parse(mode string, arguments []string) task {
 	batchSize := flags.Int("batch-size", 128<<10, "largest batch in bytes, before compression")
 	rate := flags.Float64("rate", 100, "mode round-trip: records a second")
 	ca := flags.String("ca", "", "TLS, with a broker that this authority (PEM) signed; franz-go only")
+	clients := flags.Int("clients", 1, "mode idle: how many; franz-go only")
+	pattern := flags.String("pattern", "", "mode idle: subscribe, instead of an assignment")
+	idle := flags.Float64("idle", 2, "mode idle: seconds")
 	_ = flags.Parse(arguments) // exits by itself when it can't
 	return task{
 		mode, strings.Split(*bootstrap, ","), *topic, *partitions, *records, *pool, *codec, *batchSize, *rate, *ca,
+		*clients, *pattern, *idle,
 	}
 }
 

@@ -21,6 +21,8 @@ from typing import Any
 
 TIMEOUT = 120.0
 ROWS_OF_BATCH = 50_000
+SETTLED_AFTER = 0.7
+"""Seconds from the last record until a client counts as idle: its next fetch waits."""
 Found = dict[str, Any]
 Mode = Callable[[argparse.Namespace], Found]
 
@@ -118,6 +120,52 @@ def status(name: str) -> int:
     return 0
 
 
+class Idle:
+    """What clients cost: to be made and read what is there, and then per second without news.
+
+    CPU in milliseconds, threads and file descriptors beyond those of before, memory in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.threads, self.descriptors = threads(), descriptors()
+        self.rss = status("VmRSS")
+        self.begin, self.cpu = time.perf_counter(), time.process_time()
+        self.ready: Found = {}
+        self.since = 0.0
+
+    def begins(self) -> None:
+        """All clients have read what there is."""
+        if not self.ready:
+            self.ready = {
+                "ready_ms": 1000 * (time.perf_counter() - self.begin),
+                "ready_cpu_ms": 1000 * (time.process_time() - self.cpu),
+            }
+        self.since, self.cpu = time.time(), time.process_time()
+
+    def ends(self) -> Found:
+        """Some seconds later."""
+        until, cpu = time.time(), time.process_time() - self.cpu
+        return {
+            **self.ready,
+            "idle_from": self.since,
+            "idle_until": until,
+            "idle_cpu_ms": 1000 * cpu / (until - self.since),
+            "threads": threads() - self.threads,
+            "descriptors": descriptors() - self.descriptors,
+            "rss_ready": status("VmRSS") - self.rss,
+        }
+
+
+def threads() -> int:
+    """Of this process."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def descriptors() -> int:
+    """File descriptors that are open, one of them to look."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def round_trip(options: argparse.Namespace, arrived: queue.Queue[float], send: Any) -> Found:
     """Send one record after the other at a fixed rate; time each until a consumer has it."""
     times = []
@@ -152,6 +200,9 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--layout", choices=("binary", "binary_view"), default="binary")
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--pattern", default="", help="subscribe, instead of an assignment")
+    parser.add_argument("--idle", type=float, default=2.0, help="seconds")
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     options = parser.parse_args()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from driver import TIMEOUT, Found, Watch, latencies, main, payload, pool
+from driver import SETTLED_AFTER, TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
 
 import odradek
 from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before any clock
@@ -182,6 +182,31 @@ async def clients(options: argparse.Namespace) -> Found:
     return watch.stop("ten clients in a loop", records, size) | await lag.stop()
 
 
+async def idle(options: argparse.Namespace) -> Found:
+    """Clients in one loop that read what there is and then wait, a task each."""
+    found = Idle()
+    ready = asyncio.Semaphore(0)
+
+    async def wait() -> None:
+        consumer, records = reader(options), 0
+        while records < options.records:
+            records += len(await consumer.poll(timeout=TIMEOUT, max_records=POLL_RECORDS))
+        ready.release()
+        await consumer.poll(timeout=TIMEOUT)
+
+    tasks = [asyncio.create_task(wait()) for _ in range(options.clients)]
+    for _ in tasks:
+        await ready.acquire()
+    await asyncio.sleep(SETTLED_AFTER)
+    found.begins()
+    await asyncio.sleep(options.idle)
+    told = found.ends()
+    for task in tasks:
+        if task.done():
+            task.result()
+    return told
+
+
 async def latency(options: argparse.Namespace) -> Found:
     """Both in one loop: the consumer is a task."""
     arrived: asyncio.Queue[float] = asyncio.Queue()
@@ -233,6 +258,7 @@ if __name__ == "__main__":
         "produce": produce,
         "callers": callers,
         "clients": clients,
+        "idle": idle,
         "round-trip": latency,
     }
     main("odradek", odradek.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})

@@ -7,10 +7,23 @@ import os
 import queue
 import threading
 import time
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
-from driver import GROUPS, TIMEOUT, Found, Watch, main, payload, pool, round_trip, status
+from driver import (
+    GROUPS,
+    SETTLED_AFTER,
+    TIMEOUT,
+    Found,
+    Idle,
+    Watch,
+    main,
+    payload,
+    pool,
+    round_trip,
+    status,
+)
 
 import odradek
 import odradek.runtime
@@ -18,6 +31,13 @@ from odradek import Consumer, Producer  # loads them now, before any clock
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
+_OF_GROUPS = (
+    "odradek.clients.descriptions",
+    "odradek.clients.consumer.group.classic_leader",
+    "odradek.clients.consumer.group.classic_membership",
+    "odradek.clients.consumer.group.assignors.range_assignor",
+    "odradek.clients.consumer.group.assignors.sticky_assignor",
+)
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
@@ -232,6 +252,51 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
     return watch.first
 
 
+def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
+    """Clients, each with a thread, that read what there is and then have nothing to do."""
+    if options.pattern:
+        for module in _OF_GROUPS:  # loaded before any clock, too
+            import_module(module)
+        Consumer({**access(options), "group.id": "loaded"}).close()
+    found = Idle()
+    clients = [waiting(options, background=background) for _ in range(options.clients)]
+    for client in clients:
+        records = 0
+        while records < options.records:
+            records += len(client.poll(timeout=TIMEOUT, max_records=POLL_RECORDS))
+    rest(clients, SETTLED_AFTER, polled=not background)
+    found.begins()
+    rest(clients, options.idle, polled=not background)
+    return found.ends()
+
+
+def waiting(options: argparse.Namespace, *, background: bool) -> Consumer:
+    """A consumer with all partitions, by hand or as the member of a group with a pattern."""
+    if not options.pattern:
+        return reader(options, background=background)
+    config = {**access(options), "auto.offset.reset": "earliest", "group.id": f"g-{os.getpid()}"}
+    consumer = Consumer(config, background=background)
+    consumer.subscribe(pattern=options.pattern)
+    return consumer
+
+
+def rest(clients: list[Consumer], seconds: float, *, polled: bool) -> None:
+    """Wait; `polled` clients, who do nothing by themselves, are asked once a second each."""
+    end = time.perf_counter() + seconds
+    turn = time.perf_counter()
+    while (now := time.perf_counter()) < end:
+        if polled and now >= turn:
+            turn += 1.0
+            for client in clients:
+                client.poll(timeout=0)
+        time.sleep(max(0.0, min(end, turn if polled else end) - time.perf_counter()))
+
+
+def idle_one(options: argparse.Namespace) -> Found:
+    """The same, all in the caller's thread: a look at each once a second."""
+    return idle(options, background=False)
+
+
 if __name__ == "__main__":
     main(
         "odradek",
@@ -240,6 +305,8 @@ if __name__ == "__main__":
             "arrow": arrow,
             "arrow-one": arrow_one,
             "consume": consume,
+            "idle": idle,
+            "idle-one": idle_one,
             "soak": soak,
             "load": load,
             "produce": produce,

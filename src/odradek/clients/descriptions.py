@@ -6,6 +6,7 @@ own snapshot: describing is a call of its own (R-MD-4).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -19,13 +20,14 @@ from odradek.common.notebook import Shown
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
-from odradek.network.flow import START, Flow
+from odradek.network.flow import START, Flow, Wait
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
+from odradek.protocol.packed_metadata import PackedMetadataRequest, PackedMetadataResponse
 
 NAMED = 5
 """Topics that the text of a call names."""
@@ -264,14 +266,20 @@ def note_brokers(engine: ClientEngine, answer: MetadataResponse) -> None:
 
 
 def list_topics(engine: ClientEngine, deadline: float, *, internal: bool) -> Flow[list[str]]:
-    """The names of all topics, sorted."""
-    yield START
+    """The names of all topics, sorted. Of partitions nothing is read, and a large answer in pieces,
+    so that no step takes long.
+    """
+    now = yield START
     call = AnyBrokerCall(engine, "list of topics", deadline)
     response: MetadataResponse = yield from call.ask(
-        lambda _: MetadataRequest(topics=None, allow_auto_topic_creation=False),
+        lambda _: PackedMetadataRequest(topics=None, allow_auto_topic_creation=False),
         MetadataResponse,
         check_metadata(engine),
     )
+    while isinstance(response, PackedMetadataResponse) and not response.read_on():
+        now = yield Wait((), math.nextafter(max(now, engine.now), math.inf))  # in the next step
+    if response.error_code:  # it stands at the end
+        raise error_for(response.error_code).needing("DESCRIBE")
     return sorted(
         {
             item.name

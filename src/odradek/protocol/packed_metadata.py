@@ -48,6 +48,7 @@ ROW = 18
 """The least bytes that a partition takes."""
 _HEAD = 14  # of a row: error code, partition, leader, leader epoch
 _CACHED = 1000
+_ONE = range(1)
 _, _unpack_h = packing("h")
 _, _unpack_i = packing("i")
 _, _unpack_hiii = packing("hiii")
@@ -159,7 +160,25 @@ class PackedPartitions(Sequence[MetadataResponsePartition]):
         self._compared = None
 
 
+@lru_cache(64)
+def _row(replicas: int, isr: int, offline: int) -> Struct:
+    """Read a row whose lists have these lengths (each number is one more, as it is written)."""
+    return Struct(f">hiiiB{replicas - 1}iB{isr - 1}iB{offline - 1}i")
+
+
 def _partition(rows: bytes, pos: int) -> MetadataResponsePartition:
+    replicas = rows[pos + _HEAD]
+    at = pos + _HEAD + 4 * replicas - 3
+    isr = rows[at] if replicas < 0x80 else 0x80
+    offline = rows[at + 4 * isr - 3] if isr < 0x80 else 0x80
+    if offline < 0x80:  # nearly always: all of the row at once
+        found = _row(replicas, isr, offline).unpack_from(rows, pos)
+        first, second = 4 + replicas, 4 + replicas + isr  # where a list's length stands
+        error_code, number, leader, epoch = found[:4]
+        brokers, in_sync, gone = found[5:first], found[first + 1 : second], found[second + 1 :]
+        return MetadataResponsePartition(
+            error_code, number, leader, epoch, list(brokers), list(in_sync), list(gone)
+        )
     view = memoryview(rows)
     numbers = _unpack_hiii(view, pos)
     pos += _HEAD
@@ -184,6 +203,11 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
     end = pos + width * count
     if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= len(view):
         rows = bytes(view[pos:end])
+        if count == 1:  # as of most topics of a cluster that has very many: nothing to compare
+            error_code, number, leader, epoch = _unpack_hiii(view, pos)
+            if not (error_code or number or rows[-1]) and min(leader, epoch) >= 0:
+                return PackedPartitions(rows, _ONE, None, 0), end
+            return _walk(view, pos, count)
         columns = _cached_columns if count <= _CACHED else _columns
         for first, expected in columns(replicas, isr, offline, count):
             if rows[first::width] != expected:

@@ -171,7 +171,9 @@ _kept_ends: dict[int, array[int]] = {}
 """By the length of a text, for few rows, where these numbers are what takes the time: a buffer may
 be longer than its column, and topics' names have few lengths."""
 FEW = 1024
-"""Fewer rows of one value are made as quickly as they are found."""
+"""Fewer rows of one number are made as quickly as they are found."""
+LEAST = 64
+"""Rows of a text that are written at least, for the next few rows of the same."""
 
 
 class _Constants:
@@ -189,12 +191,12 @@ class _Constants:
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
         """Give a column of `count` rows; its buffers are shared and must not be written."""
-        if count < FEW:
+        if count < FEW and type(value) is int:  # of thousands of partitions none would be kept long
             return _repeated(value, kind, count)
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:
             return kept.slice(0, count)
-        made = _repeated(value, kind, 1 << (count - 1).bit_length())
+        made = _repeated(value, kind, max(LEAST, 1 << (count - 1).bit_length()))
         self._keep(value, made)
         return made.slice(0, count)
 

@@ -172,6 +172,16 @@ def test_topics_of_any_name_and_number_of_rows(count: int) -> None:
         assert batch.column("topic")[count // 2 :].to_pylist() == [name] * (count - count // 2)
 
 
+def test_the_topic_of_a_few_rows_is_written_once() -> None:
+    """A consumer of thousands of partitions has many batches of few rows of one topic."""
+    made = _Constants()
+    columns = [made.array("a-topic", pa.string(), count) for count in (20, 3, 64, 1)]
+    assert len({column.buffers()[2].address for column in columns}) == 1
+    assert [len(column) for column in columns] == [20, 3, 64, 1]
+    assert columns[2].to_pylist() == ["a-topic"] * 64
+    assert made.array("a-topic", pa.string(), 0).to_pylist() == []
+
+
 def test_constant_columns_are_written_once_and_shared() -> None:
     made = _Constants()
     first = made.array("a-topic", pa.string(), 3000)

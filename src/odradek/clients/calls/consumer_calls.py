@@ -83,6 +83,8 @@ class ConsumerCalls(GroupCalls):
         """`arrow_rows`: after so many no more are decoded for one Arrow batch."""
         super().__init__(kind, config, host, build)
         self._arrow_rows = arrow_rows
+        self._whole_rows: tuple[bool, str, Callable[[float], pa.RecordBatch | None]] | None = None
+        """What takes Arrow batches of all columns, for the arguments of the call before."""
         self._reader = reader
         self._seconds_noted = False
         self.work: WorkTotals | None = None
@@ -161,12 +163,21 @@ class ConsumerCalls(GroupCalls):
         self, columns: Any, include_headers: Any, layout: Any
     ) -> Callable[[float], pa.RecordBatch | None]:
         """What takes the next Arrow batch; reads the arguments once, before the timeout begins."""
+        kept = self._whole_rows
+        if kept and columns is None and include_headers is kept[0] and layout is kept[1]:
+            return kept[2]  # each poll_arrow() asks for the same
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
         kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
         schema = self.engine.delivery.arrow_columns(chosen, with_headers, kind)
         enough = self._arrow_rows
-        return lambda now: self.engine.delivery.arrow(schema, kind, enough, now)
+
+        def take(now: float) -> pa.RecordBatch | None:
+            return self.engine.delivery.arrow(schema, kind, enough, now)
+
+        if columns is None:
+            self._whole_rows = (with_headers, layout, take)
+        return take
 
     def _note_seconds(self, timeout: Any) -> None:
         """Say once what a timeout means that was probably meant in milliseconds."""

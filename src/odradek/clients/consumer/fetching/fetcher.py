@@ -70,6 +70,7 @@ MUCH = 64 << 10
 
 
 _served = attrgetter("served")
+Part = tuple[PartitionState, Topic, Partition]
 
 
 class Fetcher:
@@ -105,6 +106,10 @@ class Fetcher:
         """Who waits for records is to have them before the next fetch is made."""
         self._wake_at = math.inf
         self._seen: Cluster | None = None
+        self._routes: dict[PartitionState, tuple[Address, Part]] = {}
+        """Whom to ask, as the snapshot that was seen last says: with thousands of partitions most
+        passes meet most of them again, while their leaders have a fetch under way."""
+        self._routed_at = -1
         self._settled: tuple[int, int] | None = None
         """How often things had changed when there was nothing more to do; None: look again."""
 
@@ -131,7 +136,11 @@ class Fetcher:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
+            self._routes.clear()
             self._release(snapshot, now)
+        if self._routed_at != subscription.changes:  # some may be assigned no more
+            self._routed_at = subscription.changes
+            self._routes.clear()
         lost, states = self._candidates(now)
         moved = bool(lost) and self._engine.start_resets(lost, now)
         groups = self._by_leader(snapshot, states, now)
@@ -216,10 +225,23 @@ class Fetcher:
 
     def _by_leader(
         self, snapshot: Cluster, states: list[PartitionState], now: float
-    ) -> dict[Address, list[tuple[PartitionState, Topic, Partition]]]:
-        groups: dict[Address, list[tuple[PartitionState, Topic, Partition]]] = {}
+    ) -> dict[Address, list[Part]]:
+        groups: dict[Address, list[Part]] = {}
         unchecked: list[tuple[PartitionState, Partition]] = []
+        routes = self._routes
         for state in states:
+            route = routes.get(state)
+            if route is not None and state.replica is None:
+                address, part = route
+                if (
+                    part[2].leader_epoch == state.checked_under
+                    and part[1].topic_id == state.topic_id
+                ):
+                    if address in groups:
+                        groups[address].append(part)
+                    else:
+                        groups[address] = [part]
+                    continue
             name, number = state.partition
             topic = snapshot.asked.get(name) or snapshot.topic(name)
             partition = snapshot.partition(name, number)
@@ -239,7 +261,10 @@ class Fetcher:
                         unchecked.append((state, partition))
                         continue
                     state.checked(partition.leader_epoch)
-                groups.setdefault(broker.address, []).append((state, topic, partition))
+                part = (state, topic, partition)
+                groups.setdefault(broker.address, []).append(part)
+                if state.replica is None:
+                    routes[state] = (broker.address, part)
         if unchecked:
             self._wake_at = min(self._wake_at, self._truncation.check(unchecked, snapshot, now))
         return groups
@@ -279,7 +304,7 @@ class Fetcher:
         self,
         asked: FetchRequestState,
         connection: Connection,
-        parts: list[tuple[PartitionState, Topic, Partition]],
+        parts: list[Part],
         most: int,
         now: float,
     ) -> bool:

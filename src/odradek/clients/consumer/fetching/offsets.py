@@ -17,6 +17,7 @@ from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.types import Address, TopicPartition
+from odradek.metadata.cluster import Cluster
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -68,6 +69,9 @@ class ListOffsetsCall:
         self._asked: dict[Address, tuple[Completion[Message], list[TopicPartition]]] = {}
         self._wake_at = math.inf
         self._reasons: dict[TopicPartition, str] = {}
+        self._seen: Cluster | None = None
+        self._leaders: dict[TopicPartition, tuple[Address, Partition]] = {}
+        """As the snapshot that was seen last says; each connection that is ready asks anew."""
 
     def run(self) -> Flow[None]:
         """Ask until every partition has its answer; raises at the deadline."""
@@ -110,15 +114,20 @@ class ListOffsetsCall:
         snapshot = engine.metadata.snapshot
         if snapshot is None:
             return
-        pending = self._waited_for()
+        if snapshot is not self._seen:
+            self._seen, self._leaders = snapshot, {}
+        leaders, pending = self._leaders, self._waited_for()
         groups: dict[Address, list[tuple[TopicPartition, Partition]]] = {}
         for wanted in [p for p in self._left if p not in pending]:
-            partition = snapshot.partition(wanted.topic, wanted.partition)
-            leader = None if partition is None else snapshot.brokers.get(partition.leader)
-            if partition is None or leader is None:
-                self._leaderless(wanted)
-            else:
-                groups.setdefault(leader.address, []).append((wanted, partition))
+            known = leaders.get(wanted)
+            if known is None:
+                partition = snapshot.partition(wanted.topic, wanted.partition)
+                leader = None if partition is None else snapshot.brokers.get(partition.leader)
+                if partition is None or leader is None:
+                    self._leaderless(wanted)
+                    continue
+                known = leaders[wanted] = (leader.address, partition)
+            groups.setdefault(known[0], []).append((wanted, known[1]))
         for address, parts in groups.items():
             if address in self._asked:
                 continue
