@@ -21,6 +21,9 @@ from odradek import (
     SchemaRegistryClient,
     SerializationContext,
 )
+from odradek.cli.console.decoding import Decoding, WireFormat, decoder
+from odradek.cli.console.encoding import LineFormat
+from odradek.cli.console.produce import parser_of
 from odradek.spark.options.source_options import BATCH, parse_options
 from odradek.spark.problems import OptionError
 from odradek.spark.sink.encoding import encoded
@@ -174,3 +177,34 @@ def test_spark_s_columns_of_a_text_of_protobuf(
     options = parse_options({**said, "kafka.bootstrap.servers": "a:1"}, BATCH)
     with pytest.raises(OptionError, match=r"text of a \.proto file and no descriptor"):
         options.resolved()
+
+
+SHOWN = {
+    "avro": {"id": 1, "lines": [{"sku": "a"}], "either": {"sku": "b"}},
+    "json": {"id": 1, "note": "n"},
+    "protobuf": {"code": "JFK"},
+}
+
+
+@pytest.mark.parametrize("form", SHOWN)
+def test_lines_of_the_console(
+    registry: LocalRegistry, client: SchemaRegistryClient, form: str
+) -> None:
+    """What `odradek produce` writes by the latest schema, `odradek consume` shows again."""
+    topic = f"console-{form}"
+    if form == "avro":
+        client.register_schema("column-line", LINE)
+        client.register_schema(f"{topic}-value", ORDER)
+    elif form == "json":
+        client.register_schema(f"{topic}-value", Schema(json.dumps(OBJECT), "JSON"))
+    else:
+        place = files()["Place"]
+        context = SerializationContext(topic, MessageField.VALUE)
+        ProtobufSerializer(place, client, {"auto.register.schemas": True})(place(), context)
+    said = {"reader_property": [f"schema.registry.url={registry.url}"]}
+    parse = parser_of({**said, "encode_value": LineFormat(form)}, topic)
+    read = decoder(Decoding(form), None, WireFormat.PLAIN, part="value", registry=client)
+    assert read is not None
+    written = parse(json.dumps(SHOWN[form]).encode()).value
+    assert written is not None
+    assert {name: one for name, one in read(written).items() if one} == SHOWN[form]
