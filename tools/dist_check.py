@@ -29,8 +29,8 @@ WORK = ROOT / "build" / "dist" / "check"
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 PATIENCE = 900
 """Seconds for one command; an emulator is slow."""
-DEMO = 15.0
-"""Seconds of a processor for installing a wheel, with all in pip's cache, and running the demo: ten
+DEMO = 9.0
+"""Seconds of a processor for installing a wheel, with all in pip's cache, and running the demo: six
 on an idle machine, and half as many again where others empty its caches."""
 TAGS = """
 import platform, sys, sysconfig
@@ -177,7 +177,7 @@ def ask(command: tuple[str, ...]) -> Interpreter | None:
 def try_wheel(wheel: Path, python: Interpreter, *, demo: bool) -> str:
     """Install a wheel where no compiler is, and run the example; then the command, where asked."""
     command = python.environment("wheel")
-    install(command, f"{wheel}[cli]" if demo else str(wheel), "")
+    install(command, str(wheel), "")
     said = run_example(command, "native")
     return f"{said}; {show_demo(wheel, python)}" if demo else said
 
@@ -186,7 +186,7 @@ def show_demo(wheel: Path, python: Interpreter) -> str:
     """Install a wheel when pip's cache has what it needs, and run the command in time."""
     command = python.environment("wheel")
     begin, before = time.monotonic(), os.times()
-    install(command, f"{wheel}[cli]", "")
+    install(command, str(wheel), "")
     program = [*command[:-1], str(WORK / "wheel" / "bin" / "odradek")]
     shown = [*program, "demo", "--simulated", "--output", str(WORK / "demo")]
     told = run(shown, bare(WORK / "wheel"))

@@ -24,6 +24,7 @@ suppress_warnings = ["myst.header"]  # a page may skip a level where its tables 
 html_theme = "furo"
 html_title = f"Odradek {release}"
 html_baseurl = ""
+html_use_index = False  # names are found by the search
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

@@ -1,4 +1,7 @@
-"""The command `odradek`, and `python -m odradek`, where its extra is installed."""
+"""The command `odradek`, and `python -m odradek`, where its extra is installed.
+
+The simulated demo needs none.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ from odradek.common.imports import loaded
 
 
 def main() -> None:
-    """Run the command line, or say what to install for it (exit status 1)."""
+    """Run the command line, or what works without its extra, or say what to install (status 1)."""
     try:
         loaded("typer", "rich")
     except MissingExtraError as error:
+        from odradek.cli.demo import bare
+
+        if (given := bare.asked(sys.argv[1:])) is not None:
+            sys.exit(bare.run(given))
         sys.exit(f"odradek: {error}")
     from odradek.cli import main as run
 

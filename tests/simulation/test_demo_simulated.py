@@ -12,7 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from odradek.cli.demo import demo, picture
+from odradek.cli.demo import picture
+from odradek.cli.demo.command import demo
 from odradek.cli.demo.sample import FlightSample
 from odradek.cli.demo.simulated import AWAY, CONSUMER, PRODUCER, Simulated, Story
 from odradek.cli.demo.simulated_loop import SimulatedLoop

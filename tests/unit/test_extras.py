@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from odradek.cli.demo import bare
 from odradek.common.imports import DISTRIBUTIONS, OPTIONAL
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +104,29 @@ def test_the_command_says_what_it_needs(package: str) -> None:
     assert done.returncode == 1
     line = f"The command odradek needs the package {package}: pip install 'odradek[cli]'"
     assert done.stderr == f"odradek: {line}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--asyncio"]])
+def test_the_simulated_demo_needs_no_extra(more: list[str], tmp_path: Path) -> None:
+    code = "".join(
+        BLOCKED.format(package=package, code="pass")
+        for package in ("typer", "rich", "pyarrow", "cryptography")
+    )
+    code += "from odradek.__main__ import main\nmain()\n"
+    words = ["demo", "--simulated", *more, "--output", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\n     matches_reference  True\n" in done.stdout
+    assert re.search(r"^ +\d+\.\d\d s  the whole cluster goes away$", done.stdout, re.MULTILINE)
+    assert json.loads((tmp_path / "result.json").read_text())["matches_reference"] is True
+
+
+@pytest.mark.parametrize(
+    "words", [["demo"], ["version"], ["demo", "--simulated", "--rows", "3"], ["--simulated"], []]
+)
+def test_all_else_is_for_the_whole_command(words: list[str]) -> None:
+    assert bare.asked(words) is None

@@ -134,11 +134,16 @@ def class_entry(name: str, value: type) -> Iterator[str]:
     if not typed_dict(value):
         yield from code(signature(name, value))
     yield from docstring(value)
+    if typed_dict(value):
+        yield from ("All of them: [Options](../docs/configuration.md).", "")
     attributes = dict(attributes_of(value))
     if attributes:
-        yield from ("| attribute | type | meaning |", "|---|---|---|")
+        meant = any(text for _, text in attributes.values())
+        yield "| attribute | type | meaning |" if meant else "| attribute | type |"
+        yield "|---|---|---|" if meant else "|---|---|"
         for one, (kind, text) in attributes.items():
-            yield f"| `{one}` | {cell_code(kind)} | {cell(text)} |"
+            meaning = f" {cell(text)} |" if meant else ""
+            yield f"| `{one}` | {cell_code(kind)} |{meaning}"
         yield ""
     for one, member in members_of(value):
         yield from (f"### {name}.{one}", "")
@@ -166,8 +171,15 @@ def members_of(value: type) -> Iterator[tuple[str, Any]]:
         if not (inspect.isfunction(member) or isinstance(member, property)):
             continue
         function = member.fget if isinstance(member, property) else member
-        if function is not None and function.__module__.startswith("odradek"):
+        # What is only there to be refused says so when it is called.
+        refused = not isinstance(member, property) and plain(signed(function)) == "Never"
+        if function is not None and function.__module__.startswith("odradek") and not refused:
             yield name, member
+
+
+def signed(function: Any) -> Any:
+    """What a function is annotated to give."""
+    return getattr(function, "__annotations__", {}).get("return", inspect.Signature.empty)
 
 
 def attributes_of(value: type) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.website import versions
+
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "build" / "site"
 PICTURES = ROOT / "build" / "site-pictures"
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if (status := install()) != 0:
             return status
         command = [str(TOOLS / "bin/python"), __file__, *sys.argv[1:]]
-        environment = {**os.environ, INSIDE: str(TOOLS)}
+        environment = {**os.environ, INSIDE: str(TOOLS), "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, env=environment, check=False).returncode
     faults = look(site, browser, names)
     for where, what in faults:
@@ -240,12 +242,35 @@ def the_chooser_of_versions_knows_this_one(page: Any, site: Path) -> str:
     return "" if site.name in values else f"it has {values}"
 
 
+def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path) -> str:
+    """Beside an older version each page leads to the other's; the older one names the newest."""
+    both, old = PICTURES / "versions", "0.0.1"
+    shutil.copytree(site, both / site.name)
+    shutil.copytree(site, both / old)
+    for file in (both / old).rglob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace(f'data-version="{site.name}"', f'data-version="{old}"'))
+    versions.write(both)
+    page.goto((both / site.name / "docs/start.html").as_uri())
+    newest = page.locator(".site-older").count()
+    page.locator("#site-version-chooser").select_option(old)
+    page.wait_for_url(f"**/{old}/docs/start.html", timeout=10_000)
+    said = page.locator(".site-older").inner_text()
+    page.screenshot(path=str(PICTURES / "older-version.png"))
+    page.locator(".site-older a").click()
+    page.wait_for_url(f"**/{site.name}/docs/start.html", timeout=10_000)
+    shutil.rmtree(both)
+    right = f"This page is of {old}. The newest is Odradek {site.name}."
+    return "" if (newest, said) == (0, right) else f"{newest} lines on the newest; {said!r}"
+
+
 KEYBOARD: tuple[Callable[[Any, Path], str], ...] = (
     the_slider_moves_by_keys,
     a_table_is_sorted_by_keys,
     a_search_finds_something,
     the_menu_of_a_phone_opens_by_keys,
     the_chooser_of_versions_knows_this_one,
+    the_chooser_leads_to_the_same_page_of_another_version,
 )
 
 if __name__ == "__main__":

@@ -33,10 +33,9 @@ def page(name: str) -> Iterator[str]:
     """A command, and its verbs."""
     top: Any = typer.main.get_command(build(name))
     command = top.commands[name]
-    yield from (f"# odradek {name}", "", COMMANDS[name].help, "")
+    yield from (f"# odradek {name}", "")
     if hasattr(command, "commands"):
-        if command.help != COMMANDS[name].help:
-            yield from help_of(command)
+        yield from help_of(command)
         for verb, one in command.commands.items():
             if not one.hidden:
                 yield from (f"## odradek {name} {verb}", "")
@@ -53,7 +52,7 @@ def details(name: str, command: Any) -> Iterator[str]:
     yield from help_of(command)
     rows = [flag(p) for p in params]
     if rows:
-        yield from ("| flag | meaning | default |", "|---|---|---|", *rows, "")
+        yield from ("| argument or flag | meaning | default |", "|---|---|---|", *rows, "")
 
 
 def help_of(command: Any) -> Iterator[str]:
@@ -63,15 +62,20 @@ def help_of(command: Any) -> Iterator[str]:
         flat = " ".join(part.split())
         said, example, line = flat.partition("Example: ")
         if said:
-            yield from (as_markdown(said.strip()), "")
+            yield from (linked(as_markdown(said.strip())), "")
         if example:
             yield from ("```console", line, "```", "")
+
+
+def linked(text: str) -> str:
+    """A page that the help names by its path in the repository, as a link."""
+    return re.sub(r"docs/([a-z-]+)\.md", r"[\1](../docs/\1.md)", text)
 
 
 def argument(p: Any) -> str:
     """An argument in the line that is typed."""
     word = f"{p.metavar or p.name.upper()}{'' if p.nargs == 1 else '...'}"
-    return word if p.required else f"[{word}]"
+    return word if p.required or word.startswith("[") else f"[{word}]"
 
 
 def flag(p: Any) -> str:
@@ -83,4 +87,4 @@ def flag(p: Any) -> str:
     said = p.show_default if isinstance(p.show_default, str) else p.default
     plain = isinstance(said, str | int | float) and not isinstance(said, bool) and p.show_default
     default = "required" if p.required else (cell_code(str(said)) if plain and said != "" else "")
-    return f"| {', '.join(names)} | {cell(p.help or '')} | {default} |".replace("  ", " ")
+    return f"| {', '.join(names)} | {linked(cell(p.help or ''))} | {default} |".replace("  ", " ")

@@ -81,7 +81,9 @@ def stage(target: Path, repository: str = "") -> None:
 
 
 def title(path: Path) -> str:
-    """What a page is called, for links that say its file's name."""
+    """What a page is called, for links that say its file's name; the README is what it is."""
+    if path == Path("README.md"):
+        return path.name
     found = re.search(r"^# (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else path.name
 

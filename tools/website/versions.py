@@ -1,8 +1,8 @@
 """Which versions of the site lie beside each other.
 
 In: the folder that has one folder for each version. Out: `versions.js` in it, which every page of
-every version loads, so that old versions know of newer ones; and `index.html`, which leads to the
-newest. Must not: touch any version's own folder.
+every version loads, so that old versions know of newer ones and of their pages; and `index.html`,
+which leads to the newest. Must not: touch any version's own folder.
 """
 
 from __future__ import annotations
@@ -40,9 +40,19 @@ def found(folder: Path) -> list[str]:
     return sorted(names, key=order, reverse=True)
 
 
+def pages_of(version: Path) -> list[str]:
+    """The pages of a version, as paths below it without their ending."""
+    found = (page.relative_to(version).with_suffix("") for page in version.rglob("*.html"))
+    return sorted(page.as_posix() for page in found)
+
+
 def write(folder: Path) -> None:
     """Write both files anew."""
     names = found(folder)
-    (folder / "versions.js").write_text(f"window.odradekVersions = {json.dumps(names)};\n")
+    pages = {name: pages_of(folder / name) for name in names}
+    (folder / "versions.js").write_text(
+        f"window.odradekVersions = {json.dumps(names)};\n"
+        f"window.odradekPages = {json.dumps(pages, separators=(',', ':'))};\n"
+    )
     if names:
         (folder / "index.html").write_text(INDEX.format(names[0]))

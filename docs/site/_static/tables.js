@@ -26,6 +26,16 @@
     for (const { row } of rows) table.tBodies[0].append(row);
   }
 
+  // A name isn't torn; a path that is too long for that has room to be, and so has a sentence.
+  const WHOLE = 32, SENTENCE = 60;
+  for (const code of document.querySelectorAll("article td code")) {
+    if (code.textContent.length <= WHOLE) code.classList.add("whole");
+    else code.closest("td").classList.add("long-code");
+  }
+  for (const cell of document.querySelectorAll("article td")) {
+    if (cell.textContent.trim().length > SENTENCE) cell.classList.add("words");
+  }
+
   for (const table of document.querySelectorAll("article table")) {
     const body = table.tBodies[0];
     if (!table.tHead || !body || body.rows.length < 5 || body.rows[0].cells.length < 4) continue;

@@ -76,9 +76,10 @@
     story.lanes.forEach((lane, row) => {
       const y = TOP + row * (LANE + GAP);
       const [host] = lane.address.split(":");
+      const [name, cluster] = lane.states[0][2].split(" of the "); // beside the picture is room for few words
       root.append(
-        svg("text", { x: LEFT - 10, y: y + 12, class: "lane-name" }, lane.states[0][2]),
-        svg("text", { x: LEFT - 10, y: y + 25, class: "lane-address" }, host)
+        svg("text", { x: LEFT - 10, y: y + 12, class: "lane-name" }, name),
+        svg("text", { x: LEFT - 10, y: y + 25, class: "lane-address" }, cluster ? `${host}, ${cluster}` : host)
       );
       lane.states.forEach(([since, state], index) => {
         const next = lane.states[index + 1];
@@ -161,6 +162,7 @@
     const events = html("ol", "timeline-events");
     const says = CLIENTS.map((client) => {
       const text = html("pre", "");
+      text.tabIndex = 0; // it scrolls
       const details = html("details", "", html("summary", ""), text);
       details.open = client === "producer";
       return { client, text, details };

@@ -16,12 +16,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from odradek.cli.overviews import overview
 from odradek.common.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import typer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Command:
 
 COMMANDS = {
     "demo": Command(
-        "odradek.cli.demo", "demo", "A year of flights through a cluster that moves away."
+        "odradek.cli.demo.command", "demo", "A year of flights through a cluster that moves away."
     ),
     "cluster": Command(
         "odradek.cli.cluster_verbs",
@@ -104,15 +104,20 @@ COMMANDS = {
 
 def build(wanted: str | None) -> typer.Typer:
     """Return the application with the wanted subcommand imported, and the others by name only."""
+    import typer  # what is below this package can be imported without it
+
+    from odradek.cli.overviews import overview
+
     app = overview(
         "A Kafka client that keeps working while its cluster dies, moves and comes back.", "odradek"
     )
 
     @app.callback()
     def _root(
-        version: Annotated[
-            bool, typer.Option("--version", help="Print the version, as `odradek version` does.")
-        ] = False,
+        # typer reads annotations where this module's names are, of which it is none.
+        version: bool = typer.Option(
+            False, "--version", help="Print the version, as `odradek version` does."
+        ),
     ) -> None:
         # Also makes typer treat even a single command as a subcommand.
         if version:

@@ -56,8 +56,19 @@ def test_an_error_has_its_cure_and_its_marks(written: dict[str, str]) -> None:
     )
 
 
+def test_an_attribute_without_a_text_has_no_empty_cell(written: dict[str, str]) -> None:
+    progress = written["workers"].partition("## WorkProgress\n")[2].partition("\n## ")[0]
+    assert "| attribute | type |\n" in progress
+    assert "| attribute | type | meaning |\n" in written["watching"]
+    assert "VirtualLoop.sendfile" not in written["testing"]
+    assert "VirtualLoop.run_forever" in written["testing"]
+
+
 def test_every_command_and_verb_has_its_page() -> None:
     pages = command_pages()
+    assert "odradek explain [BOOTSTRAP] [SECONDS] [FLAGS]" in pages["explain"]
+    assert "([doctor](../docs/doctor.md))" in pages["doctor"]
+    assert pages["partitions"].count("\nPartitions: list") == 1
     assert list(pages) == list(COMMANDS)
     assert "## odradek topics create\n" in pages["topics"]
     assert "| `--partitions N` | How many; -1: as the brokers are set. | `-1` |" in pages["topics"]
@@ -188,9 +199,11 @@ def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
     for name in ("0.9.0", "0.10.0", "0.10.0rc1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text("")
+    stage.put(tmp_path / "0.10.0/docs/start.html", "")
     versions.write(tmp_path)
     said = (tmp_path / "versions.js").read_text()
-    assert said == 'window.odradekVersions = ["0.10.0", "0.10.0rc1", "0.9.0"];\n'
+    assert said.startswith('window.odradekVersions = ["0.10.0", "0.10.0rc1", "0.9.0"];\n')
+    assert '"0.10.0":["docs/start","index"]' in said
     assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
 
 

