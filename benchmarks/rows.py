@@ -308,8 +308,8 @@ def _scale() -> Iterator[Row]:
 
     partitions = {n: StandIn(partitions=n) for n in (1, 100, 1000, 10_000, 50_000)}
     yield Row(
-        "scale-partitions", "partitions of one consumer", lanes(partitions, everyone),
-        per="1,000 partitions",
+        "scale-partitions", "partitions of one consumer",
+        lanes(partitions, everyone, "--settle", "4"), per="1,000 partitions",
     )  # fmt: skip
     brokers = {n: StandIn(brokers=n, partitions=200) for n in (1, 3, 10, 30, 100)}
     yield Row("scale-brokers", "brokers of a cluster", lanes(brokers, everyone), per="1 broker")

@@ -10,6 +10,8 @@ import pytest
 from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
+from odradek.clients.consumer.fetching import fetch_session
+from odradek.clients.consumer.fetching.fetcher import Fetcher
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.network.engine import Engine
@@ -105,3 +107,39 @@ def test_the_list_of_topics_is_read_in_pieces_and_no_partition_is(
     at = [n for n, what in enumerate(said) if what == "read"]
     assert len(at) > 5
     assert all("step" in said[a:b] for a, b in pairwise(at))
+
+
+def test_a_fetch_without_news_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are asked for already; one that gets a record, or goes on, is seen to again."""
+    stage, client = filled(100)
+    read(client, 100 * RECORDS)
+    assert client.poll_arrow(3.0) is None
+    looked = Counter[str]()
+    candidates, topics = Fetcher._candidates, fetch_session._topics
+
+    def counted(fetcher: Fetcher, now: float) -> Any:
+        looked["partitions"] += 1
+        return candidates(fetcher, now)
+
+    def named(wanted: Any, known: Any, by_id: bool) -> Any:
+        looked["requests"] += 1
+        return topics(wanted, known, by_id)
+
+    monkeypatch.setattr(Fetcher, "_candidates", counted)
+    monkeypatch.setattr(fetch_session, "_topics", named)
+    before = sum(broker.requests["Fetch"] for broker in stage.cluster.brokers.values())
+    assert client.poll_arrow(5.0) is None
+    after = sum(broker.requests["Fetch"] for broker in stage.cluster.brokers.values())
+    assert after - before >= 24
+    assert not looked
+    data = encode([(0, 1, CREATE_TIME, b"k", b"v", ())])
+    log = stage.cluster.topics["many"].partitions[7].log
+    for _ in range(2):
+        log.commit(log.append(data, read_header(memoryview(data)), 0))
+        read(client, 1)
+    assert looked
+    client.pause([TopicPartition("many", 7)])
+    log.commit(log.append(data, read_header(memoryview(data)), 0))
+    assert client.poll_arrow(3.0) is None
+    client.resume([TopicPartition("many", 7)])
+    read(client, 1)

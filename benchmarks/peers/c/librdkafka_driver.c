@@ -202,6 +202,7 @@ static void idle(int count, char **given) {
     int clients = atoi(option(count, given, "clients", "1"));
     long wanted = atol(option(count, given, "records", "1000"));
     double seconds = atof(option(count, given, "idle", "2"));
+    double settle = atof(option(count, given, "settle", "0.7"));
     int threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
     char group[32];
     snprintf(group, sizeof group, "g-%d", getpid());
@@ -244,7 +245,7 @@ static void idle(int count, char **given) {
             }
         }
     }
-    usleep(700000);
+    usleep((useconds_t)(settle * 1e6));
     double ready = now() - begin, ready_cpu = cpu_seconds() - cpu;
     double from = epoch(), idle_cpu = cpu_seconds();
     usleep((useconds_t)(seconds * 1e6));

@@ -9,9 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Seconds from the last record until a client counts as idle: its next fetch waits.
-const settledAfter = 700 * time.Millisecond
-
 // franzIdle makes clients that read what there is and then have nothing to do: what they cost.
 func franzIdle(task task) (found, error) {
 	threads, descriptors := entries("/proc/self/task"), entries("/proc/self/fd")
@@ -45,7 +42,7 @@ func franzIdle(task task) (found, error) {
 			return nil, err
 		}
 	}
-	time.Sleep(settledAfter)
+	time.Sleep(time.Duration(task.settle * float64(time.Second)))
 	result := found{
 		"ready_ms": milliseconds(watch.begin), "ready_cpu_ms": 1000 * (cpuSeconds() - watch.cpu),
 	}

@@ -33,6 +33,7 @@ type task struct {
 	clients    int
 	pattern    string
 	idle       float64
+	settle     float64
 }
 
 // What a mode has found out.
@@ -86,11 +87,12 @@ func parse(mode string, arguments []string) task {
 	ca := flags.String("ca", "", "TLS, with a broker that this authority (PEM) signed; franz-go only")
 	clients := flags.Int("clients", 1, "mode idle: how many; franz-go only")
 	pattern := flags.String("pattern", "", "mode idle: subscribe, instead of an assignment")
+	settle := flags.Float64("settle", 0.7, "mode idle: seconds before these")
 	idle := flags.Float64("idle", 2, "mode idle: seconds")
 	_ = flags.Parse(arguments) // exits by itself when it can't
 	return task{
 		mode, strings.Split(*bootstrap, ","), *topic, *partitions, *records, *pool, *codec, *batchSize, *rate, *ca,
-		*clients, *pattern, *idle,
+		*clients, *pattern, *idle, *settle,
 	}
 }
 

@@ -21,8 +21,6 @@ from typing import Any
 
 TIMEOUT = 120.0
 ROWS_OF_BATCH = 50_000
-SETTLED_AFTER = 0.7
-"""Seconds from the last record until a client counts as idle: its next fetch waits."""
 Found = dict[str, Any]
 Mode = Callable[[argparse.Namespace], Found]
 
@@ -202,6 +200,7 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser.add_argument("--layout", choices=("binary", "binary_view"), default="binary")
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--pattern", default="", help="subscribe, instead of an assignment")
+    parser.add_argument("--settle", type=float, default=0.7, help="seconds, before these")
     parser.add_argument("--idle", type=float, default=2.0, help="seconds")
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from driver import SETTLED_AFTER, TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
+from driver import TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
 
 import odradek
 from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before any clock
@@ -197,7 +197,7 @@ async def idle(options: argparse.Namespace) -> Found:
     tasks = [asyncio.create_task(wait()) for _ in range(options.clients)]
     for _ in tasks:
         await ready.acquire()
-    await asyncio.sleep(SETTLED_AFTER)
+    await asyncio.sleep(options.settle)
     found.begins()
     await asyncio.sleep(options.idle)
     told = found.ends()

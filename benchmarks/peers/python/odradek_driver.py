@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from driver import (
     GROUPS,
-    SETTLED_AFTER,
     TIMEOUT,
     Found,
     Idle,
@@ -264,7 +263,7 @@ def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
         records = 0
         while records < options.records:
             records += len(client.poll(timeout=TIMEOUT, max_records=POLL_RECORDS))
-    rest(clients, SETTLED_AFTER, polled=not background)
+    rest(clients, options.settle, polled=not background)
     found.begins()
     rest(clients, options.idle, polled=not background)
     return found.ends()

@@ -48,6 +48,8 @@ class FetchRequestState(Sampled):
     """State, its generation, the offset asked for, and the key on the wire."""
     wanted: dict[Key, Wanted] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
+    changed: bool = True
+    """`wanted` isn't what the request before was made of."""
     doubtful: dict[Name, None] = field(default_factory=dict)
     """Partitions that failed before: an answer without news of them ends their backoff."""
     _changes: int = -1
@@ -78,6 +80,7 @@ class FetchRequestState(Sampled):
         name = (topic.name, partition.partition)
         self.wanted[key] = (partition.leader_epoch, offset, most)
         self.parts[name] = (state, state.generation, offset, key)
+        self.changed = True
         state.asked_in(self)
         if state.backoff.failures or state.missing_since is not None:
             self.doubtful[name] = None
@@ -134,6 +137,7 @@ class FetchRequestState(Sampled):
             return None
         state, generation, offset, key = found
         self.wanted.pop(key, None)
+        self.changed = True
         self.doubtful.pop(name, None)
         if state.asked is not self:
             return None

@@ -52,8 +52,17 @@ class FetchSession:
         self._known: Mapping[Key, Wanted] = {}
         self._by_id = False
 
-    def fill(self, request: FetchRequest, wanted: Mapping[Key, Wanted], version: int) -> None:
-        """Write into a request what the broker doesn't know yet."""
+    def fill(
+        self,
+        request: FetchRequest,
+        wanted: Mapping[Key, Wanted],
+        version: int,
+        *,
+        changed: bool = True,
+    ) -> None:
+        """Write into a request what the broker doesn't know yet: nothing, where nothing has changed
+        since the request before.
+        """
         by_id = version >= TOPIC_IDS_FROM
         if version < SESSIONS_FROM:
             self.id, self.epoch = 0, 0
@@ -61,6 +70,9 @@ class FetchSession:
             self.reset()
         self._by_id = by_id
         known = self._known if self.epoch else {}
+        if known and not changed:
+            request.session_id, request.session_epoch = self.id, self.epoch
+            return
         self._known = dict(wanted)
         request.topics = _topics(wanted, known, by_id)
         if version >= SESSIONS_FROM:

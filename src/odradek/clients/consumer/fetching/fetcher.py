@@ -110,6 +110,9 @@ class Fetcher:
         """Whom to ask, as the snapshot that was seen last says: with thousands of partitions most
         passes meet most of them again, while their leaders have a fetch under way."""
         self._routed_at = -1
+        self._complete = False
+        """Every partition that can be asked for is, so an answer without news needs no look at all
+        of them; what sets it aside is whatever else makes a look worth it."""
         self._settled: tuple[int, int] | None = None
         """How often things had changed when there was nothing more to do; None: look again."""
 
@@ -131,7 +134,11 @@ class Fetcher:
             return False
         if self._settled == changes and snapshot is self._seen and now < self._wake_at:
             return False  # a piece of an answer came, say: not worth a look at 5,000 partitions
-        self._wake_at, self._settled = math.inf, changes
+        same = self._complete and snapshot is self._seen and self._routed_at == changes[0]
+        same = same and now < self._wake_at
+        self._complete, self._settled = False, changes
+        if not same:
+            self._wake_at = math.inf
         if not subscription.partitions or snapshot is None or self._halted:
             return False
         if snapshot is not self._seen:
@@ -141,7 +148,7 @@ class Fetcher:
         if self._routed_at != subscription.changes:  # some may be assigned no more
             self._routed_at = subscription.changes
             self._routes.clear()
-        lost, states = self._candidates(now)
+        lost, states = ([], []) if same else self._candidates(now)
         moved = bool(lost) and self._engine.start_resets(lost, now)
         groups = self._by_leader(snapshot, states, now)
         for address, asked in self._asked.items():
@@ -169,6 +176,8 @@ class Fetcher:
             if before is None:
                 before = self._asked[address] = FetchRequestState(address)
             moved = self._send(before, connection, parts, share, now) or moved
+        settled = self._settled is not None and not moved and not lost
+        self._complete = settled and all(state.asked is not None for state in states)
         return moved
 
     def next_deadline(self, now: float) -> float | None:
@@ -353,7 +362,8 @@ class Fetcher:
             rack_id="" if leaders_only else self._replicas.rack,
             replica_state=DEFAULT_REPLICA_STATE,  # one for all: it says that this is no replica
         )
-        asked.session.fill(body, asked.wanted, version)
+        asked.session.fill(body, asked.wanted, version, changed=asked.changed)
+        asked.changed = False
         asked.sent(now, leaders_only=leaders_only)
         request = network.send_version(connection, body, version, now, patience=self._max_wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
@@ -364,6 +374,7 @@ class Fetcher:
 
     def _answered(self, asked: FetchRequestState, reply: Completion[Message]) -> None:
         now = self._engine.now
+        complete, self._complete = self._complete, False
         self._settled = None
         asked.ended(now, answered=reply.error is None)
         if reply.error is not None:
@@ -404,6 +415,8 @@ class Fetcher:
                 state.fetched_well()
         if asked.outdated or not asked.session.id:
             asked.release_all()
+        elif not response.responses:
+            self._complete = complete
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""
@@ -578,7 +591,7 @@ class Fetcher:
 
     def _room(self) -> None:
         """There is room again for what some leader has."""
-        self._settled = None
+        self._settled, self._complete = None, False
 
     def discard(self, entry: CompletedFetch, error: KafkaError, now: float) -> None:
         """A batch that can't be decoded is fetched again, once the caller knows."""
