@@ -27,13 +27,14 @@
   }
 
   // A name isn't torn; a path that is too long for that has room to be, and so has a sentence.
-  const WHOLE = 32, SENTENCE = 60;
+  const WHOLE = 32, PHRASE = 24, SENTENCE = 60;
   for (const code of document.querySelectorAll("article td code")) {
     if (code.textContent.length <= WHOLE) code.classList.add("whole");
     else code.closest("td").classList.add("long-code");
   }
   for (const cell of document.querySelectorAll("article td")) {
-    if (cell.textContent.trim().length > SENTENCE) cell.classList.add("words");
+    const length = cell.textContent.trim().length;
+    if (length > PHRASE) cell.classList.add(length > SENTENCE ? "sentence" : "phrase");
   }
 
   for (const table of document.querySelectorAll("article table")) {
@@ -59,7 +60,7 @@
 
   function reachable() {
     let number = 0;
-    for (const box of document.querySelectorAll("article .table-wrapper, article pre")) {
+    for (const box of document.querySelectorAll("article .table-wrapper, article pre:not(.timeline pre)")) {
       number += box.matches(".table-wrapper");
       const wide = box.scrollWidth > box.clientWidth;
       if (wide) box.tabIndex = 0;
