@@ -9,30 +9,91 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from odradek.serialization.avro import AvroSerializer
 from odradek.serialization.errors import SerializationError
 
-_LOGICAL: dict[str, Callable[[str], Any]] = {
-    "date": date.fromisoformat,
-    "time-millis": time.fromisoformat,
-    "time-micros": time.fromisoformat,
-    "timestamp-millis": datetime.fromisoformat,
-    "timestamp-micros": datetime.fromisoformat,
-    "timestamp-nanos": datetime.fromisoformat,
-    "local-timestamp-millis": datetime.fromisoformat,
-    "local-timestamp-micros": datetime.fromisoformat,
-    "decimal": Decimal,
-    "uuid": UUID,
+_FLOATS = ("NaN", "Infinity", "-Infinity", "nan", "inf", "-inf")
+"""Numbers that JSON has none for, as Avro's own JSON and `odradek consume` write them."""
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
+"""Digits of a second that Python would leave away."""
+
+
+def _date(text: str, _: Mapping[str, Any]) -> date:
+    return date.fromisoformat(text)
+
+
+def _instant(text: str, schema: Mapping[str, Any]) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("it must end with Z or another offset: which zone's time it is")
+    return _fitting(found, text, schema)
+
+
+def _local(text: str, schema: Mapping[str, Any]) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError("it must have no offset: it is of no zone")
+    return _fitting(found, text, schema)
+
+
+def _time(text: str, schema: Mapping[str, Any]) -> time:
+    found = time.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError("it must have no offset: it is of no zone")
+    return _fitting(found, text, schema)
+
+
+Moment = TypeVar("Moment", datetime, time)
+
+
+def _fitting(found: Moment, text: str, schema: Mapping[str, Any]) -> Moment:
+    unit = schema["logicalType"].rsplit("-", 1)[1]
+    if _FINER.search(text) or (unit == "millis" and found.microsecond % 1000):
+        raise ValueError(f"it is finer than {unit}")
+    return found
+
+
+def _decimal(text: str, schema: Mapping[str, Any]) -> Decimal:
+    found = Decimal(text)
+    digits, scale = schema["precision"], schema.get("scale", 0)
+    if not found.is_finite() or (found and found.adjusted() + 1 + scale > digits):
+        raise ValueError(f"it must have {digits} digits at most, {scale} of them after the point")
+    return found
+
+
+def _uuid(text: str, _: Mapping[str, Any]) -> UUID:
+    return UUID(text)
+
+
+_LOGICAL: dict[str, Callable[[str, Mapping[str, Any]], Any]] = {
+    "int-date": _date,
+    "int-time-millis": _time,
+    "long-time-micros": _time,
+    "long-timestamp-millis": _instant,
+    "long-timestamp-micros": _instant,
+    "long-local-timestamp-millis": _local,
+    "long-local-timestamp-micros": _local,
+    "bytes-decimal": _decimal,
+    "fixed-decimal": _decimal,
+    "string-uuid": _uuid,
 }
-"""What texts of logical types become; a number stays what Avro has for it."""
+"""What texts of logical types become, by what these stand on; a number stays what Avro has for it,
+and what stands on anything else is no logical type.
+"""
 RECORDS = ("record", "error")
 _BITS = {"int": 31, "long": 63}
+_LARGEST_FLOAT = 3.4028235677973362e38
+"""Of 32 bits, with what is rounded down to it."""
+_NESTED = (*RECORDS, "array", "map")
 _OF_JSON: dict[str, type | tuple[type, ...]] = {
     "null": type(None),
     "boolean": bool,
@@ -66,7 +127,10 @@ def of_json(value: Any, schema: Any) -> Any:
     for one in schema if isinstance(schema, list) else [schema]:
         if isinstance(one, dict):
             names |= one.get("__named_schemas", {})
-    return _Values(names).made(value, schema, "it")
+    try:
+        return _Values(names).made(value, schema, "it")
+    except RecursionError:
+        raise SerializationError("it is nested too deep") from None
 
 
 class _Values:
@@ -74,6 +138,8 @@ class _Values:
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
+        self._tried: dict[tuple[int, int], Any] = {}
+        """What became of a dict or list by a schema, for records in unions in records in unions."""
 
     def made(self, value: Any, schema: Any, where: str) -> Any:
         """The value; `where` it is, for errors."""
@@ -96,6 +162,8 @@ class _Values:
         """The schema as an object, and its kind."""
         if isinstance(schema, str):
             schema = self._names.get(schema, {"type": schema})
+        if isinstance(schema, list):
+            raise SerializationError("its schema has a union right within a union")
         kind = schema["type"]
         return (schema, kind) if isinstance(kind, str) else self._resolved(kind)
 
@@ -109,30 +177,99 @@ class _Values:
         missing = [n for n, one in fields.items() if n not in value and "default" not in one]
         if missing:
             raise SerializationError(f"{where} lacks the field {missing[0]!r}, without a default")
-        return {n: self.made(one, fields[n]["type"], f"{where}.{n}") for n, one in value.items()}
+        return {
+            n: self.made(value[n], one["type"], f"{where}.{n}")
+            if n in value
+            else self._default(one["default"], one["type"])
+            for n, one in fields.items()
+        }
 
-    def _branch(self, value: Any, union: list[Any], where: str) -> Any:
-        branches = [self._resolved(one) for one in union]
-        if isinstance(value, dict) and len(value) == 1:
-            ((tag, inner),) = value.items()
-            for schema, kind in branches:
-                if tag == _name(schema, kind):
-                    return self._of_branch(inner, schema, kind, where)
+    def _default(self, value: Any, schema: Any) -> Any:
+        """A schema's default, where bytes are a text of ISO 8859-1."""
+        if isinstance(schema, list):
+            for one, kind in map(self._resolved, schema):
+                if _says(value, kind, one):
+                    return _name(one, kind), self._default(value, one)
+        else:
+            schema, kind = self._resolved(schema)
+            if kind in ("bytes", "fixed") and isinstance(value, str):
+                return value.encode("latin-1", "replace")
+            if kind in RECORDS and isinstance(value, dict):
+                return {
+                    one["name"]: self._default(
+                        value.get(one["name"], one.get("default")), one["type"]
+                    )
+                    for one in schema["fields"]
+                }
+            if kind == "array" and isinstance(value, list):
+                return [self._default(one, schema["items"]) for one in value]
+            if kind == "map" and isinstance(value, dict):
+                return {n: self._default(one, schema["values"]) for n, one in value.items()}
+        return value
+
+    def _branch(self, value: Any, union: list[Any], where: str) -> tuple[str, Any]:
+        """The branch that is named, or the first that fits. Raises where it may be either."""
+        branches = sorted(map(self._resolved, union), key=_exactness)
+        bare: tuple[str, Any] | None = None
         why: dict[str, None] = {}
         for schema, kind in branches:
             try:
-                return self._of_branch(value, schema, kind, where)
+                bare = self._of_branch(value, schema, kind, where)
+                break
             except SerializationError as error:
                 why[str(error)] = None
-        raise SerializationError("; or ".join(why))
+        if isinstance(value, dict) and len(value) == 1:
+            ((tag, inner),) = value.items()
+            for schema, kind in branches:
+                if tag != _name(schema, kind):
+                    continue
+                try:
+                    named = self._of_branch(inner, schema, kind, where)
+                except SerializationError:
+                    if bare is None:
+                        raise
+                    break
+                if bare is None:
+                    return named
+                raise SerializationError(
+                    f"{where} may be {tag}, or {bare[0]} with {tag!r} in it: name its branch as in "
+                    f"{{{json.dumps(bare[0])}: …}}, or leave {tag!r} away"
+                )
+        if bare is None:
+            raise SerializationError("; or ".join(why))
+        return bare
 
-    def _of_branch(self, value: Any, schema: Mapping[str, Any], kind: str, where: str) -> Any:
-        found = self.made(value, schema, where)
-        return (schema["name"], found) if kind in RECORDS else found
+    def _of_branch(
+        self, value: Any, schema: Mapping[str, Any], kind: str, where: str
+    ) -> tuple[str, Any]:
+        """With the branch's name, lest fastavro takes another one that would do."""
+        if not (isinstance(value, dict | list) and kind in _NESTED):
+            return _name(schema, kind), self.made(value, schema, where)
+        key = id(value), id(schema)
+        if key not in self._tried:
+            try:
+                self._tried[key] = self.made(value, schema, where)
+            except SerializationError as error:
+                self._tried[key] = error
+        found = self._tried[key]
+        if isinstance(found, SerializationError):
+            raise found
+        return _name(schema, kind), found
+
+
+def _exactness(branch: tuple[Mapping[str, Any], str]) -> int:
+    """Of branches that take the same values first those that keep all of them."""
+    return {"double": 1, "float": 2}.get(branch[1], 0)
+
+
+def _logical(
+    schema: Mapping[str, Any], kind: str
+) -> Callable[[str, Mapping[str, Any]], Any] | None:
+    return _LOGICAL.get(f"{kind}-{schema.get('logicalType')}")
 
 
 def _says(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
-    if schema.get("logicalType") in _LOGICAL and isinstance(value, str):
+    if isinstance(value, str) and _logical(schema, kind) is not None:
         return True
     if isinstance(value, bool):
         return kind == "boolean"
@@ -140,14 +277,14 @@ def _says(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
 
 
 def _scalar(value: Any, schema: Mapping[str, Any], kind: str, where: str) -> Any:
-    logical = _LOGICAL.get(schema.get("logicalType", ""))
+    logical = _logical(schema, kind)
     try:
         if logical is not None and isinstance(value, str):
-            return logical(value)
+            return logical(value, schema)
         if kind in ("float", "double"):
-            return float(value)
+            return _float(value, kind)
         if kind in ("bytes", "fixed"):
-            return _bytes(value)
+            return _bytes(value, schema, kind)
     except (ValueError, OverflowError, InvalidOperation) as error:
         why = f": {error}" if str(error) and not isinstance(error, InvalidOperation) else ""
         raise SerializationError(
@@ -162,14 +299,30 @@ def _scalar(value: Any, schema: Mapping[str, Any], kind: str, where: str) -> Any
     return value
 
 
-def _bytes(value: Any) -> bytes:
+def _float(value: Any, kind: str) -> float:
+    if isinstance(value, str) and value not in _FLOATS:
+        raise ValueError
+    found = float(value)
+    if kind == "float" and math.isfinite(found) and abs(found) > _LARGEST_FLOAT:
+        raise OverflowError("it is too large for one")
+    return found
+
+
+def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
     """As `odradek consume` shows them: a text's UTF-8, or `{"base64": …}`."""
-    if isinstance(value, str):
-        return value.encode("utf-8")
     try:
-        return base64.b64decode(value["base64"], validate=True)
+        if isinstance(value, dict) and len(value) > 1:
+            raise KeyError
+        found = (
+            value.encode("utf-8")
+            if isinstance(value, str)
+            else base64.b64decode(value["base64"], validate=True)
+        )
     except (KeyError, TypeError, binascii.Error):
         raise ValueError('a text, or {"base64": "…"}') from None
+    if kind == "fixed" and len(found) != schema["size"]:
+        raise ValueError(f"it must have {schema['size']} bytes, not {len(found)}")
+    return found
 
 
 def _name(schema: Mapping[str, Any], kind: str) -> str:

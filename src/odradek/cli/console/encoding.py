@@ -8,6 +8,8 @@ told to (`auto.register.schemas`).
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -32,6 +34,9 @@ SERIALIZERS = (
 """What serializers are told besides where the registry is."""
 SETTINGS = (*SERIALIZERS, "key.message", "value.message")
 """With the full names of Protobuf's messages, where they aren't the first of their files."""
+_WELL_KNOWN = "google.protobuf."
+"""Messages of this package have JSON of their own: a time is a text, say."""
+_BASE64 = re.compile("[A-Za-z0-9+/_-]*={0,2}")
 _REGISTRY = "--reader-property schema.registry.url=URL"
 
 
@@ -141,8 +146,24 @@ def _value(data: bytes, part: str) -> Any:
     def constant(name: str) -> NoReturn:
         raise ValueError(f"{name} is no JSON")
 
+    def number(text: str) -> float:
+        found = float(text)
+        if math.isinf(found):
+            raise ValueError(f"{text[:20]} is too large for a number")
+        return found
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{twice!r} is in one object twice")
+        return found
+
     try:
-        value = json.loads(data, parse_constant=constant)
+        value = json.loads(
+            data, parse_constant=constant, parse_float=number, object_pairs_hook=once
+        )
     except RecursionError:
         raise LineError(f"its {part} is nested too deep") from None
     except ValueError as error:
@@ -176,7 +197,7 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
     from odradek.serialization.protobuf_files import described, message_named
 
     protobuf()
-    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.json_format import ParseDict
     from google.protobuf.message_factory import GetMessageClass
 
     framer = Framer(registry, read_settings(conf, WRITING))
@@ -190,14 +211,40 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             files = described(found.schema, found.schema_id, f"{subject}.proto", registry)
             made = GetMessageClass(message_named(files, name, f"subject {subject}"))
             classes[found.schema_id] = made
+        whole = made.DESCRIPTOR.full_name
+        if not isinstance(value, dict) and not whole.startswith(_WELL_KNOWN):
+            raise SerializationError(f"it isn't a {whole}: it must be an object")
         try:
+            _check_base64(value, made.DESCRIPTOR)
             message = ParseDict(value, made())
-        except (ParseError, RecursionError) as error:
-            raise SerializationError(f"it isn't a {made.DESCRIPTOR.full_name}: {error}") from None
+        except Exception as error:  # its own, and what Python has, where a value is of another type
+            raise SerializationError(f"it isn't a {whole}: {error}") from None
         payload = message.SerializeToString()
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 
     return write
+
+
+def _check_base64(value: Any, descriptor: Any) -> None:
+    """Protobuf leaves out of bytes what isn't base64, and reads the rest. Raises `ValueError`."""
+    if not isinstance(value, dict):
+        return
+    fields = {name: one for one in descriptor.fields for name in (one.json_name, one.name)}
+    for name, given in value.items():
+        field = fields.get(name)
+        if field is None:
+            continue
+        items, inner = given if isinstance(given, list) else [given], field.message_type
+        if inner is not None and inner.GetOptions().map_entry and isinstance(given, dict):
+            field = inner.fields_by_name["value"]
+            items, inner = list(given.values()), field.message_type
+        for one in items:
+            if inner is not None and inner.full_name != "google.protobuf.BytesValue":
+                _check_base64(one, inner)
+            elif inner is None and field.type != field.TYPE_BYTES:
+                break
+            elif isinstance(one, str) and not _BASE64.fullmatch(one):
+                raise ValueError(f"{name} is bytes, which are written as base64")
 
 
 _WRITERS: dict[

@@ -10,6 +10,9 @@ from typing import Any
 
 import fastavro
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from tests.registry_server import registry_server
 from tests.unit.cli.console.test_format_strings import REGISTERING, flights
 
@@ -141,7 +144,17 @@ def test_avros_own_json_is_read_too(registry: SchemaRegistryClient, schema: Path
         ({"stops": [{**FULL, "to": None}]}, r"it.stops\[0\].to must be string, not None"),
         ({"fuel": {"a": "much"}}, "it.fuel.a must be double, not 'much'"),
         ({"raw": {"base64": "?"}}, "it.raw must be bytes, not .*a text, or"),
-        ({"mark": "long"}, "does not match schema size"),
+        ({"mark": "long"}, "it.mark must be air.Mark, not 'long': it must have 2 bytes, not 4"),
+        ({"at": "2026-11-28T10:00:00"}, "it.at must be long, .* it must end with Z"),
+        ({"at": "2026-11-28"}, "it.at must be long, .* it must end with Z"),
+        ({"at": "2026-11-28T10:00:00.0001Z"}, "it.at must be long, .* it is finer than millis"),
+        ({"at": "2026-11-28T10:00:00.0000001Z"}, "it.at must be long, .* finer than millis"),
+        ({"hour": "10:30:00+01:00"}, "it.hour must be int, .* it must have no offset"),
+        ({"price": "12345.5"}, "it.price must be bytes, .* 6 digits at most, 2 of them after"),
+        ({"price": "1e999999999"}, "it.price must be bytes, .* 6 digits at most"),
+        ({"price": "NaN"}, "it.price must be bytes, .* 6 digits at most"),
+        ({"fuel": {"a": "1_0"}}, "it.fuel.a must be double, not '1_0'"),
+        ({"raw": {"base64": "AA==", "x": 1}}, "it.raw must be bytes, not .*a text, or"),
         ({"form": 1}, "it has no field 'form'; there are to, miles"),
         ({"to": ...}, "it lacks the field 'to'"),
     ],
@@ -152,6 +165,98 @@ def test_what_does_not_fit_is_named(changed: dict[str, Any], why: str) -> None:
     parsed = fastavro.parse_schema(FLIGHT)
     with pytest.raises((SerializationError, ValueError), match=why):
         fastavro.schemaless_writer(io.BytesIO(), parsed, of_json(value, parsed))
+
+
+def logical(kind: str, name: str) -> dict[str, str]:
+    return {"type": kind, "logicalType": name}
+
+
+def union_of(branch: Any, value: Any, *others: Any) -> Any:
+    """What of_json makes of a value, as fastavro reads it again: the branch's number, the rest."""
+    parsed = fastavro.parse_schema([branch, *others])
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, parsed, of_json(value, parsed))
+    data = stream.getvalue()
+    return data[0] // 2, fastavro.schemaless_reader(io.BytesIO(data), parsed, None)
+
+
+TEXTS = {"type": "map", "values": "string"}
+ONE = {"type": "record", "name": "One", "fields": [{"name": "string", "type": "string"}]}
+PAIR = [{"type": "fixed", "name": name, "size": 2} for name in ("F", "G")]
+
+
+@pytest.mark.parametrize(
+    ("union", "value", "found"),
+    [
+        (["int", "long"], {"long": 5}, (1, 5)),
+        (["double", "float"], {"float": 0.5}, (1, 0.5)),
+        (["bytes", "string"], {"string": "x"}, (1, "x")),
+        ([logical("int", "date"), "string"], {"string": "2024-01-02"}, (1, "2024-01-02")),
+        ([logical("int", "date"), "string"], "hello", (1, "hello")),
+        (PAIR, {"G": "ab"}, (1, b"ab")),
+        ([PAIR[0], "string"], "abc", (1, "abc")),
+        (["double", "string"], "5", (1, "5")),
+        (["double", "string"], "NaN", (1, "NaN")),
+        (["double", "long"], (1 << 60) + 1, (1, (1 << 60) + 1)),
+        (["float", "double"], 0.1, (1, 0.1)),
+        (["null", TEXTS], {"map": "x"}, (1, {"map": "x"})),
+        (["null", TEXTS], {"null": "x"}, (1, {"null": "x"})),
+        (["string", TEXTS], {"map": {"string": "x"}}, (1, {"string": "x"})),
+        (["null", {"type": "string", "logicalType": "date"}], "x", (1, "x")),
+    ],
+)
+def test_the_branch_that_is_meant(union: list[Any], value: Any, found: Any) -> None:
+    assert union_of(union[0], value, *union[1:]) == found
+
+
+@pytest.mark.parametrize("other", [TEXTS, ONE])
+def test_what_may_be_two_branches_is_refused(other: Any) -> None:
+    with pytest.raises(SerializationError, match="it may be string, or (map|One) with 'string'"):
+        union_of("string", {"string": "x"}, other)
+
+
+def test_numbers_that_are_too_large() -> None:
+    with pytest.raises(SerializationError, match=r"it must be float, not 1e\+300: it is too large"):
+        of_json(1e300, "float")
+    assert of_json(3.4028234663852886e38, "float") == 3.4028234663852886e38
+    with pytest.raises(SerializationError, match="it must be long, not '2024"):
+        of_json("2024-01-02T03:04:05Z", logical("long", "timestamp-nanos"))
+    with pytest.raises(SerializationError, match="no offset"):
+        of_json("2024-01-02T03:04:05Z", logical("long", "local-timestamp-micros"))
+
+
+def test_defaults_of_bytes() -> None:
+    mark = {"type": "fixed", "name": "Mark", "size": 1}
+    inner = {"type": "record", "name": "In", "fields": [{"name": "z", "type": "bytes"}]}
+    fields = [
+        {"name": "a", "type": "bytes", "default": "\u00ff"},
+        {"name": "b", "type": [mark, "null"], "default": "\u00fe"},
+        {"name": "c", "type": {"type": "array", "items": inner}, "default": [{"z": "\u00fd"}]},
+        {"name": "d", "type": {"type": "map", "values": "int"}, "default": {"x": 1}},
+    ]
+    parsed = fastavro.parse_schema({"type": "record", "name": "R", "fields": fields})
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, parsed, of_json({}, parsed))
+    stream.seek(0)
+    assert fastavro.schemaless_reader(stream, parsed, None) == {
+        "a": b"\xff", "b": b"\xfe", "c": [{"z": b"\xfd"}], "d": {"x": 1}
+    }  # fmt: skip
+
+
+def test_records_in_unions_in_records_are_tried_once_each() -> None:
+    tail = [{"name": "n", "type": ["null", "A", "B"]}, {"name": "x", "type": "string"}]
+    inner = {"type": "record", "name": "B", "fields": tail}
+    fields = [{"name": "n", "type": ["null", "A", inner]}, {"name": "x", "type": "int"}]
+    parsed = fastavro.parse_schema({"type": "record", "name": "A", "fields": fields})
+    value: Any = {"n": None, "x": 1.5}
+    for n in range(60):  # by trial of both at each level: 2**60
+        value = {"n": value, "x": "s" if n % 2 else 1}
+    with pytest.raises(SerializationError, match="must be null"):
+        of_json(value, parsed)
+    for _ in range(300):
+        value = {"n": value, "x": 1}
+    with pytest.raises(SerializationError, match="nested too deep"):
+        of_json(value, parsed)
 
 
 def test_json_with_a_schema(registry: SchemaRegistryClient) -> None:
@@ -169,11 +274,57 @@ def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
     with pytest.raises(LineError, match=r"it isn't a air\.Before: .*airMiles"):
         parse(b'{"airMiles": "5"}')
+    for line in (b"5", b"[]", b'""', b"true"):
+        with pytest.raises(LineError, match=r"it isn't a air\.Before: it must be an object"):
+            parse(line)
     named = parser(registry, "value.message=air.Flight", encode_value=LineFormat.PROTOBUF)
     shown = {"airMiles": "5", "origin": "JFK"}
     assert there_and_back(registry, named, "protobuf", shown) == shown
     with pytest.raises(LineError, match=r"has no message air\.None; there are: air\.Before"):
         parser(registry, "value.message=air.None", encode_value=LineFormat.PROTOBUF)(b"{}")
+
+
+def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
+    file = FileDescriptorProto(name="raw.proto", syntax="proto3")
+    message = file.message_type.add(name="Raw")
+    for name in ("ByName", "Others"):
+        entry = message.nested_type.add(name=f"{name}Entry", options={"map_entry": True})
+        entry.field.add(name="key", number=1, type=9, label=1)
+        of = {"type_name": ".Raw"} if name == "Others" else {}
+        entry.field.add(name="value", number=2, type=11 if of else 12, label=1, **of)
+    for number, (name, kind, label, type_name) in enumerate((
+        ("raw", 12, 1, ""),
+        ("many", 12, 3, ""),
+        ("by_name", 11, 3, ".Raw.ByNameEntry"),
+        ("inner", 11, 1, ".Raw"),
+        ("others", 11, 3, ".Raw.OthersEntry"),
+        ("text", 9, 1, ""),
+    ), 1):  # fmt: skip
+        message.field.add(name=name, number=number, type=kind, label=label)
+        if type_name:
+            message.field[-1].type_name = type_name
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made = GetMessageClass(pool.FindMessageTypeByName("Raw"))
+    context = SerializationContext("flights", MessageField.VALUE)
+    ProtobufSerializer(made, registry, REGISTERING)(made(), context)
+    parse = parser(registry, encode_value=LineFormat.PROTOBUF)
+    good = {"raw": "//8=", "many": ["_-8="], "inner": {"raw": "AA=="}, "text": "not so"}
+    assert parse(json.dumps(good).encode()).value is not None
+    for bad in (
+        {"raw": "not so"},
+        {"many": ["AA==", "@@"]},
+        {"byName": {"a": "@@"}},
+        {"by_name": {"a": "@@"}},
+        {"inner": {"raw": "@@"}},
+        {"others": {"a": {"raw": "@@"}}},
+    ):
+        with pytest.raises(LineError, match="is bytes, which are written as base64"):
+            parse(json.dumps(bad).encode())
+    odd: dict[str, Any]
+    for odd in ({"raw": 5}, {"raw": "A"}, {"inner": 5}, {"others": {"a": 1}}, {"others": []}):
+        with pytest.raises(LineError, match="it isn't a Raw: "):
+            parse(json.dumps(odd).encode())
 
 
 def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
@@ -186,6 +337,8 @@ def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
         (b"null", "null.marker"),
         (b"[" * 100_000, "nested too deep"),
         (b'"\xff"', "isn't JSON"),
+        (b"[1e400]", "1e400 is too large for a number"),
+        (b'[{"to": 1, "at": 1, "to": 2}]', "'to' is in one object twice"),
     ):
         with pytest.raises(LineError, match=why):
             parse(line)
