@@ -143,3 +143,13 @@ def test_a_fetch_without_news_looks_at_no_partition(monkeypatch: pytest.MonkeyPa
     assert client.poll_arrow(3.0) is None
     client.resume([TopicPartition("many", 7)])
     read(client, 1)
+
+
+def test_what_is_read_no_more_is_let_go() -> None:
+    _, client = filled(30)
+    read(client, 30 * RECORDS)
+    fetcher = client._calls.engine.fetcher
+    assert len(fetcher._routes) == 30
+    client.assign([])
+    client.list_topics(timeout=10.0)
+    assert not fetcher._routes

@@ -196,12 +196,13 @@ def _read_partitions(view: memoryview, pos: int) -> tuple[Sequence[MetadataRespo
         return [], pos
     replicas = view[pos + _HEAD]
     at = pos + _HEAD + 4 * replicas - 3
-    isr = view[at]
+    size = len(view)  # a length of two bytes, as of 127 replicas, may point past it
+    isr = view[at] if at < size else 0
     at += 4 * isr - 3
-    offline = view[at]
+    offline = view[at] if at < size else 0
     width = at + 4 * offline - 2 - pos
     end = pos + width * count
-    if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= len(view):
+    if min(replicas, isr, offline) > 0 and max(replicas, isr, offline) < 0x80 and end <= size:
         rows = bytes(view[pos:end])
         if count == 1:  # as of most topics of a cluster that has very many: nothing to compare
             error_code, number, leader, epoch = _unpack_hiii(view, pos)

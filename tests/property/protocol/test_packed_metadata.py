@@ -118,6 +118,16 @@ def test_of_alike_rows_no_object_is_made() -> None:
         assert list(packed.epochs()) == [7] * 50
 
 
+@pytest.mark.parametrize("nodes", [126, 127, 128, 200])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lists_whose_lengths_take_two_bytes(nodes: int, count: int) -> None:
+    many = [-1] * nodes
+    for lists in ((many, [1], []), ([1], many, []), ([1], [1], many)):
+        rows = [MetadataResponsePartition(0, n, 1, 7, *lists) for n in range(count)]
+        topic = MetadataResponseTopic(0, "t", bytes(16), False, rows)
+        both(b"".join(MetadataResponse(topics=[topic]).encode(12)), 12)
+
+
 @pytest.mark.parametrize("count", [127, 128, 999, 1001, 70_000])
 def test_topics_of_any_size(count: int) -> None:
     for rows in (alike(count, 3, 1 << 25), alike(count, 3, 4), alike(count, -1, 4)):

@@ -139,15 +139,15 @@ class Fetcher:
         self._complete, self._settled = False, changes
         if not same:
             self._wake_at = math.inf
+        if self._routed_at != subscription.changes:  # some may be assigned no more
+            self._routed_at = subscription.changes
+            self._routes.clear()
         if not subscription.partitions or snapshot is None or self._halted:
             return False
         if snapshot is not self._seen:
             self._seen = snapshot
             self._routes.clear()
             self._release(snapshot, now)
-        if self._routed_at != subscription.changes:  # some may be assigned no more
-            self._routed_at = subscription.changes
-            self._routes.clear()
         lost, states = ([], []) if same else self._candidates(now)
         moved = bool(lost) and self._engine.start_resets(lost, now)
         groups = self._by_leader(snapshot, states, now)
