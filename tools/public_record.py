@@ -71,7 +71,9 @@ def promised(value: Any) -> Any:
 
 
 def arguments(function: Any) -> str | None:
-    """Names in order: `name=` may be left out, `*` stands before those given by name alone."""
+    """Names in order: `name=` may be left out, `name/` is given by place alone, and `*` stands
+    before those given by name alone.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -82,7 +84,8 @@ def arguments(function: Any) -> str | None:
             continue
         if one.kind is one.KEYWORD_ONLY and "*" not in found:
             found.append("*")
-        mark = "" if one.default is one.empty else "="
+        mark = "/" if one.kind is one.POSITIONAL_ONLY else ""  # by name it can't be given
+        mark += "" if one.default is one.empty else "="
         stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         found.append(f"{stars}{one.name}{mark}")
     return ", ".join(found)
