@@ -141,6 +141,8 @@ class JSONSerializer:
         if schema_str is not None:
             self._schema = given_schema(schema_str, JSON)
             self._name = _title(self._schema)
+            if self._checks is not None and not self._schema.references:
+                self._checks.prepare(self._schema)  # before a registry has it for ever
         elif not self._framer.takes_latest:
             raise SerializationError("schema_str is missing; only use.latest.version needs none")
 

@@ -267,6 +267,17 @@ def test_json_with_a_schema(registry: SchemaRegistryClient) -> None:
         parse(b"{}")
 
 
+def test_what_is_no_json_schema_is_not_registered(
+    registry: SchemaRegistryClient, tmp_path: Path
+) -> None:
+    place = tmp_path / "flight.json"
+    place.write_text('{"type": "record"}')
+    flags = {"encode_value": LineFormat.JSON, "value_schema": place}
+    with pytest.raises(UsageError, match="it isn't a JSON schema that can be used"):
+        parser(registry, "auto.register.schemas=true", **flags)
+    assert registry.get_subjects() == []
+
+
 def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
     made = flights("origin")
     context = SerializationContext("flights", MessageField.VALUE)
