@@ -12,6 +12,7 @@ import binascii
 import json
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -28,24 +29,36 @@ _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
 def _date(text: str, _: Mapping[str, Any]) -> date:
+    if "-" not in text:  # as it is in no number
+        raise ValueError("it isn't a day as in 2026-11-28")
     return date.fromisoformat(text)
 
 
+def _moment(text: str) -> datetime:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+    raise ValueError("it is a day without a time")
+
+
 def _instant(text: str, schema: Mapping[str, Any]) -> datetime:
-    found = datetime.fromisoformat(text)
+    found = _moment(text)
     if found.tzinfo is None:
         raise ValueError("it must end with Z or another offset: which zone's time it is")
     return _fitting(found, text, schema)
 
 
 def _local(text: str, schema: Mapping[str, Any]) -> datetime:
-    found = datetime.fromisoformat(text)
+    found = _moment(text)
     if found.tzinfo is not None:
         raise ValueError("it must have no offset: it is of no zone")
     return _fitting(found, text, schema)
 
 
 def _time(text: str, schema: Mapping[str, Any]) -> time:
+    if ":" not in text:
+        raise ValueError("it isn't a time as in 10:30:00")
     found = time.fromisoformat(text)
     if found.tzinfo is not None:
         raise ValueError("it must have no offset: it is of no zone")
@@ -93,6 +106,7 @@ RECORDS = ("record", "error")
 _BITS = {"int": 31, "long": 63}
 _LARGEST_FLOAT = 3.4028235677973362e38
 """Of 32 bits, with what is rounded down to it."""
+_LESS_EXACT = {"map": 1, "double": 2, "float": 3}
 _NESTED = (*RECORDS, "array", "map")
 _OF_JSON: dict[str, type | tuple[type, ...]] = {
     "null": type(None),
@@ -209,7 +223,7 @@ class _Values:
 
     def _branch(self, value: Any, union: list[Any], where: str) -> tuple[str, Any]:
         """The branch that is named, or the first that fits. Raises where it may be either."""
-        branches = sorted(map(self._resolved, union), key=_exactness)
+        branches = sorted(map(self._resolved, union), key=lambda one: _exactness(value, *one))
         bare: tuple[str, Any] | None = None
         why: dict[str, None] = {}
         for schema, kind in branches:
@@ -257,9 +271,13 @@ class _Values:
         return _name(schema, kind), found
 
 
-def _exactness(branch: tuple[Mapping[str, Any], str]) -> int:
-    """Of branches that take the same values first those that keep all of them."""
-    return {"double": 1, "float": 2}.get(branch[1], 0)
+def _exactness(value: Any, schema: Mapping[str, Any], kind: str) -> int:
+    """Of branches that take the same values first those that keep all of them; and those that
+    `odradek consume` shows so: of logical types it shows texts, numbers and bytes of others.
+    """
+    if kind in _LESS_EXACT:
+        return _LESS_EXACT[kind]
+    return 0 if isinstance(value, str) or _logical(schema, kind) is None else 1
 
 
 def _logical(
@@ -305,7 +323,14 @@ def _float(value: Any, kind: str) -> float:
     found = float(value)
     if kind == "float" and math.isfinite(found) and abs(found) > _LARGEST_FLOAT:
         raise OverflowError("it is too large for one")
+    if isinstance(value, int) and value != (found if kind == "double" else _rounded(found)):
+        raise ValueError("it has more digits than one keeps")
     return found
+
+
+def _rounded(value: float) -> float:
+    """As 32 bits have it."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
 
 
 def _bytes(value: Any, schema: Mapping[str, Any], kind: str) -> bytes:
