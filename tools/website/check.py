@@ -264,7 +264,7 @@ def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path)
     page.locator(".site-older a").click()
     page.wait_for_url(f"**/{site.name}/docs/start.html", timeout=10_000)
     shutil.rmtree(both)
-    right = f"This page is of {old}. The newest is Odradek {site.name}."
+    right = f"This page is of {old}. The newest release is Odradek {site.name}."
     return "" if (newest, said) == (0, right) else f"{newest} lines on the newest; {said!r}"
 
 

@@ -27,17 +27,19 @@ def is_name(version: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", version) is not None
 
 
-def order(version: str) -> tuple[list[int], bool, str]:
-    """What versions are sorted by: 0.10 comes after 0.9, and 1.0 after 1.0rc1."""
+def order(version: str) -> tuple[list[int], bool, list[tuple[int, str]]]:
+    """What versions are sorted by: 0.10 comes after 0.9, 1.0 after 1.0rc10, after 1.0rc9."""
     numbers = re.match(r"[\d.]*", version)
     digits = numbers[0].strip(".") if numbers else ""
-    return [int(one) for one in digits.split(".") if one], digits == version, version
+    rest = [(int(a or 0), b) for a, b in re.findall(r"(\d+)|(\D+)", version[len(digits) :])]
+    return [int(one) for one in digits.split(".") if one], digits == version, rest
 
 
 def found(folder: Path) -> list[str]:
-    """All versions, the newest first."""
+    """All versions, the newest release first, what was tried before releases last."""
     names = [one.parent.name for one in folder.glob("*/index.html")]
-    return sorted(names, key=order, reverse=True)
+    names.sort(key=order, reverse=True)
+    return sorted(names, key=lambda name: not order(name)[1])
 
 
 def pages_of(version: Path) -> list[str]:

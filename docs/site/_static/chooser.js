@@ -25,7 +25,7 @@
     link.textContent = `Odradek ${versions[0]}`;
     const words = document.createElement("p");
     words.className = "site-older";
-    words.append(`This page is of ${own}. The newest is `, link, ".");
+    words.append(`This page is of ${own}. The newest release is `, link, ".");
     article.prepend(words);
   }
 })();

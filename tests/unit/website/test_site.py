@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -196,13 +197,14 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 def test_versions_lie_beside_each_other(tmp_path: Path) -> None:
-    for name in ("0.9.0", "0.10.0", "0.10.0rc1"):
+    for name in ("0.9.0", "0.10.0", "0.10.0rc1", "0.11.0rc9", "0.11.0rc10"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text("")
     stage.put(tmp_path / "0.10.0/docs/start.html", "")
     versions.write(tmp_path)
     said = (tmp_path / "versions.js").read_text()
-    assert said.startswith('window.odradekVersions = ["0.10.0", "0.10.0rc1", "0.9.0"];\n')
+    names = ["0.10.0", "0.9.0", "0.11.0rc10", "0.11.0rc9", "0.10.0rc1"]
+    assert said.startswith(f"window.odradekVersions = {json.dumps(names)};\n")
     assert '"0.10.0":["docs/start","index"]' in said
     assert 'href="0.10.0/index.html"' in (tmp_path / "index.html").read_text()
 
