@@ -79,8 +79,10 @@ def patiently(
             left -= now
             if left <= 0:
                 raise
-            first = str(error).partition("\n")[0]
-            tell(f"still waiting for {what} ({left:.0f} s left): {first}")
+            why, _, where = str(error).removeprefix(f"no {what} in time: ").partition("\n")
+            place = where.partition("\n")[0].strip()
+            said = f"{why} {place}" if place else why
+            tell(f"still waiting for {what} ({left:.0f} s left): {said}")
 
 
 @contextlib.contextmanager

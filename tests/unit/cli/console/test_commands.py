@@ -253,20 +253,30 @@ def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, st
     assert set(flags) <= set(known)
 
 
-def test_patience_is_told_and_has_an_end() -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("no x in time", "no x in time"),
+        (
+            "no x in time: nobody is there\n  h:1: refused\n  h:2: gone",
+            "nobody is there h:1: refused",
+        ),
+    ],
+)
+def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 
     def never(seconds: float) -> None:
         asked.append(seconds)
-        raise KafkaTimeoutError("no x in time")
+        raise KafkaTimeoutError(text)
 
     with pytest.raises(KafkaTimeoutError):
         patiently(never, 2 * PROGRESS + 1, said.append, "x")
     assert asked == [PROGRESS, PROGRESS, 1]
     assert said == [
-        "still waiting for x (6 s left): no x in time",
-        "still waiting for x (1 s left): no x in time",
+        f"still waiting for x (6 s left): {why}",
+        f"still waiting for x (1 s left): {why}",
     ]
 
 
