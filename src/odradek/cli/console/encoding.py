@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.properties import refuse
+from odradek.cli.console.waiting import REGISTRY, telling_at_first
 
 if TYPE_CHECKING:
     from odradek.serialization.context import SerializationContext
@@ -148,7 +149,7 @@ def _encoder(
         except KafkaError as error:
             raise LineError(f"its {part} can't be written as {kind.value}: {error}") from None
 
-    return encode
+    return telling_at_first(encode, REGISTRY)
 
 
 def _value(data: bytes, part: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from odradek import (
     SerializationContext,
     SerializationError,
 )
+from odradek.cli.console import waiting
 from odradek.cli.console.avro_lines import of_json
 from odradek.cli.console.decoding import Decoding, FormatError, WireFormat, decoder, plain
 from odradek.cli.console.encoding import LineFormat
@@ -229,6 +231,24 @@ def test_what_is_of_another_kind_says_so(registry: SchemaRegistryClient) -> None
     registry.register_schema("flights-value", Schema("{}", "JSON"))
     with pytest.raises(FormatError, match="JSON: it isn't JSON: Expecting property"):
         read(b"\0\0\0\0\x02{")
+
+
+def test_the_first_of_each_tells_that_it_waits_for_the_registry(
+    registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def telling(text: str, after: float) -> AbstractContextManager[None]:
+        told.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(waiting, "telling_of_waiting", telling)
+    registry.register_schema("flights-value", Schema("{}", "JSON"))
+    parse = parser(registry, encode_value=LineFormat.JSON)
+    assert there_and_back(registry, parse, "json", 5) == 5
+    assert told == [waiting.REGISTRY] * 2, "written, and read"
+    parse(b"5")
+    assert told == [waiting.REGISTRY] * 2
 
 
 def test_keys_too_and_null_stays_null(registry: SchemaRegistryClient) -> None:
