@@ -27,7 +27,7 @@ MOST = {
     "send().result()": 214,
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
-    "poll_arrow() of a batch that is there": 192,
+    "poll_arrow() of a batch that is there": 195,
     "a record from send_and_wait() to a task that polls": 499,
     "a second of a producer that idles": 60,
     "a poll() without records": 130,

@@ -143,7 +143,9 @@ def test_a_misspelt_group_has_its_likeness(fake: FakeCluster) -> None:
             *at(fake))  # fmt: skip
     found = as_json("groups", "describe", "biling", "billing", *at(fake), status=1)
     assert list(found["groups"]) == ["billing"]
-    assert found["failed"]["biling"]["message"].endswith("; names like it: billing")
+    message = found["failed"]["biling"]["message"]
+    assert message.endswith("; names like it: billing")
+    assert ".;" not in message, "brokers end their sentence"
 
 
 def shell(words: list[str], environment: Mapping[str, str], given: bytes = b"") -> tuple[int, str]:

@@ -199,6 +199,24 @@ def the_slider_moves_by_keys(page: Any, site: Path) -> str:
     return ""
 
 
+def the_picture_follows_the_slider_on_a_phone(page: Any, site: Path) -> str:
+    """The line of the chosen time is in sight, where the picture is wider than the window."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((site / "docs/what-happens.html").as_uri())
+    place = page.locator(".timeline[data-trace=move]")
+    page.locator("#timeline-move").focus()
+    outside = []
+    for key in ("End", "Home"):
+        page.keyboard.press(key)
+        frame = place.locator(".timeline-scroller").bounding_box()
+        line = place.locator(".cursor").bounding_box()
+        if not frame["x"] <= line["x"] <= frame["x"] + frame["width"]:
+            outside.append(key)
+        place.screenshot(path=str(PICTURES / f"timeline-phone-{key.lower()}.png"))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    return f"after {' and '.join(outside)} it is out of sight" if outside else ""
+
+
 def a_table_is_sorted_by_keys(page: Any, site: Path) -> str:
     """Enter on a heading sorts, and says so."""
     page.goto((site / "docs/scorecard.html").as_uri())
@@ -270,6 +288,7 @@ def the_chooser_leads_to_the_same_page_of_another_version(page: Any, site: Path)
 
 KEYBOARD: tuple[Callable[[Any, Path], str], ...] = (
     the_slider_moves_by_keys,
+    the_picture_follows_the_slider_on_a_phone,
     a_table_is_sorted_by_keys,
     a_search_finds_something,
     the_menu_of_a_phone_opens_by_keys,

@@ -168,9 +168,17 @@
       return { client, text, details };
     });
 
+    // In a narrow window the picture is wider: the chosen time stays in sight.
+    function follow(time) {
+      const room = scroller.clientWidth, whole = scroller.scrollWidth;
+      const at = ((LEFT + ((WIDTH - LEFT - RIGHT) * time) / story.seconds) / WIDTH) * whole;
+      if (at < scroller.scrollLeft || at > scroller.scrollLeft + room) scroller.scrollLeft = at - room / 2;
+    }
+
     function show() {
       const time = Number(slider.value);
       move(time);
+      follow(time);
       summary.textContent =
         `${time.toFixed(1)} s: ${brokers(story, time)}. ${count(story, 0, time)} records sent, ` +
         `${count(story, 1, time)} acknowledged, ${count(story, 2, time)} read.`;

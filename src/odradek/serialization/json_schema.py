@@ -16,6 +16,7 @@ from odradek.serialization.context import SerializationContext
 from odradek.serialization.errors import (
     DeserializationError,
     InvalidSchemaError,
+    SchemaRegistryError,
     SerializationError,
 )
 from odradek.serialization.extras import jsonschema_rs
@@ -97,14 +98,18 @@ class JsonChecks:
 
 def json_of(schema: Schema) -> Any:
     """The schema's text as JSON. Raises `InvalidSchemaError`."""
-    if schema.schema_type != JSON:
-        raise InvalidSchemaError(
-            f"the schema is of type {schema.schema_type}, not JSON", None, "Check the topic."
-        )
+    _must_be_json(schema)
     try:
         return json.loads(schema.schema_str)
     except (ValueError, RecursionError) as error:
         raise InvalidSchemaError(f"it isn't a JSON schema: {error}", None, "") from None
+
+
+def _must_be_json(schema: Schema) -> None:
+    if schema.schema_type != JSON:
+        raise InvalidSchemaError(
+            f"the schema is of type {schema.schema_type}, not JSON", None, "Check the topic."
+        )
 
 
 def _title(schema: Schema) -> str | None:
@@ -206,13 +211,27 @@ class JSONDeserializer:
         if data is None:
             return None
         found, at = schema_of(data, ctx)
-        value = parsed_json(data[at:])
+        try:
+            value = parsed_json(data[at:])
+        except DeserializationError:
+            self._refuse_other_kinds(found)
+            raise
         if self._checks is not None:
             schema = self._by(found, ctx)
             why = None if schema is None else self._checks.check(schema, value)
             if why is not None:
                 raise DeserializationError(f"it doesn't fit its JSON schema: {why}")
         return value if self._from_dict is None else self._from_dict(value, ctx)
+
+    def _refuse_other_kinds(self, found: SchemaId) -> None:
+        """Of bytes that are no JSON: mostly their schema says that they are of another kind."""
+        if self._unframer is None:
+            return
+        try:
+            written = self._unframer.schema(found)
+        except SchemaRegistryError:
+            return  # that it is no JSON is known without
+        _must_be_json(written)
 
     def _by(self, found: SchemaId, ctx: SerializationContext | None) -> Schema | None:
         """The schema by which it is checked."""

@@ -82,9 +82,10 @@ def _file(registry: SchemaRegistryClient, schema: Schema, schema_id: int, name: 
     if file is None:
         raise InvalidSchemaError(
             "the registry gives the text of a .proto file and no descriptor (format=serialized), "
-            "which columns need",
+            "without which the message can't be known",
             None,
-            "Register it with ProtobufSerializer, or use a registry that gives descriptors.",
+            "Register it by a ProtobufSerializer with auto.register.schemas, or use a registry "
+            "that gives descriptors.",
         )
     return file
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from odradek.cli.console.properties import refuse
+from odradek.cli.console.waiting import REGISTRY, telling_at_first
 from odradek.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _registered(kind: Decoding, registry: SchemaRegistryClient) -> Decoder:
         except (DeserializationError, InvalidSchemaError, SchemaNotFoundError) as error:
             raise FormatError(f"{name}: {error}") from None
 
-    return decode
+    return telling_at_first(decode, REGISTRY)
 
 
 def _registered_avro(registry: SchemaRegistryClient) -> Decoder:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.properties import refuse
+from odradek.cli.console.waiting import REGISTRY, telling_at_first
 
 if TYPE_CHECKING:
     from odradek.serialization.context import SerializationContext
@@ -87,12 +88,23 @@ def line_encoder(
         return LineEncoder({})
     if wanted["key"] is not None and settings.get("parse.key", "").strip().lower() != "true":
         refuse("--encode-key needs --reader-property parse.key=true: lines have no keys else")
+    encoded = [part for part in PARTS if wanted[part] is not None]
+    if _registers(conf) and not any(params.get(f"{part}_schema") for part in encoded):
+        refuse(
+            "auto.register.schemas=true needs the schema that is to be registered: "
+            + " or ".join(f"--{part}-schema FILE" for part in encoded)
+            + ", of avro or json"
+        )
     made: dict[str, Encoder] = {}
     for part, kind in wanted.items():
         if kind is not None:
             schema = _schema(kind, params.get(f"{part}_schema"), messages[part], part)
             made[part] = _encoder(kind, schema, conf, registry, topic, part)
     return LineEncoder(made)
+
+
+def _registers(conf: Mapping[str, str]) -> bool:
+    return conf.get("auto.register.schemas", "").lower() == "true"
 
 
 def _schema(kind: LineFormat, path: Path | None, message: str | None, part: str) -> str | None:
@@ -125,7 +137,10 @@ def _encoder(
     from odradek.serialization.context import MessageField, SerializationContext
 
     if (schema is None or kind is LineFormat.PROTOBUF) and "use.latest.version" not in conf:
-        conf = {**conf, "use.latest.version": "true"}
+        without = "auto.register.schemas" if _registers(conf) else ""  # the other part's schema
+        conf = {name: conf[name] for name in conf if name != without} | {
+            "use.latest.version": "true"
+        }
     try:
         write = _WRITERS[kind](registry, schema, conf)
     except KafkaError as error:  # no schema, no such setting, a package that lacks
@@ -139,7 +154,7 @@ def _encoder(
         except KafkaError as error:
             raise LineError(f"its {part} can't be written as {kind.value}: {error}") from None
 
-    return encode
+    return telling_at_first(encode, REGISTRY)
 
 
 def _value(data: bytes, part: str) -> Any:
@@ -167,10 +182,19 @@ def _value(data: bytes, part: str) -> Any:
     except RecursionError:
         raise LineError(f"its {part} is nested too deep") from None
     except ValueError as error:
-        raise LineError(f"its {part} isn't JSON: {error}") from None
+        raise LineError(f"its {part} isn't JSON: {_fault(data, error)}") from None
     if value is None:
         raise LineError(f"its {part} is null; null.marker says what stands for none")
     return value
+
+
+def _fault(data: bytes, error: ValueError) -> str:
+    """What is wrong, without the line of the JSON: it is one itself, and has its own number."""
+    if not data.strip():
+        return "there is nothing"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.pos + 1}"
+    return str(error)
 
 
 Writer = Callable[[Any, "SerializationContext"], bytes | None]
@@ -218,7 +242,8 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             _check_base64(value, made.DESCRIPTOR)
             message = ParseDict(value, made())
         except Exception as error:  # its own, and what Python has, where a value is of another type
-            raise SerializationError(f"it isn't a {whole}: {error}") from None
+            why = " ".join(str(error).split())  # Protobuf's words have several lines
+            raise SerializationError(f"it isn't a {whole}: {why}") from None
         payload = message.SerializeToString()
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 

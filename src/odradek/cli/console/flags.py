@@ -105,11 +105,18 @@ EncodeValue = Annotated[
     typer.Option(help="Write values of JSON as this, by a schema registry (default: as they are)."),
 ]
 KeySchemaToWrite = Annotated[
-    Path | None, typer.Option("--key-schema", help="The schema of keys (default: the registry's).")
+    Path | None,
+    typer.Option(
+        "--key-schema",
+        help="A file with the schema of keys, of Avro or JSON (default: the registry's latest).",
+    ),
 ]
 ValueSchemaToWrite = Annotated[
     Path | None,
-    typer.Option("--value-schema", help="The schema of values (default: the registry's)."),
+    typer.Option(
+        "--value-schema",
+        help="A file with the schema of values, of Avro or JSON (default: the registry's latest).",
+    ),
 ]
 ReaderProperty = Annotated[
     list[str] | None,

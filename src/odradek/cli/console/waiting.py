@@ -7,6 +7,7 @@ a call that timed out is asked to go on waiting, and the client behind it has ne
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -28,9 +29,13 @@ from odradek.common.errors import (
 from odradek.common.printable import printable
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 PROGRESS = 5.0
 """Seconds of waiting after which a line on stderr says what for."""
+_IN_TIME = re.compile(r"no [^:\n]* in time: ")
+"""What an error says first, and isn't so as long as there is time."""
+REGISTRY = "still waiting for the schema registry (schema.registry.url)"
 
 
 def say(text: str) -> None:
@@ -79,8 +84,10 @@ def patiently(
             left -= now
             if left <= 0:
                 raise
-            first = str(error).partition("\n")[0]
-            tell(f"still waiting for {what} ({left:.0f} s left): {first}")
+            why, _, where = _IN_TIME.sub("", str(error), count=1).partition("\n")
+            place = where.partition("\n")[0].strip()
+            said = f"{why} {place}" if place else why
+            tell(f"still waiting for {what} ({left:.0f} s left): {said}")
 
 
 @contextlib.contextmanager
@@ -93,6 +100,27 @@ def telling_of_waiting(text: str, after: float = PROGRESS) -> Iterator[None]:
         yield
     finally:
         progress.cancel()
+
+
+def telling_at_first(
+    call: Callable[[T], R], text: str, after: float = PROGRESS
+) -> Callable[[T], R]:
+    """The same call, which says the text once where it takes long until it first succeeds.
+
+    Later ones cost nothing more: a schema registry is asked by the first, and mostly not again.
+    """
+    first = True
+
+    def patient(given: T) -> R:
+        nonlocal first
+        if not first:
+            return call(given)
+        with telling_of_waiting(text, after):
+            made = call(given)
+        first = False
+        return made
+
+    return patient
 
 
 @contextlib.contextmanager

@@ -64,6 +64,6 @@ def _with(error: KafkaError, hint: str) -> KafkaError:
     if not hint:
         return error
     kind, (said, *more) = type(error), error.args or (type(error).__name__,)
-    made = kind.__new__(kind, f"{said}{hint}", *more)
+    made = kind.__new__(kind, f"{str(said).removesuffix('.')}{hint}", *more)
     vars(made).update(vars(error))
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from odradek.cli.console.consume import formatter_of
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import UsageError
-from odradek.cli.console.waiting import PROGRESS, patiently, terminable
+from odradek.cli.console.waiting import PROGRESS, patiently, telling_at_first, terminable
 from odradek.common.errors import KafkaTimeoutError
 
 START = "--bootstrap-server a:1 --topic t"
@@ -253,21 +254,53 @@ def test_every_flag_that_means_something_is_there(tool: Any, flags: dict[str, st
     assert set(flags) <= set(known)
 
 
-def test_patience_is_told_and_has_an_end() -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("no x in time", "no x in time"),
+        (
+            "no x in time: nobody is there\n  h:1: refused\n  h:2: gone",
+            "nobody is there h:1: refused",
+        ),
+        ("no news of x in time: gone", "gone"),
+    ],
+)
+def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:
     asked: list[float] = []
     said: list[str] = []
 
     def never(seconds: float) -> None:
         asked.append(seconds)
-        raise KafkaTimeoutError("no x in time")
+        raise KafkaTimeoutError(text)
 
     with pytest.raises(KafkaTimeoutError):
         patiently(never, 2 * PROGRESS + 1, said.append, "x")
     assert asked == [PROGRESS, PROGRESS, 1]
     assert said == [
-        "still waiting for x (6 s left): no x in time",
-        "still waiting for x (1 s left): no x in time",
+        f"still waiting for x (6 s left): {why}",
+        f"still waiting for x (1 s left): {why}",
     ]
+
+
+def test_what_takes_long_at_first_is_told_until_it_succeeds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hour = threading.Event()
+
+    def call(seconds: float) -> float:
+        hour.wait(seconds)
+        if seconds == 0.2:
+            raise KafkaTimeoutError("not yet")
+        return seconds
+
+    told = telling_at_first(call, "still there", after=0.05)
+    with pytest.raises(KafkaTimeoutError):
+        told(0.2)
+    assert capsys.readouterr().err == "still there\n"
+    assert told(0.3) == 0.3
+    assert capsys.readouterr().err == "still there\n"
+    assert told(0.3) == 0.3
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("ignored", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from odradek import (
     SerializationContext,
     SerializationError,
 )
+from odradek.cli.console import waiting
 from odradek.cli.console.avro_lines import of_json
-from odradek.cli.console.decoding import Decoding, WireFormat, decoder, plain
+from odradek.cli.console.decoding import Decoding, FormatError, WireFormat, decoder, plain
 from odradek.cli.console.encoding import LineFormat
 from odradek.cli.console.lines import LineError, ParsedLine
 from odradek.cli.console.produce import parser_of
@@ -351,8 +353,10 @@ def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
     registry.register_schema("flights-value", Schema("{}", "JSON"))
     parse = parser(registry, encode_value=LineFormat.JSON)
     for line, why in (
-        (b"JFK", "its value isn't JSON"),
-        (b"", "its value isn't JSON"),
+        (b"JFK", "its value isn't JSON: Expecting value at column 1$"),
+        (b'{"to": }', "its value isn't JSON: Expecting value at column 8$"),
+        (b"", "its value isn't JSON: there is nothing$"),
+        (b" ", "its value isn't JSON: there is nothing$"),
         (b"NaN", "NaN is no JSON"),
         (b"null", "null.marker"),
         (b"[" * 100_000, "nested too deep"),
@@ -362,6 +366,62 @@ def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
     ):
         with pytest.raises(LineError, match=why):
             parse(line)
+
+
+def test_one_part_is_registered_beside_one_that_is(
+    registry: SchemaRegistryClient, schema: Path
+) -> None:
+    registry.register_schema("flights-key", Schema('"string"'))
+    parse = parser(
+        registry,
+        *("parse.key=true", "key.separator=|", "auto.register.schemas=true"),
+        encode_key=LineFormat.AVRO,
+        encode_value=LineFormat.AVRO,
+        value_schema=schema,
+    )
+    assert parse(b'"JFK"|' + json.dumps(FULL).encode()).key[-4:] == b"\x06JFK"
+    assert set(registry.get_subjects()) == {"flights-key", "flights-value"}
+
+
+def test_protobuf_of_a_text_alone_says_what_it_lacks(registry: SchemaRegistryClient) -> None:
+    registry.register_schema("flights-value", Schema('syntax = "proto3";', "PROTOBUF"))
+    parse = parser(registry, encode_value=LineFormat.PROTOBUF)
+    with pytest.raises(LineError, match="no descriptor .*Register it by a ProtobufSerializer"):
+        parse(b"{}")
+
+
+def test_what_is_of_another_kind_says_so(registry: SchemaRegistryClient) -> None:
+    """Bytes of Avro are no JSON, but why they are none is of no use to who reads them as JSON."""
+    registry.register_schema("flights-value", Schema('"string"'))
+    line: ParsedLine = parser(registry, encode_value=LineFormat.AVRO)('"ÿ"'.encode())
+    read = decoder(Decoding.JSON, None, WireFormat.PLAIN, part="value", registry=registry)
+    assert read is not None
+    assert line.value is not None
+    with pytest.raises(FormatError, match="JSON: the schema is of type AVRO, not JSON"):
+        read(line.value)
+    with pytest.raises(FormatError, match="JSON: it isn't JSON"):
+        read(b"\0\0\0\0\x63{")  # nobody knows schema 99
+    registry.register_schema("flights-value", Schema("{}", "JSON"))
+    with pytest.raises(FormatError, match="JSON: it isn't JSON: Expecting property"):
+        read(b"\0\0\0\0\x02{")
+
+
+def test_the_first_of_each_tells_that_it_waits_for_the_registry(
+    registry: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def telling(text: str, after: float) -> AbstractContextManager[None]:
+        told.append(text)
+        return nullcontext()
+
+    monkeypatch.setattr(waiting, "telling_of_waiting", telling)
+    registry.register_schema("flights-value", Schema("{}", "JSON"))
+    parse = parser(registry, encode_value=LineFormat.JSON)
+    assert there_and_back(registry, parse, "json", 5) == 5
+    assert told == [waiting.REGISTRY] * 2, "written, and read"
+    parse(b"5")
+    assert told == [waiting.REGISTRY] * 2
 
 
 def test_keys_too_and_null_stays_null(registry: SchemaRegistryClient) -> None:
@@ -397,6 +457,11 @@ def test_a_registry_without_the_schema_ends_it(registry: SchemaRegistryClient) -
         ),
         ({"encode_value": LineFormat.AVRO, "value_schema": Path("/nix")}, [], "/nix can't be read"),
         ({"encode_value": LineFormat.AVRO}, ["use.latest.version=false"], "schema_str is missing"),
+        (
+            {"encode_value": LineFormat.AVRO},
+            ["auto.register.schemas=true"],
+            "auto.register.schemas=true needs .*: --value-schema FILE, of avro or json",
+        ),
         ({"encode_value": LineFormat.AVRO}, ["normalize.schemas=5"], "must be true or false"),
         ({"encode_value": LineFormat.AVRO}, ["value.message=x"], "is for --encode-value protobuf"),
     ],
