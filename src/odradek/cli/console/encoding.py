@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -170,9 +171,8 @@ def _value(data: bytes, part: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"{twice!r} is in one object twice")
+            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise ValueError(f"{twice[:60]!r} is in one object twice")
         return found
 
     try:

@@ -363,6 +363,7 @@ def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
         (b'"\xff"', "isn't JSON"),
         (b"[1e400]", "1e400 is too large for a number"),
         (b'[{"to": 1, "at": 1, "to": 2}]', "'to' is in one object twice"),
+        (b"{%s}" % b",".join(b'"%d": 0' % (n % 99_999) for n in range(10**5)), "'0' is in one"),
     ):
         with pytest.raises(LineError, match=why):
             parse(line)
