@@ -306,6 +306,14 @@ def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
         parser(registry, "value.message=air.None", encode_value=LineFormat.PROTOBUF)(b"{}")
 
 
+def test_a_registry_without_descriptors_is_named(registry: SchemaRegistryClient) -> None:
+    text = 'syntax = "proto3"; message Raw { bytes raw = 1; }'
+    registry.register_schema("flights-value", Schema(text, "PROTOBUF"))
+    parse = parser(registry, encode_value=LineFormat.PROTOBUF)
+    with pytest.raises(LineError, match="no descriptor .*without which the message can't be known"):
+        parse(b"{}")
+
+
 def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
     file = FileDescriptorProto(name="raw.proto", syntax="proto3")
     message = file.message_type.add(name="Raw")
