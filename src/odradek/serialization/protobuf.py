@@ -139,7 +139,7 @@ class ProtobufDeserializer(Generic[M]):
             message.ParseFromString(data[at:])  # type: ignore[attr-defined]
         except Exception as error:
             raise DeserializationError(
-                f"it isn't a {self._descriptor.full_name}: {error}"
+                f"it is no {self._descriptor.full_name}: {error}"
             ) from None
         return message
 

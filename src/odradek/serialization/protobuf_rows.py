@@ -74,7 +74,7 @@ class ProtobufRows(FramedRows):
         # A text of proto2 may be none, which shows where it is asked for.
         except (DecodeError, ValueError) as error:
             raise DeserializationError(
-                f"it isn't a {self._descriptor.full_name}: {error}"
+                f"it is no {self._descriptor.full_name}: {error}"
             ) from None
 
 

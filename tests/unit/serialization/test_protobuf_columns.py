@@ -149,14 +149,14 @@ def test_a_bad_row_fails_alone(
         1: (b"", "it doesn't begin as Confluent's serializers write it"),
         2: (b"\0\0\0\0\x63\0", "404"),
         3: (written(registry, made["Other"](f_string="x")), "m.Other, not m.Order"),
-        4: (good + b"\x08", "it isn't a m.Order"),
+        4: (good + b"\x08", "it is no m.Order"),
         5: (b"\0\0\0\0" + bytes((avro,)) + b"\0", "type AVRO, not PROTOBUF"),
         6: (b"\1" + bytes(16) + b"\0", "by id, not by GUID"),
         7: (good[:5] + b"\x02\x20", "message [16], of none"),
         8: (good[:5], "ends within its message indexes"),
         9: (written(registry, order(time={"seconds": 1 << 60})), "none that a column can hold"),
-        10: (good + b"\x4a\2\xc3\x28", "it isn't a m.Order"),  # no text
-        11: (good + b"\x4a\xff\xff\xff\xff\x0f", "it isn't a m.Order"),  # a size of 4 GiB
+        10: (good + b"\x4a\2\xc3\x28", "it is no m.Order"),  # no text
+        11: (good + b"\x4a\xff\xff\xff\xff\x0f", "it is no m.Order"),  # a size of 4 GiB
     }
     given = column(good, *(row for row, _ in rows.values()), good)
     with way():

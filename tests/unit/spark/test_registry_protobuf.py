@@ -167,7 +167,7 @@ def test_later_versions_and_other_messages(
         (2, "says that it is m.Other, not m.Order"),
         (3, "a zero and a schema's id"),
         (4, "404"),
-        (5, "it isn't a m.Order"),
+        (5, "it is no m.Order"),
         (6, "type AVRO, not PROTOBUF"),
         (7, "none that a column can hold"),
     ):

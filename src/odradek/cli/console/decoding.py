@@ -204,7 +204,7 @@ def _registered_protobuf(registry: SchemaRegistryClient) -> Decoder:
             return MessageToDict(message, always_print_fields_with_no_presence=True)
         except Exception as error:  # of several classes, some of C: bytes that are none, an Any
             raise DeserializationError(
-                f"it isn't a {message.DESCRIPTOR.full_name}: {error}"
+                f"it is no {message.DESCRIPTOR.full_name}: {error}"
             ) from None
 
     return read

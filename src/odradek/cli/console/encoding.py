@@ -237,13 +237,13 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
             classes[found.schema_id] = made
         whole = made.DESCRIPTOR.full_name
         if not isinstance(value, dict) and not whole.startswith(_WELL_KNOWN):
-            raise SerializationError(f"it isn't a {whole}: it must be an object")
+            raise SerializationError(f"it is no {whole}: it must be an object")
         try:
             _check_base64(value, made.DESCRIPTOR)
             message = ParseDict(value, made())
         except Exception as error:  # its own, and what Python has, where a value is of another type
             why = " ".join(str(error).split())  # Protobuf's words have several lines
-            raise SerializationError(f"it isn't a {whole}: {why}") from None
+            raise SerializationError(f"it is no {whole}: {why}") from None
         payload = message.SerializeToString()
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 

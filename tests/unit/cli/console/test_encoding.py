@@ -294,10 +294,10 @@ def test_protobuf_by_what_is_registered(registry: SchemaRegistryClient) -> None:
     context = SerializationContext("flights", MessageField.VALUE)
     ProtobufSerializer(made, registry, REGISTERING)(made(), context)
     parse = parser(registry, encode_value=LineFormat.PROTOBUF)
-    with pytest.raises(LineError, match=r"it isn't a air\.Before: .*airMiles"):
+    with pytest.raises(LineError, match=r"it is no air\.Before: .*airMiles"):
         parse(b'{"airMiles": "5"}')
     for line in (b"5", b"[]", b'""', b"true"):
-        with pytest.raises(LineError, match=r"it isn't a air\.Before: it must be an object"):
+        with pytest.raises(LineError, match=r"it is no air\.Before: it must be an object"):
             parse(line)
     named = parser(registry, "value.message=air.Flight", encode_value=LineFormat.PROTOBUF)
     shown = {"airMiles": "5", "origin": "JFK"}
@@ -353,7 +353,7 @@ def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
             parse(json.dumps(bad).encode())
     odd: dict[str, Any]
     for odd in ({"raw": 5}, {"raw": "A"}, {"inner": 5}, {"others": {"a": 1}}, {"others": []}):
-        with pytest.raises(LineError, match="it isn't a Raw: "):
+        with pytest.raises(LineError, match="it is no Raw: "):
             parse(json.dumps(odd).encode())
 
 

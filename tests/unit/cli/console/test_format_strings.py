@@ -239,7 +239,7 @@ def test_protobuf_by_a_registry(registry: SchemaRegistryClient) -> None:
         assert framed is not None
         record = RECORD._replace(value=framed)
         assert json.loads(JsonFormatter(None, decode).line(record))["value"] == shown
-        with pytest.raises(FormatError, match=r"Protobuf: it isn't a air\.Flight"):
+        with pytest.raises(FormatError, match=r"Protobuf: it is no air\.Flight"):
             decode(framed + b"\xff")
     unknown = flights("origin")(any={"type_url": "x/y.Z", "value": b"1"})
     framed = ProtobufSerializer(type(unknown), registry, REGISTERING)(unknown, context)
