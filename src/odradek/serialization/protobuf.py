@@ -138,9 +138,7 @@ class ProtobufDeserializer(Generic[M]):
         try:
             message.ParseFromString(data[at:])  # type: ignore[attr-defined]
         except Exception as error:
-            raise DeserializationError(
-                f"it is no {self._descriptor.full_name}: {error}"
-            ) from None
+            raise DeserializationError(f"it is no {self._descriptor.full_name}: {error}") from None
         return message
 
     def _check(self, of: SchemaId, unframer: Unframer) -> None:

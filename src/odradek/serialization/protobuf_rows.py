@@ -73,9 +73,7 @@ class ProtobufRows(FramedRows):
             return self._value_of(message)
         # A text of proto2 may be none, which shows where it is asked for.
         except (DecodeError, ValueError) as error:
-            raise DeserializationError(
-                f"it is no {self._descriptor.full_name}: {error}"
-            ) from None
+            raise DeserializationError(f"it is no {self._descriptor.full_name}: {error}") from None
 
 
 class NamedBySchemas:
