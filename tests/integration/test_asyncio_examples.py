@@ -115,14 +115,29 @@ def test_the_fastapi_service_reads_on_after_a_key_that_is_no_text() -> None:
         assert "counting" not in ask("GET", "/health")[1]
 
 
+CELLS = """
+import ast, asyncio, inspect, json, sys
+
+async def main():
+    names = {}
+    for cell in json.load(sys.stdin):
+        made = eval(compile(cell, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if inspect.isawaitable(made):
+            await made
+
+asyncio.run(main())
+"""
+"""As notebooks run cells; `python -m asyncio` of 3.13.0 tears statements of several lines apart."""
+
+
 def test_the_cells_of_the_notebook_run_where_await_stands_alone() -> None:
     notebook = json.loads((EXAMPLES / "notebook/orders.ipynb").read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     assert len(cells) == 5
     with FakeCluster(topics={"orders": 1}) as fake:
         done = subprocess.run(
-            [sys.executable, "-m", "asyncio"],
-            input="\n\n".join(cells) + "\n",
+            [sys.executable, "-c", CELLS],
+            input=json.dumps(cells),
             env={**os.environ, "KAFKA": fake.bootstrap_servers},
             capture_output=True,
             text=True,
