@@ -79,6 +79,8 @@ class At:
 
     def __enter__(self) -> Self:
         self.before = sys.gettrace()
+        # 3.12 looks whether anybody wants bytecodes only when a tracer is set: the first saw none.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self)
         return self
 

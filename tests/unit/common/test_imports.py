@@ -54,6 +54,7 @@ def interrupted(number: int, action: Callable[[], object]) -> tuple[int, BaseExc
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # 3.12 looks at this only when a tracer is set
     sys.settrace(trace)
     try:
         action()
