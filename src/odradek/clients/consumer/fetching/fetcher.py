@@ -176,8 +176,12 @@ class Fetcher:
             if before is None:
                 before = self._asked[address] = FetchRequestState(address)
             moved = self._send(before, connection, parts, share, now) or moved
-        settled = self._settled is not None and not moved and not lost
-        self._complete = settled and all(state.asked is not None for state in states)
+        if self._settled is not None and not moved and not lost:
+            self._complete = True
+            for state in states:
+                if state.asked is None:
+                    self._complete = False
+                    break
         return moved
 
     def next_deadline(self, now: float) -> float | None:
