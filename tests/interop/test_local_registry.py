@@ -130,6 +130,19 @@ OBJECT = {
 LINES = {"id": 1, "lines": [{"sku": "a"}], "either": {"member0": None, "member1": {"sku": "b"}}}
 
 
+def register(client: SchemaRegistryClient, topic: str, form: str) -> None:
+    """A schema of values of this topic."""
+    if form == "avro":
+        client.register_schema("column-line", LINE)
+        client.register_schema(f"{topic}-value", ORDER)
+    elif form == "json":
+        client.register_schema(f"{topic}-value", Schema(json.dumps(OBJECT), "JSON"))
+    else:
+        place = files()["Place"]
+        context = SerializationContext(topic, MessageField.VALUE)
+        ProtobufSerializer(place, client, {"auto.register.schemas": True})(place(), context)
+
+
 @pytest.mark.parametrize(
     ("form", "row"),
     [
@@ -143,15 +156,7 @@ def test_spark_s_columns(
 ) -> None:
     """What the sink writes by a schema of the registry, the source reads."""
     topic = f"columns-{form}"
-    if form == "avro":
-        client.register_schema("column-line", LINE)
-        client.register_schema(f"{topic}-value", ORDER)
-    elif form == "json":
-        client.register_schema(f"{topic}-value", Schema(json.dumps(OBJECT), "JSON"))
-    else:
-        place = files()["Place"]
-        context = SerializationContext(topic, MessageField.VALUE)
-        ProtobufSerializer(place, client, {"auto.register.schemas": True})(place(), context)
+    register(client, topic, form)
     said = {
         "valueFormat": form,
         "schemaRegistryUrl": registry.url,
@@ -192,15 +197,7 @@ def test_lines_of_the_console(
 ) -> None:
     """What `odradek produce` writes by the latest schema, `odradek consume` shows again."""
     topic = f"console-{form}"
-    if form == "avro":
-        client.register_schema("column-line", LINE)
-        client.register_schema(f"{topic}-value", ORDER)
-    elif form == "json":
-        client.register_schema(f"{topic}-value", Schema(json.dumps(OBJECT), "JSON"))
-    else:
-        place = files()["Place"]
-        context = SerializationContext(topic, MessageField.VALUE)
-        ProtobufSerializer(place, client, {"auto.register.schemas": True})(place(), context)
+    register(client, topic, form)
     said = {"reader_property": [f"schema.registry.url={registry.url}"]}
     parse = parser_of({**said, "encode_value": LineFormat(form)}, topic)
     read = decoder(Decoding(form), None, WireFormat.PLAIN, part="value", registry=client)

@@ -219,6 +219,7 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
     from odradek.serialization.framing import WRITING, Framer, read_settings
     from odradek.serialization.protobuf import message_indexes
     from odradek.serialization.protobuf_files import described, message_named
+    from odradek.serialization.schema_cache import kept
 
     protobuf()
     from google.protobuf.json_format import ParseDict
@@ -233,18 +234,18 @@ def _protobuf(registry: SchemaRegistryClient, name: str | None, conf: Mapping[st
         made = classes.get(found.schema_id)
         if made is None:
             files = described(found.schema, found.schema_id, f"{subject}.proto", registry)
-            made = GetMessageClass(message_named(files, name, f"subject {subject}"))
-            classes[found.schema_id] = made
+            named = message_named(files, name, f"subject {subject}")
+            made = kept(classes, found.schema_id, GetMessageClass(named))
         whole = made.DESCRIPTOR.full_name
         if not isinstance(value, dict) and not whole.startswith(_WELL_KNOWN):
             raise SerializationError(f"it is no {whole}: it must be an object")
         try:
             _check_base64(value, made.DESCRIPTOR)
-            message = ParseDict(value, made())
+            # A field that must be there is missed only when it is written.
+            payload = ParseDict(value, made()).SerializeToString()
         except Exception as error:  # its own, and what Python has, where a value is of another type
             why = " ".join(str(error).split())  # Protobuf's words have several lines
             raise SerializationError(f"it is no {whole}: {why}") from None
-        payload = message.SerializeToString()
         return framer.framed(payload, found, context, message_indexes(made.DESCRIPTOR))
 
     return write

@@ -113,9 +113,11 @@ def story(
     from odradek.cli.demo.sample import FlightSample
     from odradek.cli.demo.simulated import Simulated
 
-    made = Simulated
+    made: type[Simulated] = Simulated
     if in_loop:
-        from odradek.cli.demo.simulated_loop import SimulatedLoop as made  # noqa: N813
+        from odradek.cli.demo.simulated_loop import SimulatedLoop
+
+        made = SimulatedLoop
     told = made(FlightSample(rows), tell, seconds=seconds, brokers=brokers, seed=seed).run()
     picture.draw(told.picture, folder / "demo")
     return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -355,6 +356,17 @@ def test_bytes_of_protobuf_are_base64(registry: SchemaRegistryClient) -> None:
     for odd in ({"raw": 5}, {"raw": "A"}, {"inner": 5}, {"others": {"a": 1}}, {"others": []}):
         with pytest.raises(LineError, match="it is no Raw: "):
             parse(json.dumps(odd).encode())
+
+
+def test_a_required_field_of_protobuf_that_lacks_is_told(registry: SchemaRegistryClient) -> None:
+    file = FileDescriptorProto(name="old.proto", package="old", syntax="proto2")
+    file.message_type.add(name="Must").field.add(name="x", number=1, type=5, label=2)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    registry.register_schema("flights-value", Schema(text, "PROTOBUF"))
+    parse = parser(registry, encode_value=LineFormat.PROTOBUF)
+    with pytest.raises(LineError, match=r"it is no old\.Must: .*required"):
+        parse(b"{}")
+    assert parse(b'{"x": 1}').value[-2:] == b"\x08\x01"
 
 
 def test_lines_that_are_no_json(registry: SchemaRegistryClient) -> None:
