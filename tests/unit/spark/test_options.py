@@ -14,6 +14,7 @@ from odradek.common.types import TopicPartition
 from odradek.spark.driver.offsets import EARLIEST, LATEST
 from odradek.spark.options.option_table import OPTIONS
 from odradek.spark.options.source_options import BATCH, STREAM, parse_options
+from odradek.spark.tasks.task import task_config
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 
@@ -345,3 +346,12 @@ def test_spark_s_own_settings_for_the_jvm_connector_are_read_nowhere() -> None:
     assert not [
         p.name for p in sources if re.search(r"spark\.(sql\.streaming\.)?kafka\.", p.read_text())
     ]
+
+
+def test_an_answer_to_a_task_fills_a_batch_of_sparks() -> None:
+    config = task_config(parse_options(dict(BASE), STREAM), "c")
+    assert config["max.partition.fetch.bytes"] == 8 << 20
+    assert config["fetch.max.bytes"] == 24 << 20
+    given = {**BASE, "kafka.max.partition.fetch.bytes": "5", "kafka.fetch.max.bytes": "6"}
+    config = task_config(parse_options(given, STREAM), "c")
+    assert (config["max.partition.fetch.bytes"], config["fetch.max.bytes"]) == ("5", "6")

@@ -30,7 +30,7 @@ from odradek.spark.tasks.later_runs import (
     plan_anew,
     shares,
 )
-from odradek.spark.tasks.reading import RangeReader
+from odradek.spark.tasks.reading import ENOUGH_BYTES, RangeReader
 from odradek.spark.tasks.worker_clients import Hint, known_topic_id, process_clients
 from odradek.spark.tasks.worker_process import task_begins
 from odradek.spark.values.decoding import ValueDecoder
@@ -197,6 +197,7 @@ def task_config(options: SourceOptions, cluster: str | None) -> dict[str, Any]:
     """What a task's client is made with: what it may fetch ahead is bounded for small executors."""
     config = options.consumer_config(cluster)
     config.setdefault("fetch.max.bytes", FETCHED_AHEAD)
+    config.setdefault("max.partition.fetch.bytes", ENOUGH_BYTES)  # an answer fills a batch
     return config
 
 
