@@ -28,6 +28,7 @@ MOST = {
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
     "poll_arrow() of a batch that is there": 195,
+    "poll(5, 1) while more of its batch waits": 52,
     "a record from send_and_wait() to a task that polls": 499,
     "a second of a producer that idles": 60,
     "a poll() without records": 130,
@@ -167,6 +168,27 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         assert fetches
         most = MOST["a poll() without records"] + fetches * MOST["a fetch without records"]
         assert count.calls <= most, f"{count.calls} calls for {fetches} fetches"
+
+
+def test_a_record_of_many_that_wait(servers: str, count: Count) -> None:
+    """Most of them are handed out without a look at the sockets: that is for each millisecond."""
+    with (
+        Producer({"bootstrap.servers": servers}) as producer,
+        Consumer({"bootstrap.servers": servers, "auto.offset.reset": "latest"}) as consumer,
+    ):
+        consumer.assign([P])
+        consumer.position(P)
+        producer.send_many("t", [b"-"] * (FIRST + ATTEMPTS))
+        producer.flush()
+        assert len(consumer.poll(5.0, FIRST)) == FIRST
+        found = []
+        for _ in range(ATTEMPTS):
+            count.calls, count.on = 0, True
+            records = consumer.poll(5.0, 1)
+            count.on = False
+            assert len(records) == 1
+            found.append(count.calls)
+        checked("poll(5, 1) while more of its batch waits", min(found))
 
 
 def test_a_record_in_an_event_loop(servers: str, count: Count) -> None:

@@ -57,6 +57,10 @@ logger = logging.getLogger("odradek.consumer")
 
 T = TypeVar("T")
 
+LULL = 0.001
+"""Seconds after a step in which nothing is looked for while records wait: they are handed out in
+less, and a look at the sockets for each of them would take as long as they do."""
+
 
 class Reader(Protocol):
     """Who asks for records; a host's callers have one of their kind."""
@@ -200,13 +204,17 @@ class ConsumerCalls(GroupCalls):
         deadline = now + seconds
         try:
             delivery.take_back()
+            due = now - engine.now >= LULL
             if group is not None and group.entered(now):
                 host.wake()
+                due = True
             ready = delivery.ready
             if ready:
                 if engine.fetcher.waiting.made_room():
                     host.wake()
-                now = yield DUE  # the next fetch goes out while the caller works on what is here
+                    due = True
+                if due:
+                    now = yield DUE  # the next fetch goes out while the caller has this to do
             while True:
                 if reader.woken:
                     reader.woken = False
