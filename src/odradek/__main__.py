@@ -15,14 +15,15 @@ def main() -> None:
     """Run the command line, or what works without its extra, or say what to install (status 1)."""
     try:
         loaded("typer", "rich")
+        from odradek.cli import main as run
+    except KeyboardInterrupt:  # that takes a moment
+        sys.exit(130)
     except MissingExtraError as error:
         from odradek.cli.demo import bare
 
         if (given := bare.asked(sys.argv[1:])) is not None:
             sys.exit(bare.run(given))
         sys.exit(f"odradek: {error}")
-    from odradek.cli import main as run
-
     run()
 
 

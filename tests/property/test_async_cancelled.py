@@ -352,6 +352,13 @@ async def block(scene: Scene) -> None:
         await asyncio.sleep(0.005)
 
 
+async def failing_block(scene: Scene) -> None:
+    with suppress(ValueError):
+        async with scene.producer.transaction():
+            await asyncio.gather(*await scene.send())
+            raise ValueError
+
+
 async def send_without_room(scene: Scene) -> None:
     for _ in range(20):
         scene.sent.append(b"%d" % len(scene.sent))
@@ -471,6 +478,7 @@ CASES = {
     "producer.close": Case(lambda s: s.producer.close(5.0), sent),
     "init_transactions": Case(lambda s: s.producer.init_transactions(), None, transact_on),
     "transaction": Case(block, initialised, block_on),
+    "transaction that fails": Case(failing_block, initialised, block_on),
     "transaction, with care": Case(block, initialised, transact_on),
     "begin_transaction": Case(lambda s: s.producer.begin_transaction(), initialised, transact_on),
     "commit_transaction": Case(lambda s: s.producer.commit_transaction(), begun, transact_on),
@@ -516,6 +524,7 @@ TROUBLED = (
     "producer.close",
     "init_transactions",
     "transaction",
+    "transaction that fails",
     "send_offsets_to_transaction",
     "commit_transaction",
     "create_topics",
@@ -540,6 +549,7 @@ TWICE = (
     "consumer.close",
     "producer.close",
     "transaction, with care",
+    "transaction that fails",
     "workers",
 )
 

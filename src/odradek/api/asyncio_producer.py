@@ -248,11 +248,16 @@ class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):
         """Begin a transaction; commit it at the end, or abort it when the body raises.
 
         A body that is cancelled is one that raises; a cancellation amid the commit, which can't be
-        taken back, comes out when that has ended.
+        taken back, comes out when that has ended. One that comes amid the abort comes out at once:
+        the abort goes on, and the next block waits for its end before it begins.
 
         As `Producer.transaction`.
         """
-        return block(self, lambda error: self._run(self._calls.end_block(self, error)))
+        return block(
+            self,
+            lambda: self._run(self._calls.before_block(self)),
+            lambda error: self._run(self._calls.end_block(self, error)),
+        )
 
     # What deliveries and `send` need
 

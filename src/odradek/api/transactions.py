@@ -113,10 +113,15 @@ class Transactional(Client[ProducerEngine]):
         fails for good (`AbortableTransactionError`) is followed by an abort, so that the next
         transaction can begin; one that takes too long (`KafkaTimeoutError`) goes on:
         `commit_transaction()` waits for it. A Ctrl-C anywhere in the block aborts as well; one that
-        comes amid the commit, which can't be taken back, comes out when that has ended.
+        comes amid the commit, which can't be taken back, comes out when that has ended. Where the
+        abort ran out of time (`max.block.ms`), the next block waits for its end before it begins.
 
         >>> with producer.transaction():
         ...     future = producer.send("flights", value=b"12")
         ...     producer.send_offsets_to_transaction(records, consumer.group_metadata())
         """
-        yield from block(self, lambda error: self._run(self._calls.end_block(self, error)))
+        yield from block(
+            self,
+            lambda: self._run(self._calls.before_block(self)),
+            lambda error: self._run(self._calls.end_block(self, error)),
+        )

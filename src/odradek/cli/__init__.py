@@ -156,6 +156,7 @@ def main() -> None:
     Whoever reads what is printed may go when it has seen enough (`| head`): that is no failure, so
     the exit status is 0, unless the command had ended with another one.
     """
+    _open_streams()
     # Commands say in their own words what clients would tell a program without logging (R-IN-6).
     logging.getLogger("odradek").addHandler(logging.NullHandler())
     if sys.argv[1:2] == ["--version"]:
@@ -174,8 +175,7 @@ def main() -> None:
         except MissingExtraError as error:
             sys.stderr.write(f"odradek {wanted or ''}: {error}\n")
             status = 1
-        if sys.stdout is not None:  # `>&-`
-            sys.stdout.flush()  # here, where somebody can be told that it can't be done
+        sys.stdout.flush()  # here, where somebody can be told that it can't be done
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
@@ -183,9 +183,18 @@ def main() -> None:
             text = f"what it writes doesn't get there: {error.strerror}"
             sys.stderr.write(f"odradek {wanted or ''}: {text}\n")
             status = 1
-        if sys.stdout is not None:  # for the exit's own flush
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the exit's own flush
     sys.exit(status)
+
+
+def _open_streams() -> None:
+    """Have nothing behind each stream that the shell closed (`>&-`), where Python has None. A
+    socket would get its number else, and what some library prints there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = open(os.devnull, mode, encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115
+            setattr(sys, name, nothing)
 
 
 def _not_called() -> None:

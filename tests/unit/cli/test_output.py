@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import odradek.__main__ as entry
 from odradek import cli
 from odradek.cli.console.consume import _Stdout
+from odradek.testing import FakeCluster
 
 RUN = "from odradek.cli import main; main()"
 
@@ -97,6 +99,37 @@ def test_a_command_without_stdout_is_no_failure() -> None:
         [sys.executable, "-c", without, "version"], stderr=subprocess.PIPE, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("words", [["topics", "list"], ["consume", "--topic", "t", "--exit"]])
+def test_a_command_whose_streams_the_shell_has_closed_does_its_work(
+    words: list[str], closed: str
+) -> None:
+    with FakeCluster() as cluster:
+        cluster.create_topic("t")
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", RUN, *words],
+            env={**os.environ, "ODRADEK_BOOTSTRAP_SERVER": cluster.bootstrap_servers},
+            capture_output=True,
+            check=False,
+        )
+    said = "Processed a total of 0 messages\n" if words[0] == "consume" else ""
+    assert (done.returncode, done.stderr.decode()) == (0, "" if "2>&-" in closed else said)
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_names: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "loaded", interrupted)
+    with pytest.raises(SystemExit) as caught:
+        entry.main()
+    assert caught.value.code == cli.INTERRUPTED
+    assert capsys.readouterr().err == ""
 
 
 def test_ctrl_c_while_a_command_is_imported_is_no_traceback(

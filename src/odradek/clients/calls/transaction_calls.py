@@ -49,6 +49,9 @@ class TransactionClient(Protocol):
 class TransactionCalls(ClientCalls[ProducerEngine]):
     """What the callers of one producer ask of its transactions."""
 
+    _owes_abort = False
+    """A block was left whose abort may not have come to its end; there is nobody else to ask."""
+
     @property
     def transactions(self) -> TransactionManager:
         """The manager; raises where there is none."""
@@ -64,7 +67,8 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def begin_transaction(self) -> CallerFlow[None]:
         """Records that are sent from here on belong to the transaction."""
         manager = self.transactions
-        return self.call(lambda _: manager.begin(), None, "begin_transaction()")
+        yield from self.call(lambda _: manager.begin(), None, "begin_transaction()")
+        self._owes_abort = False
 
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
         """Commit a consumer's offsets with the transaction."""
@@ -105,6 +109,17 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         return self.call(call, timeout, f"end of {name}()", BLOCK_TIMEOUT)
 
     # Blocks
+
+    def before_block(self, client: TransactionClient) -> CallerFlow[None]:
+        """End what a block before has left: its abort ran out of time, as in an outage, or was
+        cancelled. Who writes blocks calls no abort_transaction(), and would be refused for ever.
+        """
+        if not self._owes_abort or self.closed or self.host.forked:
+            return
+        name = yield from self.call(lambda _: self._unended(None), None, "transaction's state")
+        if name == "abort_transaction":
+            yield Do(client.abort_transaction)
+        self._owes_abort = False
 
     def end_block(self, client: TransactionClient, error: BaseException | None) -> CallerFlow[None]:
         """The end of a `with` block: a commit, or an abort where its body or that commit has raised
@@ -148,6 +163,21 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         """
         if self.closed or self.host.forked:
             return None
+        self._owes_abort = True
+        name, worse = yield from self._ended(client, error)
+        if name == "commit_transaction":
+            if worse is None:
+                error.add_note("Its commit had begun: the transaction is committed.")
+            elif isinstance(worse, AbortableTransactionError):
+                _, worse = yield from self._ended(client, error)
+        if worse is None:
+            self._owes_abort = False
+        return worse
+
+    def _ended(
+        self, client: TransactionClient, error: BaseException
+    ) -> CallerFlow[tuple[str, KafkaError | None]]:
+        """Make the call that ends what is left after an error; its name, and how it failed."""
         name = ""
         try:
             # Asked in a step: what an interrupted call has begun comes before it.
@@ -158,12 +188,10 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
             error.add_note(
                 f"{name or 'abort_transaction'}() failed: {type(another).__name__}: {another}"
             )
-            return another
-        if name == "commit_transaction":
-            error.add_note("Its commit had begun: the transaction is committed.")
-        return None
+            return name, another
+        return name, None
 
-    def _unended(self, error: BaseException) -> Flow[str]:
+    def _unended(self, error: BaseException | None) -> Flow[str]:
         """Which call ends what is left after an error; none where nothing is."""
         yield START
         manager = self.engine.transactions

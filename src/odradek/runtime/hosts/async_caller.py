@@ -33,11 +33,14 @@ P = TypeVar("P", bound=AsyncTransactionClient)
 
 @asynccontextmanager
 async def block(
-    producer: P, end: Callable[[BaseException | None], Coroutine[Any, Any, None]]
+    producer: P,
+    before: Callable[[], Coroutine[Any, Any, None]],
+    end: Callable[[BaseException | None], Coroutine[Any, Any, None]],
 ) -> AsyncIterator[P]:
-    """A transaction's `async with` block; `end` hears of what its body or its commit has raised,
-    and of a cancellation.
+    """A transaction's `async with` block; `before` ends what an earlier one has left, `end` hears
+    of what its body or its commit has raised, and of a cancellation.
     """
+    await before()
     stage = BEGIN
     try:
         await producer.begin_transaction()

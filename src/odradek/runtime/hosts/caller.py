@@ -36,10 +36,13 @@ def left_open(stage: str, error: BaseException) -> bool:
     return stage == BODY or (stage == COMMIT and not isinstance(error, KafkaTimeoutError))
 
 
-def block(producer: P, end: Callable[[BaseException | None], None]) -> Iterator[P]:
-    """A transaction's `with` block; `end` hears of what its body or its commit has raised, and of a
-    block that was entered and dropped.
+def block(
+    producer: P, before: Callable[[], None], end: Callable[[BaseException | None], None]
+) -> Iterator[P]:
+    """A transaction's `with` block; `before` ends what an earlier one has left, `end` hears of what
+    its body or its commit has raised, and of a block that was entered and dropped.
     """
+    before()
     stage = BEGIN
     try:
         producer.begin_transaction()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import odradek
 from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
-from odradek.common.errors import ClientClosedError
+from odradek.common.errors import ClientClosedError, TransactionAbortedError
 from odradek.compat.aiokafka import TopicPartition
 from odradek.compat.aiokafka.errors import ProducerClosed
 from odradek.compat.aiokafka.producer.outcomes import Outcome, Outcomes
@@ -74,6 +75,25 @@ def test_an_error_is_each_ones_own() -> None:
         assert errors[0] is not errors[1]
 
     in_a_loop(program)
+
+
+@pytest.mark.parametrize("cause", [None, ClientClosedError("closed")])
+def test_asyncio_does_not_complain_of_records_that_the_program_aborted(
+    cause: Exception | None,
+) -> None:
+    complaints: list[Any] = []
+
+    def program(outcomes: Outcomes) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        one = batch()
+        outcomes.future(None, one, 0, 50)
+        error = TransactionAbortedError("aborted")
+        error.__cause__ = cause
+        one.done.fail(error)
+        gc.collect()
+
+    in_a_loop(program)
+    assert len(complaints) == (cause is not None)
 
 
 def test_a_future_goes_where_its_batch_goes() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
+from odradek.common.errors import TransactionAbortedError
 from odradek.compat.aiokafka.errors import MessageSizeTooLargeError, ProducerClosed
 from odradek.compat.aiokafka.structs import RecordMetadata, TopicPartition
 from odradek.compat.aiokafka.translation import translated
@@ -59,10 +60,13 @@ class Outcomes:
                 now_in, place, _ = batch.find(index)
                 self._add(now_in, future, place, at)
         elif done.error is not None:
+            aborted = isinstance(done.error, TransactionAbortedError) and not done.error.__cause__
             for future, _, _ in waiting:
                 if not future.done():  # else it was cancelled; the record went on
                     error = translated(done.error, ProducerClosed, MessageSizeTooLargeError)
                     future.set_exception(error)
+                    if aborted:  # by the program, which asyncio needn't tell of it
+                        future.exception()
         elif self._answered:
             self._tell(TopicPartition(*batch.partition), done.result(), waiting)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -116,6 +116,7 @@ class AIOKafkaProducer:
         self._max_batch_size, self._max_request_size = max_batch_size, max_request_size
         self._partitions: dict[str, list[int]] = {}
         self._initialised: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._begun = False
 
     async def start(self) -> None:
@@ -148,6 +149,8 @@ class AIOKafkaProducer:
             await asyncio.wait([self._initialised])
         with _in_words():
             await self._producer.close(self._close_timeout)
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
 
     async def flush(self) -> None:
         """Wait until all that was sent before has an outcome."""
@@ -307,17 +310,26 @@ class AIOKafkaProducer:
         """
         self._ensure_transactional()
         self._check_begun()
-        with _in_words(), _in_order():
-            await self._producer.commit_transaction(FOREVER)
-        self._begun = False
+        await self._to_its_end(self._producer.commit_transaction)
 
     async def abort_transaction(self) -> None:
         """Abort: readers with isolation_level="read_committed" see nothing of it."""
         self._ensure_transactional()
         self._check_begun()
+        await self._to_its_end(self._producer.abort_transaction)
+
+    async def _to_its_end(self, call: Callable[[float], Awaitable[None]]) -> None:
+        """End the transaction. Where the caller is cancelled that goes on, and the next may begin
+        after it, as in aiokafka.
+        """
+
+        async def ended() -> None:
+            await call(FOREVER)
+            self._begun = False
+
+        self._ending = asyncio.create_task(ended())  # loops hold tasks weakly
         with _in_words(), _in_order():
-            await self._producer.abort_transaction(FOREVER)
-        self._begun = False
+            await asyncio.shield(self._ending)
 
     def transaction(self) -> TransactionContext:
         """Begin at the start of an `async with` block, commit at its end, abort if it raises."""

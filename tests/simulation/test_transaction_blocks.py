@@ -1,0 +1,120 @@
+"""Blocks of transactions after an outage: whoever writes nothing but blocks can go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.simulation.transactional import PROTOCOLS, Scene, send
+
+from odradek import AsyncProducer
+from odradek.common.errors import IllegalStateError, KafkaTimeoutError
+from odradek.compat.aiokafka import AIOKafkaProducer
+from odradek.testing import KafkaSimulation
+
+BROKERS = (1, 2, 3)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("again", [0.0, 50.0])
+def test_a_block_after_one_whose_abort_ran_out_of_time_begins(version: int, again: float) -> None:
+    """`again`: seconds until the next block is tried, before the abort has ended or after it."""
+    scene = Scene(version)
+    producer = scene.producer(max_block_ms=5000)
+    with pytest.raises(ValueError, match="mine") as caught, producer.transaction():
+        send(producer, range(3))
+        producer.flush(timeout=10)
+        for broker in BROKERS:
+            scene.cluster.bounce(broker, after=12.0)
+        raise ValueError("mine")
+    assert "abort_transaction() failed" in caught.value.__notes__[0]
+    with (
+        pytest.raises(KafkaTimeoutError, match=r"end of abort_transaction"),
+        producer.transaction(),
+    ):
+        raise AssertionError
+    scene.world.advance(again)
+    with producer.transaction():
+        send(producer, range(3, 6))
+    assert scene.visible() == [3, 4, 5]
+
+
+def test_a_transaction_of_the_program_s_own_is_not_ended_by_a_block() -> None:
+    scene = Scene()
+    producer = scene.producer(max_block_ms=5000)
+    with pytest.raises(ValueError, match="mine"), producer.transaction():
+        send(producer, range(3))
+        producer.flush(timeout=10)
+        for broker in BROKERS:
+            scene.cluster.bounce(broker, after=12.0)
+        raise ValueError("mine")
+    producer.abort_transaction(timeout=60)
+    producer.begin_transaction()
+    send(producer, range(3, 6))
+    with pytest.raises(IllegalStateError, match="a transaction is open"), producer.transaction():
+        raise AssertionError
+    producer.commit_transaction()
+    assert scene.visible() == [3, 4, 5]
+
+
+async def test_a_commit_that_fails_after_a_cancellation_is_followed_by_an_abort(
+    kafka_simulation: KafkaSimulation,
+) -> None:
+    kafka_simulation.create_topic("t", partitions=1)
+    config = {"bootstrap.servers": kafka_simulation.bootstrap_servers, "transactional.id": "x"}
+    async with AsyncProducer(
+        config, delivery_timeout_ms=3000, request_timeout_ms=2000, linger_ms=0
+    ) as producer:
+        await producer.init_transactions()
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(1), producer.transaction():
+                await producer.send_and_wait("t", b"0")
+                for broker in kafka_simulation.brokers:
+                    kafka_simulation.bounce(broker, after=10.0)
+                await producer.send("t", b"1")
+        cancelled = caught.value.__cause__
+        assert cancelled is not None
+        assert "commit_transaction() failed" in cancelled.__notes__[0]
+        async with producer.transaction():
+            await producer.send("t", b"2")
+        await asyncio.sleep(0.1)  # its marker is written
+    rows = kafka_simulation.cluster.log("t", 0).visible_rows()
+    assert [bytes(row[4] or b"") for row in rows] == [b"2"]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begins(
+    kafka_simulation: KafkaSimulation, commit: bool
+) -> None:
+    kafka_simulation.create_topic("t", partitions=1)
+    servers = kafka_simulation.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), producer.transaction():
+                await producer.send_and_wait("t", b"0")
+                for broker in kafka_simulation.brokers:
+                    kafka_simulation.bounce(broker, after=10.0)
+                if not commit:
+                    raise ValueError
+        with pytest.raises(AssertionError, match="goes on|is under way"):
+            await producer.begin_transaction()
+        await asyncio.sleep(20)
+        async with producer.transaction():
+            await producer.send("t", b"1")
+        await asyncio.sleep(0.1)  # its marker is written
+    rows = kafka_simulation.cluster.log("t", 0).visible_rows()
+    assert [bytes(row[4] or b"") for row in rows] == [b"0", b"1"][not commit :]
+
+
+async def test_aiokafka_s_stop_leaves_no_task_of_an_end_that_was_cancelled(
+    kafka_simulation: KafkaSimulation,
+) -> None:
+    kafka_simulation.create_topic("t", partitions=1)
+    servers = kafka_simulation.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1), producer.transaction():
+                await producer.send_and_wait("t", b"0")
+                for broker in kafka_simulation.brokers:
+                    kafka_simulation.crash(broker)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
