@@ -136,9 +136,10 @@ else:
 text_hashes: Callable[[Any, Any, Any], None] | None = None
 """Where there is no kernel, `odradek.spark.sink.row_digest` has numpy do it."""
 if DECODER == "native":
-    from odradek.record import kernel
+    from odradek.record import batch, kernel
 
     text_hashes = kernel.text_hashes
+    batch.check_by(kernel.crc32c)
 
 
 def column_reader(columns: bytes) -> ColumnReader | None:

@@ -2,12 +2,13 @@
 
 In: bytes of a fetch answer, or a buffer whose records follow 61 free bytes. Out: a
 `BatchHeader`, or a sealed batch. Every decoder and encoder of this room goes through here.
-Must not look at records; copies only what the checksum library demands.
+Must not look at records.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
@@ -29,6 +30,7 @@ _CHECKED = struct.Struct(">hiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _SMALLEST_OLD_MESSAGE = 14
 _CRC_CHUNK = 1 << 18
+_compiled_crc32c: Callable[[bytes | bytearray | memoryview], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +161,16 @@ def behind(buffer: memoryview, at: int = 0) -> int | None:
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """Compute the checksum of any buffer.
+    """Compute the checksum of any buffer: by the kernel where it runs, else by the library.
 
-    The library takes `bytes` only; other buffers are copied in pieces that stay in the cache.
+    The library has no wheels for musl and 3.14t. Without a C compiler pip installs a plain Python
+    form of it there, which takes a second for a megabyte, and warns as it is imported.
+    It takes `bytes` only; other buffers are copied in pieces that stay in the cache.
     """
+    if _compiled_crc32c is not None:
+        return _compiled_crc32c(data)
     loaded("google_crc32c")
-    import google_crc32c  # only here: the kernels compute their own
+    import google_crc32c
 
     if isinstance(data, bytes):
         return int(google_crc32c.value(data))
@@ -173,6 +179,12 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     for at in range(0, len(view), _CRC_CHUNK):
         crc = google_crc32c.extend(crc, view[at : at + _CRC_CHUNK].tobytes())
     return crc
+
+
+def check_by(compiled: Callable[[bytes | bytearray | memoryview], int]) -> None:
+    """Have the kernel compute checksums, which imports this module."""
+    global _compiled_crc32c
+    _compiled_crc32c = compiled
 
 
 def seal(

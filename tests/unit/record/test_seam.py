@@ -40,6 +40,26 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(KERNEL != "native", reason="plain Python needs the library")
+def test_native_kernels_work_where_the_checksum_library_does_not() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['google_crc32c'] = None\n"  # as it warns and crawls on musl and 3.14t
+        "from odradek import Consumer, Producer\n"
+        "from odradek.testing import FakeCluster\n"
+        "with FakeCluster(topics=['flights:1']) as cluster:\n"
+        "    servers = {'bootstrap.servers': cluster.bootstrap_servers}\n"
+        "    with Producer(servers) as producer:\n"
+        "        producer.send('flights', b'JFK')\n"
+        "    with Consumer(servers) as consumer:\n"
+        "        consumer.assign({('flights', 0): 0})\n"
+        "        print(*[record.value for record in consumer.poll(10)])\n"
+    )
+    done = run(program)
+    assert (done.returncode, done.stdout) == (0, "b'JFK'\n"), done.stderr
+
+
+@pytest.mark.slow
 def test_python_by_choice_is_silent_and_by_default_says_so_once() -> None:
     program = (
         "import logging\n"
