@@ -255,6 +255,19 @@ def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Her
     assert done.stdout == "flights\n"
 
 
+def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
+    """It is told first; only what is there needs `--yes`, and nothing is deleted without."""
+    code, out, err = run("topics", "delete", "flihgts", *here)
+    assert (code, out) == (1, "")
+    assert "topic flihgts; names like it: flights" in err
+    assert run("topics", "delete", "flihgts", "--if-exists", *here) == (
+        0, "There was no topic flihgts.\n", "",
+    )  # fmt: skip
+    code, _, err = run("topics", "delete", "flihgts", "flights", *here)
+    assert (code, "delete 1 topic with all records: flights, and nobody" in err) == (2, True)
+    assert "flights" in as_json("topics", "list", *here)["topics"]
+
+
 @pytest.mark.parametrize(
     ("shell", "said"),
     [("zsh", "_arguments '*: :((\"flights\"))'\n"), ("fish", "flights\n"), ("bash", "flights\n")],

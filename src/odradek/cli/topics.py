@@ -127,18 +127,19 @@ def delete(
     Example: odradek topics delete flights counts --if-exists --yes
     """
     good, failed = usable(names)
-    if run.dry_run:
+    if run.dry_run or run.asks:
         there, refused = run.each(lambda: run.admin.describe_topics(good, run.left()))
-        missing, failed = _parted(
-            failed | refused, UnknownTopicOrPartitionError, none=not if_exists
-        )
-        would = list(there)
-        shown = [f"Would delete topic {name}." for name in would] + _missing(missing)
-        return Result({"dry_run": True, "would_delete": would, "missing": missing}, shown, failed)
-    run.confirm(f"delete {counted(len(good), 'topic')} with all records: {', '.join(good)}")
-    gone, refused = run.each(lambda: run.admin.delete_topics(good, run.left()), good)
-    missing, failed = _parted(failed | refused, UnknownTopicOrPartitionError, none=not if_exists)
-    shown = [f"Deleted topic {name}." for name in gone] + _missing(missing)
+        good, failed = list(there), failed | refused
+    gone = dict.fromkeys(good)
+    if good and not run.dry_run:
+        run.confirm(f"delete {counted(len(good), 'topic')} with all records: {', '.join(good)}")
+        gone, refused = run.each(lambda: run.admin.delete_topics(good, run.left()), good)
+        failed |= refused
+    missing, failed = _parted(failed, UnknownTopicOrPartitionError, none=not if_exists)
+    verb = "Would delete" if run.dry_run else "Deleted"
+    shown = [f"{verb} topic {name}." for name in gone] + _missing(missing)
+    if run.dry_run:
+        return Result({"dry_run": True, "would_delete": good, "missing": missing}, shown, failed)
     return Result({"deleted": list(gone), "missing": missing}, shown, failed)
 
 

@@ -174,7 +174,7 @@ def test_without_descriptors_a_call_fails_and_a_later_one_works(
     with monkeypatch.context() as patch:
         patch.setattr(*opener, refuse)
         for _ in range(2):
-            with pytest.raises(SystemLimitError, match="Too many open files") as caught:
+            with pytest.raises(SystemLimitError, match=os.strerror(errno.EMFILE)) as caught:
                 run(thread_host, done) if by_run else thread_host.wake()
             assert caught.value.errno == errno.EMFILE
             assert isinstance(caught.value, OSError)

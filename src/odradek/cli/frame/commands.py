@@ -147,13 +147,18 @@ class AdminRun:
             if one not in there
         }
 
+    @property
+    def asks(self) -> bool:
+        """Whether `confirm` asks somebody: what is asked about should be there."""
+        return not (self._yes or self.dry_run)
+
     def confirm(self, what: str) -> None:
         """Ask whether this is meant, before something is destroyed; `what` begins with a verb.
 
         Needless with `--yes` and in a dry run. Raises `UsageError` where nobody can be asked, and
         `typer.Exit` when the answer isn't yes.
         """
-        if self._yes or self.dry_run:
+        if not self.asks:
             return
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError(
