@@ -14,6 +14,11 @@ from tests.simulation.scene import Stage
 
 from odradek import Admin, Producer, TopicPartition
 from odradek.common.events import Event
+from odradek.common.kafka_errors import (
+    ClusterAuthorizationError,
+    LeaderNotAvailableError,
+    RebootstrapRequiredError,
+)
 from odradek.metadata import cluster, looked_over
 from odradek.metadata.cluster import topic_of
 from odradek.network.engine import Engine
@@ -121,6 +126,55 @@ def spoilt_once(patch: pytest.MonkeyPatch) -> None:
         return write
 
     patch.setattr(MetadataResponse, "WRITERS", tuple(map(writer, whole)))
+
+
+def ends_with_an_error(patch: pytest.MonkeyPatch, code: int, times: int = 1) -> None:
+    """As many answers with many topics have an error of the whole, which stands behind them."""
+    whole = MetadataResponse.WRITERS
+    left = [code] * times
+
+    def writer(writes: Callable[..., None]) -> Callable[..., None]:
+        def write(out: Any, answer: MetadataResponse) -> None:
+            if len(answer.topics) > 10 and left:
+                answer.error_code = left.pop()
+            writes(out, answer)
+
+        return write
+
+    patch.setattr(MetadataResponse, "WRITERS", tuple(map(writer, whole)))
+
+
+def asked_again(stage: Stage) -> list[str]:
+    """List all topics, and give what went wrong before."""
+    admin = stage.client(Admin, background=False)
+    events: list[Event] = []
+    admin._engine.events.listen(events.append)
+    assert admin.list_topics(20.0) == TOPICS
+    return [str(e.fields["error"]) for e in events if e.kind == "retry"]
+
+
+def test_a_list_that_ends_with_an_error_is_asked_for_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one is whose error is seen at once; an error that stays is raised."""
+    ends_with_an_error(monkeypatch, LeaderNotAvailableError.code)
+    (error,) = asked_again(stage)
+    assert error.startswith("LeaderNotAvailableError")
+    ends_with_an_error(monkeypatch, ClusterAuthorizationError.code)
+    with pytest.raises(ClusterAuthorizationError):
+        stage.client(Admin, background=False).list_topics(20.0)
+    ends_with_an_error(monkeypatch, RebootstrapRequiredError.code)
+    (error,) = asked_again(stage)
+    assert "asks to start again" in error
+
+
+def test_a_list_that_turns_out_wrong_is_asked_for_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt_once(monkeypatch)
+    (error,) = asked_again(stage)
+    assert error.startswith("DisconnectedError")
+    assert "too many" in error
 
 
 def test_an_answer_that_turns_out_wrong_counts_as_none(

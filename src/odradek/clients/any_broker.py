@@ -8,6 +8,7 @@ deadline is the only limit. Must not: change the client's snapshot.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar, cast
@@ -15,7 +16,13 @@ from typing import NamedTuple, TypeVar, cast
 from odradek.clients.client_engine import ClientEngine
 from odradek.clients.cluster_check import ClusterCheck
 from odradek.common.backoff import Backoff
-from odradek.common.errors import Attempt, DisconnectedError, KafkaError, KafkaTimeoutError
+from odradek.common.errors import (
+    Attempt,
+    DisconnectedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MalformedMessageError,
+)
 from odradek.common.kafka_errors import RebootstrapRequiredError
 from odradek.common.types import Address
 from odradek.metadata.cluster import Cluster
@@ -77,6 +84,7 @@ class AnyBrokerCall:
         response: type[M],
         check: Callable[[M, Connection], KafkaError | None],
         *,
+        read: Callable[[M], bool] | None = None,
         idempotent: bool = True,
         ours: bool = False,
     ) -> Flow[M]:
@@ -85,7 +93,8 @@ class AnyBrokerCall:
         `body` gets the seconds that are left. While the first broker is silent, one more is asked,
         and the first answer counts, however late it is (R-RB-9); a request that isn't
         `idempotent` is sent to nobody else meanwhile. It, and one that is for `ours` alone, goes to
-        no broker of which it isn't known that it belongs to our cluster (R-RB-5).
+        no broker of which it isn't known that it belongs to our cluster (R-RB-5). `read` reads the
+        next piece of a large answer before it is checked, and says whether that was the last.
         """
         now = yield START
         self._ours = ours or not idempotent
@@ -93,6 +102,8 @@ class AnyBrokerCall:
             try:
                 one: Flow[tuple[M, Connection, float]] = self._one_answer(body, idempotent, now)
                 answer, connection, now = yield from one
+                if read is not None:
+                    now = yield from self._whole(answer, read, connection, now)
             except KafkaTimeoutError:
                 raise
             except KafkaError as failure:
@@ -167,6 +178,19 @@ class AnyBrokerCall:
                 raise self._unanswered(now)
             replies = [sent.reply for sent in out]
             now = yield Wait((*replies, engine.network.changed, engine.metadata.changed), until)
+
+    def _whole(
+        self, answer: M, read: Callable[[M], bool], connection: Connection, now: float
+    ) -> Flow[float]:
+        """Read an answer, a piece in a step; one that can't be read is a failed attempt."""
+        engine = self._engine
+        try:
+            while not read(answer):
+                now = yield Wait((), math.nextafter(max(now, engine.now), math.inf))
+        except MalformedMessageError as error:
+            engine.network.fail(connection, error, engine.now)
+            raise DisconnectedError(f"{connection.address}: {error}") from None
+        return now
 
     def _send(
         self,

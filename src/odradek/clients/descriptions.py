@@ -6,7 +6,6 @@ own snapshot: describing is a call of its own (R-MD-4).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,7 +19,7 @@ from odradek.common.notebook import Shown
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
-from odradek.network.flow import START, Flow, Wait
+from odradek.network.flow import START, Flow
 from odradek.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -269,17 +268,14 @@ def list_topics(engine: ClientEngine, deadline: float, *, internal: bool) -> Flo
     """The names of all topics, sorted. Of partitions nothing is read, and a large answer in pieces,
     so that no step takes long.
     """
-    now = yield START
+    yield START
     call = AnyBrokerCall(engine, "list of topics", deadline)
     response: MetadataResponse = yield from call.ask(
         lambda _: PackedMetadataRequest(topics=None, allow_auto_topic_creation=False),
         MetadataResponse,
         check_metadata(engine),
+        read=lambda answer: not isinstance(answer, PackedMetadataResponse) or answer.read_on(),
     )
-    while isinstance(response, PackedMetadataResponse) and not response.read_on():
-        now = yield Wait((), math.nextafter(max(now, engine.now), math.inf))  # in the next step
-    if response.error_code:  # it stands at the end
-        raise error_for(response.error_code).needing("DESCRIBE")
     return sorted(
         {
             item.name
