@@ -2,7 +2,8 @@
 
 In: `take` or `keep`, the checkout, its remote `origin`. Out: `take` lays what the branch has into
 `build/site`, where `make site` adds a version and writes the list of all; `keep` makes that folder
-the branch's next commit, and pushes it. Must not: touch the checkout's own files, index or branch.
+the branch's next commit, and pushes it. Only a version's tag is taken: another commit's pages would
+replace that version's. Must not: touch the checkout's own files, index or branch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -23,11 +25,15 @@ NAMES = ("-c", "user.name=odradek", "-c", "user.email=site@example.com")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Take or keep; the exit status is 0, or 1 where there is nothing to keep."""
+    """Take or keep; the exit status is 0, or 1 where that mustn't be, or there is nothing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("what", choices=["take", "keep"])
     folder = root / "build" / "site"
     if parser.parse_args(arguments).what == "take":
+        tag = f"v{tomllib.loads((root / 'pyproject.toml').read_text())['project']['version']}"
+        if tag not in git(root, "tag", "--points-at", "HEAD").decode().split():
+            print(f"this commit isn't tagged {tag}: run the workflow at a tag", file=sys.stderr)
+            return 1
         take(root, folder)
         return 0
     if not (folder / "versions.js").is_file():

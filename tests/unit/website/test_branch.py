@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tools.website import branch, versions
 
+VERSIONS = ("0.1.0", "0.2.0")
+
 
 def git(folder: Path, *words: str) -> str:
     command = ["git", *branch.NAMES, "-C", str(folder), *words]
@@ -16,21 +18,24 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
-    first = checkout(tmp_path / "first", None)
+    first = tmp_path / "first"
+    first.mkdir()
+    git(first, "init", "--quiet", "--initial-branch=main")
+    (first / ".gitignore").write_text("build/\n")
+    for version in VERSIONS:
+        (first / "pyproject.toml").write_text(f'[project]\nversion = "{version}"\n')
+        git(first, "add", ".")
+        git(first, "commit", "--quiet", "-m", version)
+        git(first, "tag", f"v{version}")
+    git(first, "commit", "--quiet", "--allow-empty", "-m", "after the release")
     git(tmp_path, "clone", "--quiet", "--bare", str(first), str(tmp_path / "remote"))
     return tmp_path / "remote"
 
 
-def checkout(folder: Path, remote: Path | None) -> Path:
-    """A fresh clone, as a workflow has it; the first one is what the remote is made of."""
-    if remote is not None:
-        git(folder.parent, "clone", "--quiet", "--depth=1", f"file://{remote}", str(folder))
-        return folder
-    folder.mkdir()
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    (folder / ".gitignore").write_text("build/\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "all")
+def checkout(folder: Path, remote: Path, at: str) -> Path:
+    """A fresh clone of a tag or branch, as a workflow has it."""
+    words = ("--quiet", "--depth=1", "--branch", at)
+    git(folder.parent, "clone", *words, f"file://{remote}", str(folder))
     return folder
 
 
@@ -43,9 +48,9 @@ def build(root: Path, version: str) -> None:
 
 
 def test_each_version_stays_beside_the_next(tmp_path: Path, remote: Path) -> None:
-    for number, version in enumerate(("0.1.0", "0.2.0")):
-        root = checkout(tmp_path / f"run{number}", remote)
-        branch.main(["take"], root)
+    for version in VERSIONS:
+        root = checkout(tmp_path / version, remote, f"v{version}")
+        assert branch.main(["take"], root) == 0
         build(root, version)
         assert branch.main(["keep"], root) == 0
         assert git(root, "status", "--porcelain") == ""
@@ -60,8 +65,17 @@ def test_each_version_stays_beside_the_next(tmp_path: Path, remote: Path) -> Non
 def test_without_a_site_nothing_is_kept(
     tmp_path: Path, remote: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = checkout(tmp_path / "run", remote)
-    branch.main(["take"], root)
+    root = checkout(tmp_path / "run", remote, "v0.2.0")
+    assert branch.main(["take"], root) == 0
     assert branch.main(["keep"], root) == 1
     assert "make site" in capsys.readouterr().err
     assert git(remote, "branch", "--list", "site") == ""
+
+
+def test_a_commit_after_the_release_does_not_replace_its_pages(
+    tmp_path: Path, remote: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the workflow is run by hand at a branch, which is still of the released version."""
+    root = checkout(tmp_path / "run", remote, "main")
+    assert branch.main(["take"], root) == 1
+    assert "isn't tagged v0.2.0" in capsys.readouterr().err
