@@ -12,7 +12,7 @@ from typing import Protocol
 
 from odradek.api.consumer import Consumer
 from odradek.cli.console.decoding import FormatError
-from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, offsets_at
+from odradek.cli.console.places import WORDS, LogPlace, PlaceKind, check_reached, offsets_at
 from odradek.cli.console.waiting import patiently, say
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import ConfigurationError, KafkaError
@@ -79,6 +79,8 @@ def assign(
         ends = offsets_at(consumer, partitions, until, patience=patience, tell=tell)
     starts = offsets_at(consumer, partitions, place, patience=patience, tell=tell)
     if ends is not None:
+        beyond = {tp: starts[tp] for tp, end in ends.items() if starts[tp] >= end}
+        check_reached(consumer, place, beyond, patience=patience, tell=tell)
         ends = {tp: end for tp, end in ends.items() if starts[tp] < end}
         starts = {tp: starts[tp] for tp in ends}
     consumer.assign(starts, until=ends)

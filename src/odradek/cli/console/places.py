@@ -10,7 +10,7 @@ of kcat.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -19,6 +19,7 @@ from odradek.api.consumer import Consumer
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import patiently
 from odradek.cli.words import whole_number
+from odradek.clients.consumer.records import NoSuchOffsetError
 from odradek.common.types import TopicPartition
 
 
@@ -90,6 +91,26 @@ def end_place(text: str, flag: str) -> LogPlace:
     if found.kind is PlaceKind.TIME and found.number > time.time() * 1000:
         refuse(f"{flag}: {text} is still to come; what comes until then can't be told yet")
     return found
+
+
+def check_reached(
+    consumer: Consumer,
+    place: LogPlace,
+    starts: Mapping[TopicPartition, int],
+    *,
+    patience: float,
+    tell: Callable[[str], None],
+) -> None:
+    """Raise `NoSuchOffsetError` where a number is given that a log doesn't reach: what has an end
+    is over before it asks for a record, and that would look as if there were none.
+    """
+    if place.kind is not PlaceKind.OFFSET or not starts:
+        return
+    ends = offsets_at(consumer, list(starts), WORDS["end"], patience=patience, tell=tell)
+    for tp, start in starts.items():
+        if start > ends[tp]:
+            first = offsets_at(consumer, [tp], WORDS["beginning"], patience=patience, tell=tell)
+            raise NoSuchOffsetError(tp, start, first[tp], ends[tp])
 
 
 def offsets_at(

@@ -20,7 +20,14 @@ from odradek.api.admin import Admin
 from odradek.api.consumer import Consumer
 from odradek.api.producer import Producer
 from odradek.cli import INTERRUPTED
-from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place, offsets_at
+from odradek.cli.console.places import (
+    LogPlace,
+    PlaceKind,
+    check_reached,
+    end_place,
+    log_place,
+    offsets_at,
+)
 from odradek.cli.console.properties import refuse
 from odradek.cli.console.waiting import ending, say, telling_of_waiting, terminable
 from odradek.cli.copy import flags
@@ -172,6 +179,10 @@ def _begin(work: _Work, start: LogPlace, *, restart: bool) -> None:
     if not positions and not restart:
         _refuse_records(work)
     starts = _at(work, start)
+    new = {
+        work.plan.source_of(p): starts[p] for p in range(work.plan.partitions) if p not in positions
+    }
+    check_reached(work.consumer, start, new, patience=PATIENCE, tell=say)
     first = _at(work, LogPlace(PlaceKind.BEGINNING))
     for partition in range(work.plan.partitions):
         at = positions.get(partition, starts[partition])

@@ -112,6 +112,12 @@ def client_settings(
     """Put the settings of any client together: over what is usual, and under what its command's
     own flags say. Raises `UsageError`; what a setting may be isn't checked yet.
     """
+    for flag, text in (
+        ("--bootstrap-server", flags.bootstrap_server),
+        ("--profile", flags.profile),
+    ):
+        if text == "":
+            refuse(f"{flag} is empty: what the environment names isn't taken for it")
     named = flags.profile or environment.get(PROFILE)
     path = profiles_file(environment)
     profile = read_profile(path, named, client) if named else Profile()

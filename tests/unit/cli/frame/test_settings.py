@@ -153,6 +153,13 @@ def test_secrets_that_others_may_read_are_warned_of_by_name(home: dict[str, str]
     assert settings(Flags(profile="dev"), home).warning == ""
 
 
+@pytest.mark.parametrize("name", ["bootstrap_server", "profile"])
+def test_an_empty_flag_is_not_the_environment_s(home: dict[str, str], name: str) -> None:
+    """As `--bootstrap-server "$UNSET"` is: the command would go to another cluster."""
+    environment = {**home, "ODRADEK_BOOTSTRAP_SERVER": "prod:9092", "ODRADEK_PROFILE": "prod"}
+    assert "is empty" in refused(Flags(**{name: ""}), environment)  # type: ignore[arg-type]
+
+
 def test_without_an_address_the_cure_is_told() -> None:
     assert "give an address (--bootstrap-server host:port)" in refused(Flags(), {})
 
