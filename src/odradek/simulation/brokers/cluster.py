@@ -204,9 +204,11 @@ class SimulatedCluster:
         self._changed()
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records."""
+        """Delete a topic with its records, and with what groups have committed for it."""
         topic = self.topics.pop(name)
         del self._topics_by_id[topic.id]
+        for shard in self.groups.shards():
+            shard.forget_topic(name)
         self._changed()
 
     def log(self, topic: str, partition: int) -> PartitionLog:

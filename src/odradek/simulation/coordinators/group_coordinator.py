@@ -194,6 +194,18 @@ class GroupShard:
         self._of(group_id).forget(partition)
         self._write([(("offset", group_id, *partition), None)], lambda _: None)
 
+    def forget_topic(self, topic: str) -> None:
+        """Forget what groups have committed for a topic that is deleted, as Kafka's do."""
+        self._write(
+            [
+                (("offset", group_id, *partition), None)
+                for group_id, offsets in self.offsets.items()
+                for partition in offsets.stable
+                if partition.topic == topic
+            ],
+            lambda _: None,
+        )
+
     # Offsets
 
     def _of(self, group_id: str) -> StoredGroupOffsets:

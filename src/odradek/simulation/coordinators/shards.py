@@ -223,7 +223,7 @@ class CoordinatorTopic(Generic[S]):
         return shard
 
     def shards(self) -> list[S]:
-        """Every shard that is loaded now, for tests and checkers."""
+        """Every shard that is loaded now."""
         return [s for held, s in self._leaderships.values() if s is not None and held.held]
 
     def compact(self, most: int) -> None:
