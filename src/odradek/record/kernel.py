@@ -228,7 +228,10 @@ def pool_drop() -> cython.void:
 
 def pool_state():
     """Say how much memory columns take and how often it was used again."""
-    return PoolState(_held, _limit, _lent, _hits, _misses)
+    odradek_lock(cython.address(odradek_pool))
+    held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
+    odradek_unlock(cython.address(odradek_pool))
+    return PoolState(held, limit, lent, hits, misses)
 
 
 def set_pool_limit(limit: int64_t) -> None:

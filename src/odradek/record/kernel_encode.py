@@ -231,7 +231,10 @@ def _drop_memory(limit: int64_t) -> cython.void:
 
 def pool_state() -> tuple[int, int, int, int, int]:
     """Give bytes held idle, their limit, bytes lent out to batches, hits and misses."""
-    return _held, _limit, _lent, _hits, _misses
+    odradek_lock(cython.address(odradek_pool))
+    held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
+    odradek_unlock(cython.address(odradek_pool))
+    return held, limit, lent, hits, misses
 
 
 def set_pool_limit(limit: cython.longlong) -> None:
@@ -561,12 +564,20 @@ class BatchBuilder:
     @property
     def count(self) -> int:
         """Records taken so far."""
-        return self.batch.count
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.count
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def estimated_size(self) -> int:
         """Bytes of the batch before compression, header included."""
-        return self.batch.size
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.size
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def limit_bytes(self) -> int:
@@ -594,12 +605,26 @@ class BatchBuilder:
     @property
     def closed(self) -> bool:
         """No record is taken any more."""
-        return self.batch.closed
+        return self.is_closed()
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def is_closed(self) -> cython.bint:
+        found: cython.bint
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.closed
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def max_timestamp_ms(self) -> int:
         """The latest timestamp so far, -1 without records."""
-        return self.batch.latest
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.latest
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @cython.ccall
     def append(self, key, value, headers, timestamp_ms):
@@ -616,7 +641,7 @@ class BatchBuilder:
         value_data: Bytes = cython.NULL
         key_size: int64_t = -1
         value_size: int64_t = -1
-        if self.batch.closed:
+        if self.is_closed():
             return None
         if type(timestamp_ms) is not int:
             timestamp_ms = whole_time(timestamp_ms)
@@ -676,7 +701,7 @@ class BatchBuilder:
         if headers is not None:
             header_data = cython.cast(Bytes, PyBytes_AS_STRING(headers))
             header_size = PyBytes_GET_SIZE(headers)
-        if self.batch.closed:
+        if self.is_closed():
             return None
         if _length(key_size) + _length(value_size) + header_size > RECORD_LIMIT - RECORD_OVERHEAD:
             raise RecordTooLargeError("a record of 2 GiB fits into no batch")
