@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True, embedsignature=True
+# cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """The native decoder: record batches to columns; compiled by setup.py, never run as Python.
 
 In: the records of one partition from a fetch answer. Out: what `reference.decode` gives, bit for

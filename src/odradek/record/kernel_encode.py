@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True, embedsignature=True
+# cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """The native encoder: records and columns to batches; compiled by setup.py, never run as Python.
 
 In: records one by one, or `SentColumns`. Out: sealed batches. It does what `builder.py`,
