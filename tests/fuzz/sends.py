@@ -100,6 +100,21 @@ def lane(implementation: Any, snapshot: object, case: Sends) -> Lane:
     return made
 
 
+class Notes:
+    """What is noted for the reports of a batch."""
+
+    def __init__(self, told: bool, late: list[int]) -> None:
+        self.waiting: list[Any] = []
+        self.size, self.can_be_made, self._late = 0, told, late
+
+    def add(self, message: tuple[Any, ...], size: int) -> None:
+        self.waiting.extend(message)
+        self.size += size
+
+    def late(self) -> None:
+        self._late.append(1)
+
+
 def drive(implementation: Any, case: Sends) -> Outcome:
     """Give all records, and tell each answer, the notes for reports and the batches."""
     newest = object()
@@ -111,12 +126,7 @@ def drive(implementation: Any, case: Sends) -> Outcome:
     )
     room = implementation.Room(*case.room)
     late: list[int] = []
-    notes = {
-        batch: SimpleNamespace(
-            waiting=[], size=0, can_be_made=case.told, late=lambda: late.append(1)
-        )
-        for batch in lanes["t"].open.values()
-    }
+    notes = {batch: Notes(case.told, late) for batch in lanes["t"].open.values()}
     told: Outcome = []
     for step in case.steps:
         key, value, headers, time = step.record

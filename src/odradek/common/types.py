@@ -6,10 +6,14 @@ In: nothing. Out: addresses, topic-partitions and the protocols of what is hande
 
 from __future__ import annotations
 
+import sys
 from collections.abc import MutableSequence
 from typing import Any, NamedTuple, Protocol, Self
 
 from odradek.common.printable import printable
+
+FREE_THREADS = "t" in getattr(sys, "abiflags", "")
+"""Whether this Python was built to run threads without a GIL (3.14t), be it on or off just now."""
 
 
 class Rng(Protocol):

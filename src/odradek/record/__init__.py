@@ -72,6 +72,7 @@ __all__ = [
     "SentHeaders",
     "SentNumbers",
     "StopReason",
+    "apart",
     "batch_size",
     "become",
     "blanks",
@@ -101,6 +102,7 @@ DECODER = choose_kernel(_asked, kernel_sources.DECODER)
 
 if TYPE_CHECKING or DECODER == "native":
     from odradek.record.kernel import (
+        apart,
         become,
         blanks,
         build_rows,
@@ -116,6 +118,15 @@ else:
     from odradek.record import reference
     from odradek.record.rows import become, blanks, build_rows, collectable, read_as_slots
     from odradek.record.survey import survey_batches
+
+    def apart(view: memoryview) -> memoryview:
+        """Give a view of the same bytes that another thread may have.
+
+        Views that were cut from one another share a count of themselves, which CPython changes
+        without a lock (python/cpython#127716): where two threads have such views, both may lose
+        their memory. The kernel's view lies over the same memory, this one over a copy.
+        """
+        return memoryview(bytes(view))
 
     def decode(buffer: memoryview, **options: Any) -> DecodedRecords:
         """Decode in plain Python, and say once that it is slow unless that was asked for."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True, embedsignature=True
+# cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """The native decoder: record batches to columns; compiled by setup.py, never run as Python.
 
 In: the records of one partition from a fetch answer. Out: what `reference.decode` gives, bit for
@@ -36,6 +36,7 @@ from cython.cimports.cpython.buffer import (
 )
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
+from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
@@ -62,9 +63,13 @@ from cython.cimports.odradek.record.native import (
     odradek_crc_by_table,
     odradek_crc_prepare,
     odradek_digest,
+    odradek_free_threads,
+    odradek_lock,
     odradek_make_long,
     odradek_new_tuple,
+    odradek_pool,
     odradek_read_as_slots,
+    odradek_unlock,
 )
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
@@ -107,6 +112,7 @@ HEADER_COST = cython.declare(int64_t, COST_OF_A_HEADER)
 
 # ---------------------------------------------------------------- memory
 
+# What follows is one for all threads: it is read and written under the GIL, or the pool's mutex.
 SMALLEST_CLASS = cython.declare(int64_t, 1 << 14)
 CLASSES = cython.declare(cython.int, 80)
 _idle = cython.declare(Bytes[80])
@@ -163,20 +169,22 @@ def pool_take(size: int64_t) -> Bytes:
     """Give a block of `rounded(size)` bytes; NULL when there is no memory."""
     global _clock, _held, _hits, _misses
     index: cython.int = size_class(size)
-    block: Bytes
+    block: Bytes = cython.NULL
     if index < 0:
         return cython.cast(Bytes, odradek_block_take(size))
+    odradek_lock(cython.address(odradek_pool))
     if index < CLASSES:
         _clock += 1
         _idle_used[index] = _clock
         block = _idle[index]
-        if block:
-            memcpy(cython.address(_idle[index]), block, cython.sizeof(Bytes))
-            _held -= class_size(index)
-            _hits += 1
-            return block
-    _misses += 1
-    return cython.cast(Bytes, odradek_block_take(rounded(size)))
+    if block:
+        memcpy(cython.address(_idle[index]), block, cython.sizeof(Bytes))
+        _held -= class_size(index)
+        _hits += 1
+    else:
+        _misses += 1
+    odradek_unlock(cython.address(odradek_pool))
+    return block or cython.cast(Bytes, odradek_block_take(rounded(size)))
 
 
 @cython.cfunc
@@ -185,21 +193,26 @@ def pool_give(block: Bytes, size: int64_t) -> cython.void:
     """Take a block back, or let it go where that would be more than the limit."""
     global _held
     index: cython.int = size_class(size)
-    if index < 0 or index >= CLASSES or size > _limit:
+    if index < 0 or index >= CLASSES:
         odradek_block_give(block, size)
         return
-    while _held + size > _limit:
-        pool_drop()
-    # A free block's first bytes say where the next one is.
-    memcpy(block, cython.address(_idle[index]), cython.sizeof(Bytes))
-    _idle[index] = block
-    _held += size
+    odradek_lock(cython.address(odradek_pool))
+    if size > _limit:
+        odradek_block_give(block, size)
+    else:
+        while _held + size > _limit:
+            pool_drop()
+        # A free block's first bytes say where the next one is.
+        memcpy(block, cython.address(_idle[index]), cython.sizeof(Bytes))
+        _idle[index] = block
+        _held += size
+    odradek_unlock(cython.address(odradek_pool))
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def pool_drop() -> cython.void:
-    """Let one idle block go: one of the class that was asked for longest ago."""
+    """Let one idle block go: one of the class that was asked for longest ago. Under the mutex."""
     global _held
     oldest: cython.int = -1
     index: cython.int
@@ -215,15 +228,30 @@ def pool_drop() -> cython.void:
 
 def pool_state():
     """Say how much memory columns take and how often it was used again."""
-    return PoolState(_held, _limit, _lent, _hits, _misses)
+    odradek_lock(cython.address(odradek_pool))
+    held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
+    odradek_unlock(cython.address(odradek_pool))
+    return PoolState(held, limit, lent, hits, misses)
 
 
 def set_pool_limit(limit: int64_t) -> None:
     """Hold at most so many idle bytes from now on."""
     global _limit
+    odradek_lock(cython.address(odradek_pool))
     _limit = max(0, limit)
     while _held > _limit:
         pool_drop()
+    odradek_unlock(cython.address(odradek_pool))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def note_lent(size: int64_t) -> cython.void:
+    """Count what columns have."""
+    global _lent
+    odradek_lock(cython.address(odradek_pool))
+    _lent += size
+    odradek_unlock(cython.address(odradek_pool))
 
 
 @cython.final
@@ -259,9 +287,8 @@ class Buffer:
         view.obj = self
 
     def __dealloc__(self) -> None:
-        global _lent
         if self.data:
-            _lent -= self.capacity
+            note_lent(-self.capacity)
             pool_give(self.data, self.capacity)
 
 
@@ -1065,6 +1092,12 @@ class Decoder:
         at: int64_t = 0
         claimed: int64_t
         packed: cython.bint = False
+        key_bytes: int64_t
+        value_bytes: int64_t
+        odradek_lock(cython.address(odradek_pool))
+        key_bytes = _key_bytes
+        value_bytes = _value_bytes
+        odradek_unlock(cython.address(odradek_pool))
         while self.size - at >= HEADER and rows < self.enough and payload < self.columns_limit:
             if not read_fields(self.source + at, cython.address(header)):
                 break
@@ -1085,7 +1118,7 @@ class Decoder:
             return
         if packed:
             rows = min(rows, 1 << 20)
-            payload = rows * (_value_bytes + _value_bytes // 4) + 4096
+            payload = rows * (value_bytes + value_bytes // 4) + 4096
         self.start_with(OFFSETS, 8 * rows)
         self.start_with(TIMES, 8 * rows)
         self.start_with(TYPES, rows)
@@ -1096,7 +1129,7 @@ class Decoder:
         if self.viewed and not packed:
             return
         if self.want_key:
-            claimed = rows * (_key_bytes + _key_bytes // 4) + 256
+            claimed = rows * (key_bytes + key_bytes // 4) + 256
             self.start_with(KEY_DATA, claimed if packed else min(claimed, payload))
         if self.want_value:
             self.start_with(VALUE_DATA, payload)
@@ -1106,7 +1139,6 @@ class Decoder:
     @cython.cfunc
     def column(self, index: cython.int, items: int64_t, kind: cython.p_char, width: int64_t):
         """Hand a block over as a view of so many numbers, or bytes."""
-        global _lent
         block: cython.pointer(Block) = cython.address(self.blocks[index])
         found: Buffer = Buffer()
         if not block.data:
@@ -1120,7 +1152,7 @@ class Decoder:
         found.kind = kind
         block.data = cython.NULL
         block.capacity = 0
-        _lent += found.capacity
+        note_lent(found.capacity)
         return memoryview(found)
 
     @cython.cfunc
@@ -1164,8 +1196,10 @@ class Decoder:
             values = nothing if self.want_value else None
             return RecordColumns(0, _NO_NUMBERS, _NO_NUMBERS, b"", keys, values, None)
         if rows >= 64:
+            odradek_lock(cython.address(odradek_pool))
             _key_bytes = self.key_end // rows + 1 if self.key_end else _key_bytes
             _value_bytes = self.value_end // rows + 1 if self.value_end else _value_bytes
+            odradek_unlock(cython.address(odradek_pool))
         if self.want_key:
             keys = self.payload(KEY_ENDS, KEY_DATA, KEY_BITS, self.key_end, self.key_nulls, whole)
         if self.want_value:
@@ -1259,6 +1293,15 @@ _NO_BINARY = BinaryColumn(array("i", (0,)), b"", None)
 _NO_VIEWS = ViewColumn(b"", (b"",), None)
 _scratches: list[Scratch] = []
 """Memory to decompress into, one for each thread that decodes at this moment."""
+
+
+@cython.cfunc
+def idle_scratch() -> Scratch:
+    """Take one that nobody uses; without the GIL another thread may take the last one meanwhile."""
+    try:
+        return _scratches.pop()
+    except IndexError:
+        return Scratch()
 
 
 @cython.cfunc
@@ -1382,7 +1425,7 @@ def consume(work: Decoder, buffer: memoryview, transactions, limits) -> cython.b
                         status = CUT
                 if status == COMPRESSED:
                     if scratch is None:
-                        scratch = _scratches.pop() if _scratches else Scratch()
+                        scratch = idle_scratch()
                     unpack_and_walk(work, buffer, scratch, limits)
                     if work.passed():
                         continue
@@ -1475,6 +1518,15 @@ def decode(
 
 
 # ---------------------------------------------------------------- smaller services
+
+
+def apart(view: memoryview) -> memoryview:
+    """Give a view of the same bytes that another thread may have: see `odradek.record.apart`."""
+    whole: memoryview = memoryview(view.obj).cast("B")
+    at = cython.cast(Source, PyMemoryView_GET_BUFFER(view).buf) - cython.cast(
+        Source, PyMemoryView_GET_BUFFER(whole).buf
+    )
+    return whole[at : at + view.nbytes]
 
 
 def survey_batches(
@@ -1697,7 +1749,6 @@ def header_lists(offsets, data, start: int64_t, stop: int64_t) -> list:
 @cython.cfunc
 def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
     """Take memory for so many numbers from the pool."""
-    global _lent
     found: Buffer = Buffer()
     found.capacity = rounded(items * width + PAD)
     found.data = pool_take(items * width + PAD)
@@ -1706,7 +1757,7 @@ def new_column(items: int64_t, kind: cython.p_char, width: int64_t):
     found.items = items
     found.width = width
     found.kind = kind
-    _lent += found.capacity
+    note_lent(found.capacity)
     return found
 
 
@@ -1806,8 +1857,8 @@ def build_rows(cls: type, topic, partition, columns, leader_epochs, unread=None)
             raise IndexError("a column is shorter than the others")
     found = PyList_New(count)
     # Ten thousand tuples would have it look through the program a dozen times, and find none of
-    # them. Nothing of others runs before it may go on.
-    collects = PyGC_Disable()
+    # them. Nothing of others runs before it may go on; without the GIL others may, and ask for it.
+    collects = 0 if odradek_free_threads else PyGC_Disable()
     try:
         for index in range(count):
             # All that may fail comes before the tuple, which then is filled at once.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True, embedsignature=True
+# cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """The native reader of Avro and Protobuf: framed values to Arrow's buffers; compiled by setup.py.
 
 In: columns to fill, a program for each schema's id (`column_program`), and a binary column. Out:

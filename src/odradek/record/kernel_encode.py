@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True, embedsignature=True
+# cython: cdivision=True, embedsignature=True, freethreading_compatible=True
 """The native encoder: records and columns to batches; compiled by setup.py, never run as Python.
 
 In: records one by one, or `SentColumns`. Out: sealed batches. It does what `builder.py`,
@@ -36,9 +36,14 @@ from cython.cimports.odradek.record.native import (
     odradek_crc32c,
     odradek_crc_prepare,
     odradek_digest,
+    odradek_free_threads,
+    odradek_lock,
+    odradek_mutex,
+    odradek_pool,
     odradek_slot,
     odradek_slot_fill,
     odradek_slot_get,
+    odradek_unlock,
     put32,
     put64,
     put_varint,
@@ -75,6 +80,9 @@ NULL_SPAN = cython.declare(cython.longlong, -1)
 BAD_SPAN = cython.declare(cython.longlong, -2)
 
 AHEAD = cython.declare(cython.longlong, 8)
+
+NO_ROOM = cython.declare(cython.longlong, -1)
+NO_MEMORY = cython.declare(cython.longlong, -2)
 
 DONE = cython.declare(cython.int, 0)
 BATCH = cython.declare(cython.int, 1)
@@ -128,7 +136,8 @@ Row = cython.struct(
 
 
 # Memory: blocks of a power of two (and some slack), kept for the next batch. Fresh pages cost ten
-# times as much to write as pages that were written before. All of it is done under the GIL.
+# times as much to write as pages that were written before. All of it is done under the GIL, or the
+# pool's mutex.
 
 SMALLEST = cython.declare(cython.int, 12)
 CLASSES = cython.declare(cython.int, 13)
@@ -152,11 +161,13 @@ def _class_of(size: int64_t) -> cython.int:
 
 
 @cython.cfunc
+@cython.exceptval(check=False)
 def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.pointer(uint8_t):
-    """Give at least `size` bytes and SLACK behind them."""
+    """Give at least `size` bytes and SLACK behind them; NULL when there is no memory."""
     global _held, _lent, _hits, _misses
     index: cython.int = _class_of(size)
     found: cython.p_void = cython.NULL
+    odradek_lock(cython.address(odradek_pool))
     if index < CLASSES:
         size = cython.cast(int64_t, 1) << (SMALLEST + index)
         found = _free[index]
@@ -166,12 +177,17 @@ def _take_memory(size: int64_t, capacity: cython.pointer(int64_t)) -> cython.poi
         _hits += 1
     else:
         found = malloc(size + SLACK)
-        if not found:
-            raise MemoryError(f"no {size} bytes for a record batch")
-        _misses += 1
-    _lent += size
-    capacity[0] = size
+        _misses += found != cython.NULL
+    if found:
+        _lent += size
+        capacity[0] = size
+    odradek_unlock(cython.address(odradek_pool))
     return cython.cast(cython.pointer(uint8_t), found)
+
+
+@cython.cfunc
+def _no_memory(size: int64_t) -> cython.int:
+    raise MemoryError(f"no {size} bytes for a record batch")
 
 
 @cython.cfunc
@@ -182,20 +198,24 @@ def _give_memory(data: cython.pointer(uint8_t), capacity: int64_t) -> cython.voi
     index: cython.int = _class_of(capacity)
     if not data:
         return
+    odradek_lock(cython.address(odradek_pool))
     _lent -= capacity
     if index == CLASSES or capacity > _limit:
         free(data)
-        return
-    _drop_memory(_limit - capacity)
-    cython.cast(cython.pointer(Block), data).next = _free[index]
-    _free[index] = data
-    _held += capacity
+    else:
+        _drop_memory(_limit - capacity)
+        cython.cast(cython.pointer(Block), data).next = _free[index]
+        _free[index] = data
+        _held += capacity
+    odradek_unlock(cython.address(odradek_pool))
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _drop_memory(limit: int64_t) -> cython.void:
-    """Let idle blocks go, the largest first, until no more than `limit` bytes are held."""
+    """Let idle blocks go, the largest first, until no more than `limit` bytes are held. Under the
+    mutex.
+    """
     global _held
     index: cython.int = CLASSES - 1
     block: cython.p_void
@@ -211,14 +231,19 @@ def _drop_memory(limit: int64_t) -> cython.void:
 
 def pool_state() -> tuple[int, int, int, int, int]:
     """Give bytes held idle, their limit, bytes lent out to batches, hits and misses."""
-    return _held, _limit, _lent, _hits, _misses
+    odradek_lock(cython.address(odradek_pool))
+    held, limit, lent, hits, misses = _held, _limit, _lent, _hits, _misses
+    odradek_unlock(cython.address(odradek_pool))
+    return held, limit, lent, hits, misses
 
 
 def set_pool_limit(limit: cython.longlong) -> None:
     """Hold at most so many idle bytes from now on."""
     global _limit
+    odradek_lock(cython.address(odradek_pool))
     _limit = max(0, limit)
     _drop_memory(_limit)
+    odradek_unlock(cython.address(odradek_pool))
 
 
 @cython.final
@@ -339,8 +364,11 @@ def _encode_headers(headers: tuple) -> bytes:
 
 
 @cython.cfunc
-def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) -> cython.int:
-    """Make room for `need` bytes in all; batches that stay small never take much. Under the GIL."""
+@cython.exceptval(check=False)
+def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) -> cython.bint:
+    """Make room for `need` bytes in all; batches that stay small never take much. Under the GIL, or
+    the builder's mutex; false when there is no memory.
+    """
     capacity: int64_t = 0
     wanted: int64_t = 4 * batch.capacity
     if generous or 2 * wanted > batch.limit:
@@ -348,12 +376,14 @@ def _grow(batch: cython.pointer(Batch), need: int64_t, generous: cython.bint) ->
     if wanted < need:
         wanted = need
     data: cython.pointer(uint8_t) = _take_memory(wanted, cython.address(capacity))
+    if not data:
+        return False
     if batch.data:
         memcpy(data, batch.data, batch.size)
         _give_memory(batch.data, batch.capacity)
     batch.data = data
     batch.capacity = capacity
-    return 0
+    return True
 
 
 @cython.cfunc
@@ -442,12 +472,49 @@ def _end(batch: cython.pointer(Batch), at: cython.pointer(uint8_t), time: int64_
     batch.count += 1
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _append(
+    batch: cython.pointer(Batch),
+    key: Bytes,
+    key_size: int64_t,
+    value: Bytes,
+    value_size: int64_t,
+    headers: Bytes,
+    header_size: int64_t,
+    time: int64_t,
+) -> int64_t:
+    """Write a record and give its index, NO_ROOM or NO_MEMORY."""
+    index: int64_t = batch.count
+    body: int64_t = _body_size(batch, key_size, value_size, header_size, time)
+    size: int64_t = varint_size(body) + body
+    at: cython.pointer(uint8_t)
+    if not _fits(batch, size) or _is_too_far(batch, time):
+        return NO_ROOM
+    if batch.capacity - batch.size < size and not _grow(batch, batch.size + size, False):
+        return NO_MEMORY
+    at = _begin(batch, body, time)
+    at = _put(batch, at, key, key_size, key_size)
+    at = _put(batch, at, value, value_size, value_size)
+    if headers:
+        memcpy(at, headers, header_size)
+        at += header_size
+    else:
+        at[0] = 0
+        at += 1
+    _end(batch, at, time)
+    return index
+
+
 @cython.final
 @cython.cclass
 class _Turn:
     """Whether an encoder writes at this moment, without the GIL."""
 
     running: cython.bint
+    mutex: odradek_mutex
+    """Who writes into a batch without the encoder holds it, so the encoder doesn't begin amid."""
 
 
 @cython.final
@@ -471,6 +538,7 @@ class BatchBuilder:
     building: cython.bint
     released: cython.bint
     turn: _Turn
+    mutex: odradek_mutex
 
     def __cinit__(self):
         self.batch.data = cython.NULL
@@ -496,12 +564,20 @@ class BatchBuilder:
     @property
     def count(self) -> int:
         """Records taken so far."""
-        return self.batch.count
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.count
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def estimated_size(self) -> int:
         """Bytes of the batch before compression, header included."""
-        return self.batch.size
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.size
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def limit_bytes(self) -> int:
@@ -509,23 +585,46 @@ class BatchBuilder:
 
         The accumulator raises it step by step, as it reserves memory.
         """
-        return self.given_limit
+        turn: _Turn = self.seize()
+        limit = self.given_limit
+        self.leave(turn)
+        return limit
 
     @limit_bytes.setter
     def limit_bytes(self, limit):
-        self.check_turn()
-        self.batch.limit = min(max(limit, 0), LARGEST_BATCH)
-        self.given_limit = limit
+        bounded: int64_t = min(max(limit, 0), LARGEST_BATCH)
+        turn: _Turn = self.seize()
+        busy: cython.bint = turn is not None and turn.running
+        _before = self.given_limit  # which goes when nobody is kept waiting any more
+        if not busy:
+            self.batch.limit = bounded
+            self.given_limit = limit
+        self.leave(turn)
+        self.check(busy)
 
     @property
     def closed(self) -> bool:
         """No record is taken any more."""
-        return self.batch.closed
+        return self.is_closed()
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def is_closed(self) -> cython.bint:
+        found: cython.bint
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.closed
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @property
     def max_timestamp_ms(self) -> int:
         """The latest timestamp so far, -1 without records."""
-        return self.batch.latest
+        found: int64_t
+        odradek_lock(cython.address(self.mutex))
+        found = self.batch.latest
+        odradek_unlock(cython.address(self.mutex))
+        return found
 
     @cython.ccall
     def append(self, key, value, headers, timestamp_ms):
@@ -542,7 +641,7 @@ class BatchBuilder:
         value_data: Bytes = cython.NULL
         key_size: int64_t = -1
         value_size: int64_t = -1
-        if self.batch.closed:
+        if self.is_closed():
             return None
         if type(timestamp_ms) is not int:
             timestamp_ms = whole_time(timestamp_ms)
@@ -595,49 +694,91 @@ class BatchBuilder:
         headers: object,
         time: int64_t,
     ):
-        batch: cython.pointer(Batch) = cython.address(self.batch)
-        at: cython.pointer(uint8_t)
-        index: int64_t = batch.count
-        header_size: int64_t = 1 if headers is None else PyBytes_GET_SIZE(headers)
-        body: int64_t
-        size: int64_t
-        if batch.closed or (self.turn is not None and self.turn.running):
+        index: int64_t
+        header_data: Bytes = cython.NULL
+        header_size: int64_t = 1
+        turn: _Turn
+        if headers is not None:
+            header_data = cython.cast(Bytes, PyBytes_AS_STRING(headers))
+            header_size = PyBytes_GET_SIZE(headers)
+        if self.is_closed():
             return None
         if _length(key_size) + _length(value_size) + header_size > RECORD_LIMIT - RECORD_OVERHEAD:
             raise RecordTooLargeError("a record of 2 GiB fits into no batch")
-        body = _body_size(batch, key_size, value_size, header_size, time)
-        size = varint_size(body) + body
-        if not _fits(batch, size) or _is_too_far(batch, time):
-            return None
-        if batch.capacity - batch.size < size:
-            _grow(batch, batch.size + size, False)
-        at = _begin(batch, body, time)
-        at = _put(batch, at, key, key_size, key_size)
-        at = _put(batch, at, value, value_size, value_size)
-        if headers is None:
-            at[0] = 0
-            at += 1
+        turn = self.seize()
+        if self.batch.closed or (turn is not None and turn.running):
+            index = NO_ROOM
         else:
-            memcpy(at, PyBytes_AS_STRING(headers), header_size)
-            at += header_size
-        _end(batch, at, time)
+            index = _append(
+                cython.address(self.batch),
+                key,
+                key_size,
+                value,
+                value_size,
+                header_data,
+                header_size,
+                time,
+            )
+        self.leave(turn)
+        if index == NO_ROOM:
+            return None
+        if index == NO_MEMORY:
+            _no_memory(key_size + value_size + header_size)
         return index
+
+    @cython.cfunc
+    @cython.inline
+    def seize(self) -> _Turn:
+        """Have nobody else write into this batch, an encoder neither, until `leave`.
+
+        Nothing in between may raise, or run code of others.
+        """
+        turn: _Turn
+        odradek_lock(cython.address(self.mutex))
+        turn = self.turn
+        if odradek_free_threads and turn is not None:
+            odradek_lock(cython.address(turn.mutex))
+        return turn
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def leave(self, turn: _Turn | None) -> cython.void:
+        """Let others go on; `turn` is what `seize` gave."""
+        if odradek_free_threads and turn is not None:
+            odradek_unlock(cython.address(turn.mutex))
+        odradek_unlock(cython.address(self.mutex))
+
+    @cython.cfunc
+    @cython.inline
+    def check(self, busy: cython.bint) -> cython.int:
+        if busy:
+            raise IllegalStateError("an encoder is writing into this batch")
+        return 0
 
     def close(self):
         """Take no more records; `build` does so too."""
+        turn: _Turn = self.seize()
         self.batch.closed = True
+        self.leave(turn)
 
     def release(self):
         """Let the records go: the batch has its outcome. The numbers about it can still be read.
 
         A view that `build` gave stays valid: the last attempt may still stand in a send queue.
         """
-        self.check_turn()
-        self.batch.closed = self.released = True
-        _give_memory(self.batch.data, self.batch.capacity)
-        self.batch.data = cython.NULL
-        self.batch.capacity = 0
-        self.plain = self.sealed = None
+        turn: _Turn = self.seize()
+        busy: cython.bint = turn is not None and turn.running
+        _plain: _Sealed = self.plain
+        _sealed: _Sealed = self.sealed
+        if not busy:
+            self.batch.closed = self.released = True
+            _give_memory(self.batch.data, self.batch.capacity)
+            self.batch.data = cython.NULL
+            self.batch.capacity = 0
+            self.plain = self.sealed = None
+        self.leave(turn)
+        self.check(busy)
 
     def build(
         self,
@@ -655,16 +796,21 @@ class BatchBuilder:
         batch: cython.pointer(Batch) = cython.address(self.batch)
         ids: tuple = (producer_id, producer_epoch, base_sequence, transactional)
         made: _Sealed
-        self.check_turn()
-        if self.building:  # it compresses and seals without the GIL
+        turn: _Turn = self.seize()
+        busy: cython.bint = turn is not None and turn.running
+        built: cython.bint = self.building  # it compresses and seals without the GIL
+        empty: cython.bint = batch.count == 0 or self.released
+        if not (busy or built or empty):
+            batch.closed = self.building = True
+        self.leave(turn)
+        self.check(busy)
+        if built:
             raise IllegalStateError("the batch is built by another thread")
-        if batch.count == 0 or self.released:
+        if empty:
             raise IllegalStateError("a batch without records can't be built")
-        batch.closed = True
-        if self.sealed is not None and self.ids == ids:
-            return memoryview(self.sealed)
-        self.building = True
         try:
+            if self.sealed is not None and self.ids == ids:
+                return memoryview(self.sealed)
             if self.sealed is None:
                 made = self.pack()
             else:
@@ -679,17 +825,13 @@ class BatchBuilder:
                     producer_epoch,
                     base_sequence,
                 )
+            self.sealed = made
+            self.ids = ids
+            return memoryview(made)
         finally:
+            turn = self.seize()
             self.building = False
-        self.sealed = made
-        self.ids = ids
-        return memoryview(made)
-
-    @cython.cfunc
-    def check_turn(self) -> cython.int:
-        if self.turn is not None and self.turn.running:
-            raise IllegalStateError("an encoder is writing into this batch")
-        return 0
+            self.leave(turn)
 
     @cython.cfunc
     def pack(self) -> _Sealed:
@@ -709,6 +851,8 @@ class BatchBuilder:
             if size < plain.size:
                 made = _Sealed()
                 made.data = _take_memory(size, cython.address(made.capacity))
+                if not made.data:
+                    _no_memory(size)
                 made.size = size
                 memcpy(
                     made.data + HEADER_SIZE, PyMemoryView_GET_BUFFER(packed).buf, size - HEADER_SIZE
@@ -735,6 +879,8 @@ def _hand_over(batch: cython.pointer(Batch), to: _Sealed) -> cython.void:
 def _copied(data: Bytes, size: int64_t) -> _Sealed:
     made: _Sealed = _Sealed()
     made.data = _take_memory(size, cython.address(made.capacity))
+    if not made.data:
+        _no_memory(size)
     made.size = size
     memcpy(made.data, data, size)
     return made
@@ -780,10 +926,21 @@ class Room:
 
     messages = cython.declare(cython.longlong, visibility="public")
     size = cython.declare(cython.longlong, visibility="public")
+    mutex: odradek_mutex
 
     def __init__(self, messages=0, size=0):
         self.messages = messages
         self.size = size
+
+    def take(self, size: cython.longlong) -> bool:
+        """Count a message of this size; whether there was room for it."""
+        there: cython.bint
+        odradek_lock(cython.address(self.mutex))
+        self.messages -= 1
+        self.size -= size
+        there = self.messages >= 0 and self.size >= 0
+        odradek_unlock(cython.address(self.mutex))
+        return there
 
 
 @cython.final
@@ -820,6 +977,8 @@ class OpenBatches:
     route: _Route
     batches: object  # the class of the batch met last
     builder_at: cython.Py_ssize_t
+    mutex: odradek_mutex
+    """For `route`, which all threads that send read and change."""
 
     def __init__(self, lanes, metadata, process, clock, make):
         self.lanes = lanes
@@ -858,10 +1017,13 @@ class OpenBatches:
     def found(self, topic) -> _Route:
         """What is known of a topic, None where that is nothing or out of date."""
         route: _Route
+        _last: _Route  # it goes when nobody is kept waiting any more
         lane = self.lanes.get(topic)
         if lane is None:
             return None
+        odradek_lock(cython.address(self.mutex))
         route = self.route
+        odradek_unlock(cython.address(self.mutex))
         if route is None or route.lane is not lane:
             route = _Route()
             route.lane = lane
@@ -869,7 +1031,10 @@ class OpenBatches:
             route.opened = lane.open
             route.count = lane.count
             route.by_key = lane.by_key
+            odradek_lock(cython.address(self.mutex))
+            _last = self.route
             self.route = route
+            odradek_unlock(cython.address(self.mutex))
         return route if route.snapshot is self.metadata.snapshot else None
 
     @cython.cfunc
@@ -882,6 +1047,8 @@ class OpenBatches:
     @cython.cfunc
     def builder(self, batch) -> BatchBuilder:
         if type(batch) is not self.batches:
+            if odradek_free_threads:  # nothing is noted that another thread could read meanwhile
+                return batch.builder
             self.builder_at = odradek_slot(type(batch), "builder")
             self.batches = type(batch)
         return odradek_slot_get(batch, self.builder_at, "builder")
@@ -980,15 +1147,19 @@ class OpenBatches:
         index = self.builder(batch).append(key, value, _NO_HEADERS, timestamp_ms)
         if index is None:
             return partition
-        room.messages -= 1
-        room.size -= size
-        waiting.append(index)
-        waiting.append(begun)
-        waiting.append(timestamp_ms)
-        waiting.append(key)
-        waiting.append(value)
-        waiting.append(call)
-        reports.size += size
+        if odradek_free_threads:  # another thread may have a message, too
+            room.take(size)
+            reports.add((index, begun, timestamp_ms, key, value, call), size)
+        else:
+            room.messages -= 1
+            room.size -= size
+            waiting.append(index)
+            waiting.append(begun)
+            waiting.append(timestamp_ms)
+            waiting.append(key)
+            waiting.append(value)
+            waiting.append(call)
+            reports.size += size
         if reports.can_be_made:
             reports.late()
         return True
@@ -1033,17 +1204,24 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, given):
 def only_bytes(items: list, first: int64_t, last: int64_t) -> bool:
     """Tell what some items of a list are; see `sent_columns.only_bytes`, whose twin this is."""
     index: int64_t
-    if not 0 <= first <= last <= PyList_GET_SIZE(items):
-        raise IndexError(f"items {first} to {last} of {len(items)}")
-    for index in range(first, last):
-        item = items[index]
-        if type(item) is not bytes and item is not None:
-            return False
+    with cython.critical_section(items):
+        if not 0 <= first <= last <= PyList_GET_SIZE(items):
+            raise IndexError(f"items {first} to {last} of {len(items)}")
+        for index in range(first, last):
+            item = items[index]
+            if type(item) is not bytes and item is not None:
+                return False
     return True
 
 
 def gather(items: list, first: int64_t, last: int64_t, most: int64_t):
     """Make a column of some items of a list; see `sent_columns.gather`, whose twin this is."""
+    with cython.critical_section(items):  # without a GIL another thread might change it
+        return _gather(items, first, last, most)
+
+
+@cython.cfunc
+def _gather(items: list, first: int64_t, last: int64_t, most: int64_t):
     count: int64_t = 0
     total: int64_t = 0
     there: int64_t = 0
@@ -1286,14 +1464,21 @@ class ColumnEncoder:
         if slot.count:
             piece = Piece(partition, slot.first, slot.count)
         slot.first = slot.count = 0
-        builder.check_turn()
+        turn: _Turn = builder.seize()
+        busy: cython.bint = turn is not None and turn.running
+        if not busy:
+            builder.turn = self.turn
+            builder.batch.owner = cython.cast(cython.p_void, self.turn)
+        builder.leave(turn)
+        builder.check(busy)
         left: BatchBuilder = self.builders.get(partition)
-        if left is not None and left.turn is self.turn:
+        if left is not None and left is not builder:
             # It isn't ours any more: its owner may seal it while this encoder goes on elsewhere.
-            left.turn = None
-            left.batch.owner = cython.NULL
-        builder.turn = self.turn
-        builder.batch.owner = cython.cast(cython.p_void, self.turn)
+            turn = left.seize()
+            if turn is self.turn:
+                left.turn = None
+                left.batch.owner = cython.NULL
+            left.leave(turn)
         # The pointer leads into the builder, which lives as long as it stands in the dictionary.
         slot.batch = cython.address(builder.batch)
         self.builders[partition] = builder
@@ -1350,16 +1535,17 @@ class ColumnEncoder:
             if PyMemoryView_GET_BUFFER(view).len < 4 * (stop - start):
                 raise IndexError(f"{len(view)} places for rows {start} to {stop}")
             noted = cython.cast(cython.pointer(int32_t), PyMemoryView_GET_BUFFER(view).buf)
-        self.check_turn()
+        self.begin()
         self.row = start
         self.added = self.sticky_bytes = 0
         while reason == GROW:
-            self.turn.running = True
             with cython.nogil:
                 reason = self.run(stop, time, room, sticky, sticky_room, noted, start)
-            self.turn.running = False
-            if reason == GROW:
-                self.grow()
+            if reason == GROW and not self.grow():
+                break
+        self.end()
+        if reason == GROW:
+            _no_memory(self.size)
         if reason == BAD:
             raise self.complaint(self.row)
         return Encoded(
@@ -1378,7 +1564,28 @@ class ColumnEncoder:
         return 0
 
     @cython.cfunc
-    def grow(self) -> cython.int:
+    def begin(self) -> cython.int:
+        """Have nobody write into a batch of ours until `end`."""
+        busy: cython.bint = self.turn is None
+        if not busy:
+            odradek_lock(cython.address(self.turn.mutex))
+            busy = self.turn.running
+            self.turn.running = True
+            odradek_unlock(cython.address(self.turn.mutex))
+        if busy:
+            raise IllegalStateError("the encoder is at work in another thread")
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def end(self) -> cython.void:
+        odradek_lock(cython.address(self.turn.mutex))
+        self.turn.running = False
+        odradek_unlock(cython.address(self.turn.mutex))
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def grow(self) -> cython.bint:
         """Give a batch more memory: all of its limit where that many rows are to come."""
         batch: cython.pointer(Batch) = self.slots[self.at_partition].batch
         coming: int64_t = (self.rows - self.row) // self.partition_count

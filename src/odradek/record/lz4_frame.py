@@ -19,6 +19,7 @@ from cramjam import DecompressionError, lz4
 
 from odradek.record.batch import BadBatchError
 from odradek.record.limits import NO_ROOM
+from odradek.record.window import into_views
 
 _MAGIC = 0x184D2204
 _FRAME = Struct("<IBB")
@@ -41,6 +42,9 @@ _LARGEST_RATIO = 255
 """A byte of a block stands for at most this many bytes: runs are counted with 255 to the byte."""
 _KAFKAS_DEFAULT_LEVEL = 9
 _LOWEST_HIGH_LEVEL = 3
+_compress_block_into = into_views(lz4.compress_block_into)
+_decompress_block_into = into_views(lz4.decompress_block_into)
+_decompress_into = into_views(lz4.decompress_into)
 
 
 class _Layout(NamedTuple):
@@ -69,7 +73,7 @@ def write(data: memoryview, level: int | None) -> bytearray:
         for part in parts:
             start = at + _BLOCK.size
             with room[start:] as left:
-                packed = lz4.compress_block_into(part, left, store_size=False)
+                packed = _compress_block_into(part, left, store_size=False)
             if packed < len(part):
                 _BLOCK.pack_into(frame, at, packed)
             else:
@@ -165,7 +169,7 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
         room[: len(block)] = block
         return len(block)
     try:
-        return lz4.decompress_block_into(block, room, output_len=len(room))
+        return _decompress_block_into(block, room, output_len=len(room))
     except DecompressionError as error:
         if len(room) < min(block_size, _LARGEST_RATIO * len(block)):
             return NO_ROOM  # or broken: with more room the library will tell
@@ -175,7 +179,7 @@ def _read(block: memoryview, stored: bool, room: memoryview, block_size: int) ->
 def _read_linked(frame: memoryview, room: memoryview, most: int) -> int:
     """Decompress a frame whose blocks refer to those before: only the library can, as a whole."""
     try:
-        return lz4.decompress_into(frame, room)
+        return _decompress_into(frame, room)
     except DecompressionError as error:
         if len(room) < most:
             return NO_ROOM

@@ -60,6 +60,24 @@ static int odradek_has_crc(void) { return (getauxval(AT_HWCAP) & (1UL << 7)) != 
 static int odradek_has_crc(void) { return 0; }
 #endif
 
+/* What one thread does at a time: here where there is no GIL to see to it, and nothing elsewhere. Who
+   holds one runs no code of others, and takes no second one but in this order: a builder's, that of
+   an encoder's turn, the pool's. */
+#ifdef Py_GIL_DISABLED
+typedef PyMutex odradek_mutex;
+#define odradek_lock(mutex) PyMutex_Lock(mutex)
+#define odradek_unlock(mutex) PyMutex_Unlock(mutex)
+#define odradek_free_threads 1
+#else
+typedef char odradek_mutex;
+#define odradek_lock(mutex) ((void)(mutex))
+#define odradek_unlock(mutex) ((void)(mutex))
+#define odradek_free_threads 0
+#endif
+
+/* Each kernel has a pool of its own, and this is its mutex. */
+static odradek_mutex odradek_pool;
+
 /* From 3.14 on a tuple keeps its hash, where -1 says that it isn't known yet; what
    PyType_GenericAlloc gives is zero. */
 #if PY_VERSION_HEX >= 0x030E0000

@@ -17,6 +17,12 @@ cdef extern from "native.h" nogil:
     void* odradek_block_grow(void* block, size_t old, size_t size)
     void odradek_block_give(void* block, size_t size)
     void odradek_hash_unknown(void* row)
+    ctypedef struct odradek_mutex:
+        pass
+    odradek_mutex odradek_pool
+    void odradek_lock(odradek_mutex* mutex)
+    void odradek_unlock(odradek_mutex* mutex)
+    const bint odradek_free_threads
 
 
 cdef extern from "Python.h":

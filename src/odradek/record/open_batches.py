@@ -45,6 +45,12 @@ class Room:
         self.messages = messages
         self.size = size
 
+    def take(self, size: int) -> bool:
+        """Count a message of this size; whether there was room for it."""
+        self.messages -= 1
+        self.size -= size
+        return self.messages >= 0 and self.size >= 0
+
 
 class OpenBatches:
     """Puts records into open batches."""
@@ -116,8 +122,8 @@ class OpenBatches:
         """Put a message into its open batch and note what its report needs: True. Where there is
         none with room, or it isn't as most messages are, give its partition as `send` does.
 
-        `by_batch` has the notes of batches: `waiting`, `size`, `can_be_made` and `late()`; `begun`
-        is noted as well.
+        `by_batch` has the notes of batches: `waiting`, `size`, `add()`, `can_be_made` and `late()`;
+        `begun` is noted as well.
         """
         usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
         if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
@@ -131,10 +137,8 @@ class OpenBatches:
         index = batch.builder.append(key, value, (), at)
         if index is None:
             return partition
-        room.messages -= 1
-        room.size -= size
-        reports.waiting.extend((index, begun, at, key, value, call))
-        reports.size += size
+        room.take(size)
+        reports.add((index, begun, at, key, value, call), size)
         if reports.can_be_made:  # the outcome came in between
             reports.late()
         return True

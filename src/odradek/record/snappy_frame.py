@@ -12,6 +12,7 @@ from struct import Struct
 from cramjam import DecompressionError, snappy
 
 from odradek.record.batch import BadBatchError
+from odradek.record.window import into_views
 
 _MAGIC = b"\x82SNAPPY\x00"
 _HEADER = _MAGIC + (1).to_bytes(4, "big") * 2  # its version, and the oldest that can read it
@@ -21,6 +22,8 @@ _CHUNK = 1 << 16  # snappy looks back no further, so larger chunks wouldn't shri
 _LARGEST_RATIO = 22
 """A copy takes three bytes for 64 at most, or two for eleven."""
 _LONGEST_SIZE = 5
+_compress_raw_into = into_views(snappy.compress_raw_into)
+_decompress_raw_into = into_views(snappy.decompress_raw_into)
 
 Block = tuple[int, int, int]
 """Where a block starts and ends, and how large it says its records are."""
@@ -36,7 +39,7 @@ def write(data: memoryview) -> bytearray:
     at = len(_HEADER)
     with memoryview(packed) as room:
         for part in parts:
-            size = snappy.compress_raw_into(part, room[at + _LENGTH.size :])
+            size = _compress_raw_into(part, room[at + _LENGTH.size :])
             _LENGTH.pack_into(packed, at, size)
             at += _LENGTH.size + size
     del packed[at:]
@@ -88,7 +91,7 @@ def read_into(data: memoryview, found: list[Block], room: memoryview) -> None:
     at = 0
     for start, end, size in found:
         try:
-            written = snappy.decompress_raw_into(data[start:end], room[at : at + size])
+            written = _decompress_raw_into(data[start:end], room[at : at + size])
         except DecompressionError as error:
             raise BadBatchError(f"its snappy data is broken ({error})") from error
         if written != size:

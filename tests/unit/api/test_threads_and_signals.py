@@ -364,7 +364,9 @@ def test_a_logging_handler_may_wait_for_the_client_under_its_own_lock() -> None:
 
 def test_what_a_callback_sends_stands_in_no_line() -> None:
     sent: list[Any] = []
-    with one_broker() as (_, servers), Producer(bootstrap_servers=servers) as producer:
+    # The outcome mustn't be there before the callback is, which then runs in this thread.
+    settings: dict[str, Any] = {"linger_ms": 100}
+    with one_broker() as (_, servers), Producer(bootstrap_servers=servers, **settings) as producer:
         accumulator = producer._engine.accumulator
 
         def again(*_: object) -> None:

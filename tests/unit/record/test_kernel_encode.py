@@ -128,15 +128,17 @@ def test_what_is_written_without_the_gil_is_left_alone_by_other_threads() -> Non
     encoder = kernel_encode.ColumnEncoder(same_values(rows), 1, 1000)
     batch = kernel_encode.BatchBuilder(1 << 30, None)
     encoder.use(0, batch)
-    found = []
+    found, begun = [], threading.Barrier(2)
 
     def work() -> None:
         room = 1 << 40
+        begun.wait()
         found.append(encoder.encode(0, rows, timestamp_ms=5, room=room, sticky=0, sticky_room=room))
 
     thread = threading.Thread(target=work)
     thread.start()
     refused = added = 0
+    begun.wait()
     while thread.is_alive():
         try:
             batch.limit_bytes = 1 << 30

@@ -72,6 +72,10 @@ class Reports:
         self.size = self.lates = 0
         self.can_be_made = False
 
+    def add(self, message: tuple[Any, ...], size: int) -> None:
+        self.waiting.extend(message)
+        self.size += size
+
     def late(self) -> None:
         self.lates += 1
 

@@ -12,6 +12,7 @@ from tests.simulation.test_consumer import PARTITIONS, make
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.common.errors import IllegalStateError
+from odradek.common.types import FREE_THREADS
 from odradek.runtime.hosts.one_reader import OneReader
 
 
@@ -64,12 +65,13 @@ def test_the_loops_of_a_consumer_go_in_for_each_record(monkeypatch: pytest.Monke
     _, _, client = make(47)
     client.assign(PARTITIONS)
     errors: list[BaseException | None] = []
-    walk = CompletedFetch._walk
+    name = "_walk_locked" if FREE_THREADS else "_walk"
+    walk = getattr(CompletedFetch, name)
 
     def slowly(*arguments: Any) -> Iterator[Any]:
         errors.append(in_thread(lambda: client.poll(0.0)))
         yield from walk(*arguments)
 
-    monkeypatch.setattr(CompletedFetch, "_walk", slowly)
+    monkeypatch.setattr(CompletedFetch, name, slowly)
     assert next(client.records(2.0)).offset == 0
     assert "'other" in str(errors[0])

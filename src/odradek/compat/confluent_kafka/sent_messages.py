@@ -49,9 +49,7 @@ class SentMessages:
     def admit(self, size: int) -> None:
         """Let a message of this size in; raises `BufferError` where there is no room."""
         room = self.room
-        room.messages -= 1
-        room.size -= size
-        if room.messages < 0 or room.size < 0:
+        if not room.take(size):
             waiting = list(self._all)
             room.messages = self._most_messages - sum(reports.left for reports in waiting) - 1
             room.size = self._most_bytes - sum(reports.size for reports in waiting) - size
@@ -66,12 +64,10 @@ class SentMessages:
             reports = self.by_batch.setdefault(batch, made)
             if reports is made:
                 self._all[made] = None
-                reports.waiting.extend(message)
-                reports.size += size
+                reports.add(message, size)
                 batch.done.when_done(made.over)
                 return
-        reports.waiting.extend(message)
-        reports.size += size
+        reports.add(message, size)
         if reports.can_be_made:  # the outcome came in between
             reports.late()
 
@@ -90,18 +86,26 @@ class SentMessages:
 class Reports:
     """The reports of one batch: calls that wait."""
 
-    __slots__ = ("_batch", "_in_hand", "_one", "_sent", "can_be_made", "size", "waiting")
+    __slots__ = ("_adding", "_batch", "_in_hand", "_one", "_sent", "can_be_made", "size", "waiting")
 
     def __init__(self, sent: SentMessages, batch: Batch) -> None:
         self._sent = sent
         self._batch = batch
         self._one = Lock()
         """Who makes them."""
+        self._adding = Lock()
+        """Who adds: without a GIL two at once would lose the bytes of one."""
         self._in_hand = 0
         self.waiting: list[Any] = []
         self.size = 0
         """Bytes of keys and values."""
         self.can_be_made = False
+
+    def add(self, message: tuple[Any, ...], size: int) -> None:
+        """Note a message: its `ITEMS`, and its bytes of key and value."""
+        with self._adding:
+            self.waiting.extend(message)
+            self.size += size
 
     @property
     def left(self) -> int:

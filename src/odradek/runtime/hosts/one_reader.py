@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.common.errors import IllegalStateError
+from odradek.common.types import FREE_THREADS
 from odradek.runtime.locks import new_lock
 
 if TYPE_CHECKING:
@@ -45,8 +46,14 @@ class Claim:
 
     @property
     def stands(self) -> bool:
-        """Whether the call goes on: an interrupted one may not have taken its claim back."""
+        """Whether the call goes on: an interrupted one may not have taken its claim back.
+
+        Without a GIL CPython can't look into a thread that runs: of another one the answer is yes
+        until it has ended, or goes in again.
+        """
         frame: FrameType | None = sys._current_frames().get(self.ident)  # noqa: SLF001
+        if FREE_THREADS and frame is not None and self.ident != threading.get_ident():
+            return True
         while frame is not None:
             if frame.f_locals.get(NAME) is self:
                 return True
@@ -140,14 +147,26 @@ class OneReader:
         Between an advance of `found` and the `yield` nothing is called, so no signal comes there.
         """
         claim = self.claim(what)
-        for one in found:
-            self._held = None
-            yield one
-            # No other thread can come between the second question and the answer to it.
+        try:
+            for one in found:
+                self._held = None
+                yield one
+                # With a GIL no other thread comes between the last question and its answer.
+                if FREE_THREADS:
+                    back = self._back(claim)
+                elif back := threading.get_ident() == claim.iterates and self._held is None:
+                    self._held = claim
+                if not back:
+                    if self.woken:
+                        return
+                    claim = self.claim(what)
+        finally:
+            self.leave(claim)
+
+    def _back(self, claim: Claim) -> bool:
+        """Whether the thread that iterates is inside again, as nobody has come meanwhile."""
+        with self._lock:
             if threading.get_ident() != claim.iterates or self._held is not None:
-                if self.woken:
-                    return
-                claim = self.claim(what)
-            else:
-                self._held = claim
-        self.leave(claim)
+                return False
+            self._held = claim
+        return True

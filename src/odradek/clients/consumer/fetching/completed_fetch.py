@@ -15,14 +15,13 @@ from typing import Literal, NamedTuple, TypeVar
 from odradek.clients.consumer.subscription_state import PartitionState
 from odradek.common.errors import KafkaError
 from odradek.common.record_errors import RecordLimitError
-from odradek.common.types import Address, Lock, NullLock
+from odradek.common.types import FREE_THREADS, Address, Lock, NullLock
 from odradek.record import DecodedRecords, RecordColumns, decode, survey_batches
 from odradek.record.batch import behind
 from odradek.record.columns import EMPTY, Layout
 from odradek.record.limits import NO_LIMITS, Limits
 
 NULL_LOCK = NullLock()
-NOTHING = memoryview(b"")
 R = TypeVar("R")
 Headers = bool | Literal["raw"]
 """Whether headers are wanted: as a column, or raw, each record's as they lie in the log."""
@@ -162,7 +161,7 @@ class CompletedFetch:
                     epoch = self._epoch_at(columns.offset_at(columns.count - 1))
             state.pass_over(decoded.next_offset_after(self.row), epoch)
         if decoded.finished and self.row >= decoded.columns.count:  # buffers go back at once
-            self.exhausted, self._records, self._decoded = True, NOTHING, None
+            self.exhausted, self._records, self._decoded = True, memoryview(b""), None
         return columns
 
     def peek(
@@ -207,7 +206,10 @@ class CompletedFetch:
         """
         decoded = self._decoded
         # Bound here, not at the first `next`: by then another may have handed out some of these.
-        return iter(()) if decoded is None else self._walk(decoded, self.row, records, epochs)
+        if decoded is None:
+            return iter(())
+        walk = self._walk_locked if FREE_THREADS else self._walk
+        return walk(decoded, self.row, records, epochs)
 
     def _walk(
         self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
@@ -218,8 +220,8 @@ class CompletedFetch:
         begin, end = row + 1, min(row + 1 + len(records), last)
         positions = [*rows.offsets[rows.start + begin : rows.start + end], decoded.next_offset]
         for record, epoch, position in zip(records, each, positions, strict=False):
-            # No other thread and no signal can come between these lines and the `yield`: they call
-            # nothing. So a position moves only with a record that is handed out.
+            # No signal can come between these lines and the `yield`, with a GIL no other thread
+            # either: they call nothing. So a position moves only with a record that is handed out.
             if self._decoded is not decoded or self.row != row:
                 return
             if state.generation != self.generation or state.paused:
@@ -229,7 +231,29 @@ class CompletedFetch:
             state.consumed, state.consumed_epoch = state.position, state.position_epoch
             state.position, state.position_epoch = position, epoch
             if finished and row == last:
-                self.exhausted, self._records, self._decoded = True, NOTHING, None
+                self.exhausted, self._records, self._decoded = True, memoryview(b""), None
+            yield record
+
+    def _walk_locked(
+        self, decoded: DecodedRecords, row: int, records: list[R], epochs: int | list[int]
+    ) -> Iterator[R]:
+        """The same where another thread may seek or pause between any two lines."""
+        state = self.state
+        walk = self._walk(decoded, row, records, epochs)
+        while True:
+            before = self.progress()
+            places = state.position, state.position_epoch, state.consumed, state.consumed_epoch
+            try:
+                with self._lock:
+                    record = next(walk, None)
+            except BaseException:  # a signal where the lock is given back: nobody has the record
+                if self.valid:
+                    self.put_back(before)
+                    state.position, state.position_epoch = places[:2]
+                    state.consumed, state.consumed_epoch = places[2:]
+                raise
+            if record is None:
+                return
             yield record
 
     def _decode_on(

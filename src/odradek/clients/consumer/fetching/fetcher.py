@@ -40,7 +40,7 @@ from odradek.common.kafka_errors import (
 )
 from odradek.common.record_errors import FetchTooLargeError
 from odradek.common.sampled import Sampled
-from odradek.common.types import Address
+from odradek.common.types import FREE_THREADS, Address
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
 from odradek.metadata.partitions import Partition
 from odradek.network.connection import Connection
@@ -53,6 +53,7 @@ from odradek.protocol.messages.fetch import (
     PartitionData,
 )
 from odradek.protocol.primitives import records_view
+from odradek.record import apart
 from odradek.record.limits import limits_of
 
 if TYPE_CHECKING:
@@ -487,6 +488,8 @@ class Fetcher:
         listed = data.aborted_transactions
         aborted = tuple([(a.producer_id, a.first_offset) for a in listed]) if listed else ()
         whole = records if found.odd else records[: found.size]
+        if FREE_THREADS:  # the answer's other views are for this thread
+            whole = apart(whole)
         entry = CompletedFetch(
             state,
             whole,
