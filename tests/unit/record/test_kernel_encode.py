@@ -203,8 +203,11 @@ def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> No
     encoder = kernel_encode.ColumnEncoder(same_values(1_000_000), 1, 1 << 26)
     room = 1 << 26
 
+    begun = threading.Barrier(2)
+
     def encode() -> None:
         rows = encoder.count
+        begun.wait()
         encoder.encode(0, rows, timestamp_ms=0, room=room, sticky=0, sticky_room=room)
 
     refused: list[str] = []
@@ -212,6 +215,7 @@ def test_an_encoder_that_is_at_work_in_another_thread_refuses_everything() -> No
         encoder.use(0, kernel_encode.BatchBuilder(room, None))
         thread = threading.Thread(target=encode)
         thread.start()
+        begun.wait()
         while thread.is_alive() and not refused:
             try:
                 encoder.pieces()
