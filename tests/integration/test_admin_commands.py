@@ -255,16 +255,30 @@ def test_a_terminal_is_asked_and_a_shell_gets_names(fake: FakeCluster, here: Her
     assert done.stdout == "flights\n"
 
 
+@pytest.mark.slow
 def test_nobody_is_asked_about_a_topic_that_is_not_there(here: Here) -> None:
-    """It is told first; only what is there needs `--yes`, and nothing is deleted without."""
-    code, out, err = run("topics", "delete", "flihgts", *here)
+    """On a terminal it is told first; where nobody can be asked, `--yes` lacks before all else."""
+    command = [str(Path(sys.executable).parent / "odradek"), "topics", "delete", "flihgts"]
+    terminal, end = pty.openpty()
+
+    def answered(*more: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*command, *more, *here], stdin=end, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = answered()
     assert (code, out) == (1, "")
     assert "topic flihgts; names like it: flights" in err
-    assert run("topics", "delete", "flihgts", "--if-exists", *here) == (
-        0, "There was no topic flihgts.\n", "",
-    )  # fmt: skip
-    code, _, err = run("topics", "delete", "flihgts", "flights", *here)
-    assert (code, "delete 1 topic with all records: flights, and nobody" in err) == (2, True)
+    assert answered("--if-exists") == (0, "There was no topic flihgts.\n", "")
+    os.write(terminal, b"n\n")
+    code, _, err = answered("flights")
+    assert code == 1
+    assert "This will delete 1 topic with all records: flights. Go on?" in err
+    os.close(terminal)
+    os.close(end)
+    code, _, err = run("topics", "delete", "flihgts", *here)
+    assert (code, "delete 1 topic with all records: flihgts, and nobody" in err) == (2, True)
     assert "flights" in as_json("topics", "list", *here)["topics"]
 
 

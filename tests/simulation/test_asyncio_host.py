@@ -148,7 +148,8 @@ def test_pieces_of_a_large_answer_cost_no_step_each() -> None:
     for _ in range(10):
         producer.send("t", b"x" * 900_000).result(5)
     host = world.host("consumer")
-    consumer = on_host(host, Consumer, {**config, "auto.offset.reset": "earliest"})
+    large = {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": 8 << 20}
+    consumer = on_host(host, Consumer, {**config, **large})
     consumer.assign([TopicPartition("t", 0)])
     found = 0
     while found < 10:

@@ -129,7 +129,10 @@ def test_a_topic_that_is_not_there_has_a_cure_and_stops_no_other() -> None:
     found = producer.health()
     assert found.ok
     assert found.reason == "topic tt isn't there; names like it: t"
-    assert found.cure == "What makes it: odradek topics create tt"
+    assert found.cure == (
+        "What makes it: odradek topics create tt --bootstrap-server "
+        f"{stage.cluster.bootstrap_servers}"
+    )
     with pytest.raises(KafkaError):
         producer.close(0)
 

@@ -58,7 +58,7 @@ def trouble(found: Reachability, picture: Explanation) -> list[str]:
         for a in brokers
         if len(a.brokers) > 1
     ]
-    lines += [_of_topic(topic) for topic in found.topics[:SHOWN]]
+    lines += [_of_topic(topic, found.servers) for topic in found.topics[:SHOWN]]
     lines += _more(found.topics)
     if found.topics_error is not None and len(failing) < len(brokers):
         lines.append(f"Topics couldn't be looked at: {_first_line(found.topics_error)}")
@@ -76,9 +76,10 @@ def _of_address(a: AddressReach, meaning: str | None) -> str:
     return line
 
 
-def _of_topic(topic: TopicReach) -> str:
+def _of_topic(topic: TopicReach, servers: tuple[str, ...]) -> str:
     if isinstance(topic.error, UnknownTopicOrPartitionError):
-        return f"Topic {topic.topic} isn't there{like_it(topic.near)}. {cure(topic.topic)}"
+        made = cure(topic.topic, servers)
+        return f"Topic {topic.topic} isn't there{like_it(topic.near)}. {made}"
     if not topic.leaderless:
         return f"Topic {topic.topic}: {_first_line(topic.error)}"
     count, which = len(topic.leaderless), _listed(topic.leaderless)

@@ -142,7 +142,7 @@ class MissingTopics:
         with suppress(KafkaError):  # then nothing is said of names like it
             until = self._engine.now + LIST_TIME
             there = yield from list_topics(self._engine, until, internal=False)
-        now, servers = self._engine.now, ",".join(map(str, self._engine.updater.bootstrap))
+        now = self._engine.now
         self._look(now)
         for name in names:
             missing = self.topics.get(name)
@@ -154,9 +154,9 @@ class MissingTopics:
             missing.told = True
             missing.near = alike(name, there)
             logger.warning(
-                "%s: topic %s isn't there after %.0f s of waiting%s. %s --bootstrap-server %s",
+                "%s: topic %s isn't there after %.0f s of waiting%s. %s",
                 *(self._engine.config["client.id"], name, now - missing.since, self.near(name)),
-                *(cure(name), _quoted(servers)),
+                cure(name, self._engine.updater.bootstrap),
             )
         return now
 
@@ -166,9 +166,10 @@ def like_it(near: Collection[str]) -> str:
     return f"; names like it: {', '.join(near)}" if near else ""
 
 
-def cure(topic: str) -> str:
-    """The command that makes a topic."""
-    return f"What makes it: odradek topics create {_quoted(topic)}"
+def cure(topic: str, servers: Iterable[object]) -> str:
+    """The command that makes a topic, as it can be typed; `servers` are those that were given."""
+    where = _quoted(",".join(map(str, servers)))
+    return f"What makes it: odradek topics create {_quoted(topic)} --bootstrap-server {where}"
 
 
 def _quoted(word: str) -> str:

@@ -138,8 +138,10 @@ def _urls(text: str) -> tuple[str, ...]:
 
 
 def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a text, not {type(value).__name__}")
+    if not value:
+        raise ConfigurationError(f"{name} is empty: leave it out, or say what it is")
     return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.missing_topics import ALIKE, COMPARED, alike, cure, like_it
+from odradek.common.types import Address
 
 MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
 
@@ -40,4 +41,5 @@ def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
 def test_nothing_alike_is_no_words() -> None:
     assert alike("flights", ["zzz"]) == ()
     assert like_it(()) == ""
-    assert cure("a b") == "What makes it: odradek topics create 'a b'"
+    made = "What makes it: odradek topics create 'a b' --bootstrap-server h:1,i:2"
+    assert cure("a b", [Address("h", 1), "i:2"]) == made

@@ -438,7 +438,7 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
                 f"There is no topic {topic.topic}{like_it(topic.near)}.",
                 "Producers wait for it, and consumers get nothing, without an end. Names count "
                 "letter by letter, capitals too.",
-                f"Correct the name, or make the topic. {cure(topic.topic)}",
+                f"Correct the name, or make the topic. {cure(topic.topic, reach.servers)}",
             )
         elif isinstance(topic.error, AuthorizationError):
             yield _no_right(topic.error)

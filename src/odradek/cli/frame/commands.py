@@ -150,7 +150,8 @@ class AdminRun:
     @property
     def asks(self) -> bool:
         """Whether `confirm` asks somebody: what is asked about should be there."""
-        return not (self._yes or self.dry_run)
+        there = sys.stdin is not None and sys.stdin.isatty()
+        return there and not (self._yes or self.dry_run)
 
     def confirm(self, what: str) -> None:
         """Ask whether this is meant, before something is destroyed; `what` begins with a verb.
@@ -158,9 +159,9 @@ class AdminRun:
         Needless with `--yes` and in a dry run. Raises `UsageError` where nobody can be asked, and
         `typer.Exit` when the answer isn't yes.
         """
-        if not self.asks:
+        if self._yes or self.dry_run:
             return
-        if sys.stdin is None or not sys.stdin.isatty():
+        if not self.asks:
             raise UsageError(
                 f"this would {what}, and nobody is there to be asked: "
                 "give --yes if it is meant, or --dry-run to see what would be done"

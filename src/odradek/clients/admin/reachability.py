@@ -118,6 +118,11 @@ class Reachability(Shown):
     """All topics that were looked at and are there."""
 
     @property
+    def servers(self) -> tuple[str, ...]:
+        """The bootstrap addresses."""
+        return tuple(a.address for a in self.addresses if a.bootstrap)
+
+    @property
     def brokers(self) -> tuple[AddressReach, ...]:
         """The addresses that brokers advertise."""
         return tuple(a for a in self.addresses if a.brokers)

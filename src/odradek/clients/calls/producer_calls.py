@@ -220,9 +220,12 @@ class ProducerCalls(TransactionCalls):
             headers = without_carried(headers)
             size = estimate_record_size(key, value, headers)
         if size > self._most:
+            limit = "max.request.size"
+            cure = "raise it, and the topic's max.message.bytes where that is smaller"
+            if self._most < self.config[limit]:
+                limit, cure = "buffer.memory", "raise it"
             raise RecordTooLargeError(
-                f"a record of up to {size} bytes is above max.request.size "
-                f"({self.config['max.request.size']}) or buffer.memory"
+                f"a record of up to {size} bytes is above {limit} ({self._most}): {cure}"
             )
         return (key, value, headers, at), size
 

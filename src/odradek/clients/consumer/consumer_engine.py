@@ -316,7 +316,8 @@ class ConsumerEngine(ClientEngine):
             there: list[str] = []
             with suppress(KafkaError):  # then nothing is said of names like it
                 there = yield from list_topics(self, deadline, internal=False)
-            hint = f"topic {topic} isn't there{like_it(alike(topic, there))}. {cure(topic)}"
+            hint = f"topic {topic} isn't there{like_it(alike(topic, there))}. "
+            hint += cure(topic, self.updater.bootstrap)
             raise UnknownTopicOrPartitionError(hint) from error
         return [TopicPartition(topic, p.partition) for p in found[topic].partitions]
 

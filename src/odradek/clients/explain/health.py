@@ -230,7 +230,7 @@ def _of_topics(engine: ClientEngine, now: float) -> _Finding | None:
         return None
     name, missing = late[0]
     text = f"topic {name} isn't there{like_it(missing.near)}"
-    return _Finding(True, missing.since, text, cure(name))
+    return _Finding(True, missing.since, text, cure(name, engine.updater.bootstrap))
 
 
 def _of_quotas(engine: ClientEngine, now: float) -> _Finding | None:

@@ -261,7 +261,8 @@ class WorkRun:
         if not self._stopping and calls.engine.metadata.topic_errors.get(topic) in UNKNOWN_TOPIC:
             near = calls.engine.missing.near(topic)
             raise UnknownTopicOrPartitionError(
-                f"dead_letter_topic {topic} isn't there{near}. {cure(topic)}"
+                f"dead_letter_topic {topic} isn't there{near}. "
+                f"{cure(topic, calls.engine.updater.bootstrap)}"
             )
 
     def _work(self, idle: float | None) -> WorkFlow[None]:
