@@ -118,7 +118,8 @@ def test_a_cluster_of_which_a_part_works(server: LoopbackServer) -> None:
     assert status == 3
     assert picture["trouble"][2] == (
         "Topic flight isn't there; names like it: flights. "
-        f"What makes it: odradek topics create flight --bootstrap-server {cluster.bootstrap_servers}"
+        "What makes it: odradek topics create flight "
+        f"--bootstrap-server {cluster.bootstrap_servers}"
     )
     shown = CliRunner().invoke(
         build("explain"), ["explain", cluster.bootstrap_servers], env={"COLUMNS": "200"}

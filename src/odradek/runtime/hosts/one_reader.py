@@ -147,21 +147,34 @@ class OneReader:
         Between an advance of `found` and the `yield` nothing is called, so no signal comes there.
         """
         claim = self.claim(what)
+        for one in self._giving_back(found) if FREE_THREADS else found:
+            self._held = None
+            yield one
+            # With a GIL no other thread comes between the last question and its answer.
+            if FREE_THREADS:
+                back = self._back(claim)
+            elif back := threading.get_ident() == claim.iterates and self._held is None:
+                self._held = claim
+            if not back:
+                if self.woken:
+                    return
+                claim = self.claim(what)
+        self.leave(claim)
+
+    def _giving_back(self, found: Iterator[T]) -> Iterator[T]:
+        """The same; where its making is interrupted nobody is inside any more, as `Claim.stands`
+        couldn't tell. No `finally`: that would run, and could be interrupted, where a loop is left,
+        and what is raised there goes nowhere.
+        """
         try:
-            for one in found:
+            yield from found
+        except GeneratorExit:
+            raise
+        except BaseException:
+            held = self._held
+            if held is not None and held.ident == threading.get_ident():
                 self._held = None
-                yield one
-                # With a GIL no other thread comes between the last question and its answer.
-                if FREE_THREADS:
-                    back = self._back(claim)
-                elif back := threading.get_ident() == claim.iterates and self._held is None:
-                    self._held = claim
-                if not back:
-                    if self.woken:
-                        return
-                    claim = self.claim(what)
-        finally:
-            self.leave(claim)
+            raise
 
     def _back(self, claim: Claim) -> bool:
         """Whether the thread that iterates is inside again, as nobody has come meanwhile."""
