@@ -119,7 +119,7 @@ class Reachability(Shown):
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The bootstrap addresses."""
+        """The bootstrap addresses, as `host:port`."""
         return tuple(a.address for a in self.addresses if a.bootstrap)
 
     @property
