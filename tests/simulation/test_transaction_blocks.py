@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 from tests.simulation.transactional import PROTOCOLS, Scene, send
@@ -82,6 +84,19 @@ async def test_a_commit_that_fails_after_a_cancellation_is_followed_by_an_abort(
     assert [bytes(row[4] or b"") for row in rows] == [b"2"]
 
 
+async def cancelled_end(
+    simulation: KafkaSimulation, producer: AIOKafkaProducer, back: float, *, commit: bool = True
+) -> None:
+    """A block whose end is cancelled as all brokers are away; they are back after so long."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1), producer.transaction():
+            await producer.send_and_wait("t", b"0")
+            for broker in simulation.brokers:
+                simulation.bounce(broker, after=back)
+            if not commit:
+                raise ValueError
+
+
 @pytest.mark.parametrize("commit", [True, False])
 async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begins(
     kafka_simulation: KafkaSimulation, commit: bool
@@ -89,13 +104,7 @@ async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begin
     kafka_simulation.create_topic("t", partitions=1)
     servers = kafka_simulation.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1), producer.transaction():
-                await producer.send_and_wait("t", b"0")
-                for broker in kafka_simulation.brokers:
-                    kafka_simulation.bounce(broker, after=10.0)
-                if not commit:
-                    raise ValueError
+        await cancelled_end(kafka_simulation, producer, 10.0, commit=commit)
         with pytest.raises(AssertionError, match="goes on|is under way"):
             await producer.begin_transaction()
         await asyncio.sleep(20)
@@ -109,12 +118,16 @@ async def test_an_end_of_aiokafka_s_that_is_cancelled_goes_on_and_the_next_begin
 async def test_aiokafka_s_stop_leaves_no_task_of_an_end_that_was_cancelled(
     kafka_simulation: KafkaSimulation,
 ) -> None:
+    """Nor one that is kept from its end by a second call, or whose error nobody has asked for."""
     kafka_simulation.create_topic("t", partitions=1)
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
     servers = kafka_simulation.bootstrap_servers
     async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="x") as producer:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1), producer.transaction():
-                await producer.send_and_wait("t", b"0")
-                for broker in kafka_simulation.brokers:
-                    kafka_simulation.crash(broker)
+        await cancelled_end(kafka_simulation, producer, 1000.0)
+        with pytest.raises(AssertionError):
+            await producer.abort_transaction()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    del producer
+    gc.collect()
+    assert not complaints

@@ -180,8 +180,8 @@ class Rows:
         size += RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         if size > self._limit:
             raise RecordTooLargeError(
-                f"row {name}: a record of up to {size} bytes is above max.request.size or "
-                f"buffer.memory ({self._limit})"
+                f"row {name}: a record of up to {size} bytes is above max.request.size "
+                f"({self._limit})"
             )
         partition = None if self._partitions is None else self._partitions.get(i)
         if partition is not None and not 0 <= partition < self._partition_count:

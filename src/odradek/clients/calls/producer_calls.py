@@ -85,7 +85,7 @@ class ProducerCalls(TransactionCalls):
         """For whom callers wait for room: what interrupts one of them there can't wait as well."""
         self.lock_free = BatchBuilder.ATOMIC and config["max.request.size"] >= config["batch.size"]
         """A record may go into an open batch without a lock, and without a look at its size."""
-        self._most: int = min(config["max.request.size"], config["buffer.memory"])
+        self._most: int = config["max.request.size"]
         self._by_function = callable(config["partitioner"])
         self._who = who
         lanes = self.lanes  # not `self`: a producer that is dropped can go
@@ -220,12 +220,9 @@ class ProducerCalls(TransactionCalls):
             headers = without_carried(headers)
             size = estimate_record_size(key, value, headers)
         if size > self._most:
-            limit = "max.request.size"
-            cure = "raise it, and the topic's max.message.bytes where that is smaller"
-            if self._most < self.config[limit]:
-                limit, cure = "buffer.memory", "raise it"
             raise RecordTooLargeError(
-                f"a record of up to {size} bytes is above {limit} ({self._most}): {cure}"
+                f"a record of up to {size} bytes is above max.request.size ({self._most}): raise "
+                "it, and the topic's max.message.bytes where that is smaller"
             )
         return (key, value, headers, at), size
 

@@ -47,7 +47,7 @@ class ColumnWriter:
         """
         config, partitioner, count = engine.config, engine.partitioner, len(topic.partitions)
         ignore_keys = partitioner.ignores_keys
-        max_record = min(config["max.request.size"], config["buffer.memory"])
+        max_record = config["max.request.size"]
         self._encoder = ColumnEncoder(columns, count, max_record, ignore_keys=ignore_keys)
         if partitioner.rule is not None:
             # Made once more: no rule is asked about rows before all of them have been checked.

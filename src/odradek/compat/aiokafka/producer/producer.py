@@ -116,7 +116,8 @@ class AIOKafkaProducer:
         self._max_batch_size, self._max_request_size = max_batch_size, max_request_size
         self._partitions: dict[str, list[int]] = {}
         self._initialised: asyncio.Task[None] | None = None
-        self._ending: asyncio.Task[None] | None = None
+        self._ends: set[asyncio.Task[None]] = set()
+        """Ends of transactions that are under way, as loops hold tasks weakly."""
         self._begun = False
 
     async def start(self) -> None:
@@ -149,8 +150,8 @@ class AIOKafkaProducer:
             await asyncio.wait([self._initialised])
         with _in_words():
             await self._producer.close(self._close_timeout)
-        if self._ending is not None:
-            await asyncio.wait([self._ending])
+        if self._ends:
+            await asyncio.wait(self._ends)
 
     async def flush(self) -> None:
         """Wait until all that was sent before has an outcome."""
@@ -327,9 +328,16 @@ class AIOKafkaProducer:
             await call(FOREVER)
             self._begun = False
 
-        self._ending = asyncio.create_task(ended())  # loops hold tasks weakly
+        end = asyncio.create_task(ended())
+        self._ends.add(end)
+        end.add_done_callback(self._over)
         with _in_words(), _in_order():
-            await asyncio.shield(self._ending)
+            await asyncio.shield(end)
+
+    def _over(self, end: asyncio.Task[None]) -> None:
+        self._ends.discard(end)
+        if not end.cancelled():
+            end.exception()  # told its caller, or else the next call tells
 
     def transaction(self) -> TransactionContext:
         """Begin at the start of an `async with` block, commit at its end, abort if it raises."""
