@@ -59,7 +59,8 @@ T = TypeVar("T")
 
 LULL = 0.001
 """Seconds after a step in which nothing is looked for while records wait: they are handed out in
-less, and a look at the sockets for each of them would take as long as they do."""
+less, and a look at the sockets for each of them would take as long as they do. And who comes back
+in less has what waits for it before the next fetch is made."""
 
 
 class Reader(Protocol):
@@ -91,6 +92,8 @@ class ConsumerCalls(GroupCalls):
         """What takes Arrow batches of all columns, for the arguments of the call before."""
         self._reader = reader
         self._seconds_noted = False
+        self._left_at = -math.inf
+        """When a caller went away with what it asked for."""
         self.work: WorkTotals | None = None
         """What workers have done with what this consumer reads, once there are some."""
 
@@ -202,6 +205,8 @@ class ConsumerCalls(GroupCalls):
         delivery, group = engine.delivery, engine.group
         now = yield START
         deadline = now + seconds
+        if not host.on_its_own:  # who was back at once will be so again: then the next fetch goes
+            engine.readers_first = now - self._left_at < LULL
         try:
             delivery.take_back()
             due = now - engine.now >= LULL
@@ -263,6 +268,7 @@ class ConsumerCalls(GroupCalls):
             raise
         if group is not None:
             group.left(now)
+        self._left_at = now
         return found
 
     # Assignments and positions
