@@ -23,7 +23,7 @@ from odradek.common.errors import IllegalStateError
 from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.runtime.fork import watch
-from odradek.runtime.hosts.engine_host import EngineHost
+from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import from_outside
 from odradek.runtime.hosts.transport import FLUSH_PATIENCE, READ, WRITE, Transport
 
@@ -48,8 +48,6 @@ TICK = 0.001
 once."""
 EXACT = 1e-8
 """Seconds by which a loop that counts more finely may be early."""
-PIECES = 0.005
-"""Seconds after a step in which pieces of an answer cost no other one."""
 READ_BUDGET = 512 << 10
 """Bytes that one connection reads before the loop's other tasks have their turn."""
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from odradek.runtime.tls.tls_context import TlsSource
 
 
+PIECES = 0.005
+"""Seconds after a step in which pieces of an answer cost no other one."""
+
+
 class EngineHost(HostSockets):
     """A host, without what wakes it. `seed` fixes the random generator, for tests.
 

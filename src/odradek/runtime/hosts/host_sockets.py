@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the others have their turn."""
+MUCH = 64 << 10
+"""Bytes of a large answer while whose copy more of it has come."""
 
 
 class HostSockets:
@@ -200,7 +202,7 @@ class HostSockets:
                 return
             engine.buffer_updated(transport.connection, count)
             budget -= count
-            if count < room:
+            if count < room and count < MUCH:
                 # Nothing is left, or an end: that comes at the next call, when the engine has seen
                 # what was said last (a broker says why it refuses a password, and hangs up).
                 return

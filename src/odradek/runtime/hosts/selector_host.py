@@ -27,7 +27,7 @@ from odradek.network.effects import Call
 from odradek.network.flow import Completion
 from odradek.network.host import EngineInputs
 from odradek.runtime.fork import watch
-from odradek.runtime.hosts.engine_host import EngineHost
+from odradek.runtime.hosts.engine_host import PIECES, EngineHost
 from odradek.runtime.hosts.interrupt import InterruptGuard, from_outside
 from odradek.runtime.hosts.transport import Transport, flush_all
 from odradek.runtime.hosts.wakeup import WakeUp
@@ -77,6 +77,8 @@ class SelectorHost(EngineHost):
         self._close_at: float | None = None
         self._quiet = False
         """Nothing came of the last step."""
+        self._stepped = -math.inf
+        """When that was."""
         self._close_done = threading.Event()
 
     # What facades see
@@ -143,12 +145,22 @@ class SelectorHost(EngineHost):
             if self._close_at is not None:
                 self._end(self._close_at)
                 return completion.done
-            now = self._clock()
-            late = deadline is not None and now >= deadline
-            self._poll(0.0 if late else self._patience(now, wanted, deadline))
-            if late:
-                self._advance()
-                return completion.done
+            while True:
+                now = self._clock()
+                late = deadline is not None and now >= deadline
+                brought = self._poll(0.0 if late else self._patience(now, wanted, deadline))
+                if late:
+                    self._advance()
+                    return completion.done
+                soon = self._stepped + PIECES
+                if wanted is not None and wanted < soon:
+                    soon = wanted
+                if not brought or self._clock() >= soon or self._interrupts.pending:
+                    break
+                engine = self._engine
+                if engine is None or engine.inputs or self._deferred or self._close_at is not None:
+                    break
+                wanted = soon  # it ends no answer: the engine would only note that it came
 
     def drive(self) -> None:
         """One pass without sleeping; inside a step (a callback) nothing, as one is under way."""
@@ -295,7 +307,8 @@ class SelectorHost(EngineHost):
             self._safe(self._interrupts.check)
         engine = self._engine or self._attached()
         self._wake_up.step_begins()
-        wanted = engine.step(self._clock())
+        now = self._stepped = self._clock()
+        wanted = engine.step(now)
         effects = engine.effects
         if self._closed:
             effects.clear()
@@ -319,8 +332,10 @@ class SelectorHost(EngineHost):
             first = late
         return None if first == math.inf else max(0.0, first - now)
 
-    def _poll(self, timeout: float | None) -> None:
-        """Sleep until a socket is ready, somebody wakes us or the time is up; feed the engine."""
+    def _poll(self, timeout: float | None) -> bool:
+        """Sleep until a socket is ready, somebody wakes us or the time is up; feed the engine. Say
+        whether sockets were ready, and nobody woke us.
+        """
         selector = self._selector or self._opened_selector()
         hungry: list[Transport] = []
         if self._tls is not None:
@@ -334,15 +349,18 @@ class SelectorHost(EngineHost):
         for transport in hungry:
             self._receive(transport)
             self._watch(transport)
+        woken = False
         for key, mask in ready:
             if key.data is None:
                 self._wake_up.drain()
+                woken = True
                 continue
             transport = key.data
             if self._transports.get(transport.connection) is transport:
                 self._serve(transport, mask)
         if self.outsiders.owed:
             self.outsiders.expire(self._clock())
+        return bool(ready) and not woken
 
     def _sleep(
         self, selector: selectors.BaseSelector, timeout: float | None
