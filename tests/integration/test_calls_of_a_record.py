@@ -27,6 +27,7 @@ MOST = {
     "send().result()": 214,
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
+    "poll() that waits for a record, soon after another": 188,
     "poll_arrow() of a batch that is there": 195,
     "poll(5, 1) while more of its batch waits": 52,
     "a record from send_and_wait() to a task that polls": 499,
@@ -145,8 +146,9 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         def polled() -> None:
             assert len(consumer.poll(5.0, 1)) == 1
 
-        def waited_for() -> None:
+        def waited_for(again: Callable[[], object] = nothing) -> None:
             count.on = False
+            again()
             threading.Timer(5 * MOMENT, lambda: producer.send("t", b"-")).start()
             count.on = True
             polled()
@@ -159,6 +161,9 @@ def test_a_record_that_is_read(cluster: FakeCluster, count: Count) -> None:
         checked("poll_arrow() of a batch that is there", batch)
         waited = count.least(waited_for, lambda: consumer.poll(0))
         checked("poll() that waits for a record", waited)
+        # Who is back within a millisecond has the record first, and then the next fetch is made.
+        at_once = count.least(lambda: waited_for(lambda: consumer.poll(0)), nothing)
+        checked("poll() that waits for a record, soon after another", at_once)
         consumer.poll(0)
         fetches, count.calls = cluster.requests()["Fetch"], 0
         count.on = True

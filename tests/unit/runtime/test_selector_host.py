@@ -21,6 +21,7 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, Talk, echo, peer,
 from odradek.common.errors import IllegalStateError
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.runtime import SelectorHost
+from odradek.runtime.hosts import selector_host
 from odradek.runtime.hosts.transport import IOV_MAX
 
 
@@ -56,6 +57,67 @@ def test_a_pass_goes_round_again_only_where_something_came_of_it(
         engine.send(connection, b"x")
         host.drive()
         assert len(steps) == 3
+
+
+PIECES = 50
+
+
+def drips(sock: socket.socket) -> None:
+    sock.recv(1)
+    for _ in range(PIECES):
+        sock.sendall(b"-" * 100)
+        time.sleep(0.001)
+    sock.sendall(b"!")
+
+
+@pytest.mark.parametrize(("patience", "least", "most"), [(PATIENCE, 1, 4), (0.0, 5, 3 * PIECES)])
+def test_pieces_of_an_answer_cost_no_step_but_one_now_and_then(
+    host: SelectorHost,
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    patience: float,
+    least: int,
+    most: int,
+) -> None:
+    steps: list[float] = []
+    step, whole = engine.step, Completion[None]()
+
+    def counted(now: float) -> float | None:
+        steps.append(now)
+        return step(now)
+
+    def updated(connection: int, count: int) -> None:
+        if memoryview(engine.scratch)[count - 1] == ord("!"):
+            engine.post(lambda now: whole.complete(None))
+
+    with peer(drips) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        monkeypatch.setattr(selector_host, "PIECES", patience)
+        monkeypatch.setattr(engine, "step", counted)
+        monkeypatch.setattr(engine, "buffer_updated", updated)
+        engine.send(connection, b"x")
+        run(host, whole)
+    assert least <= len(steps) <= most
+
+
+def test_pieces_without_end_do_not_hold_up_a_deadline(
+    host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    def drips_on(sock: socket.socket) -> None:
+        sock.recv(1)
+        while not ended.wait(0.001):
+            sock.sendall(b"-")
+
+    monkeypatch.setattr(engine, "buffer_updated", lambda connection, count: None)
+    with peer(drips_on) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send(connection, b"x")
+        assert not host.run(Completion[None](), host.now() + 0.1)
+        ended.set()
 
 
 def reset(sock: socket.socket) -> None:
