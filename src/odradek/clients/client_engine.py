@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.impatience import Impatience
-from odradek.clients.missing_topics import MissingTopics
+from odradek.clients.missing_topics import MissingTopics, looks_at
 from odradek.clients.traces import Traces
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -237,7 +237,8 @@ class ClientEngine(Engine):
             if strategy == "none"
             else "The client goes on trying the known brokers and bootstrap.servers."
         )
-        text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure}"
+        doctor = looks_at(self.updater.bootstrap)
+        text = f"{what}: {why} (metadata.recovery.strategy={strategy}). {cure} {doctor}"
         return NoBrokerAvailableError(text, attempts, now)
 
     # A cluster that is away (R-RB-6)

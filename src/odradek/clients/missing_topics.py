@@ -168,8 +168,16 @@ def like_it(near: Collection[str]) -> str:
 
 def cure(topic: str, servers: Iterable[object]) -> str:
     """The command that makes a topic, as it can be typed; `servers` are those that were given."""
-    where = _quoted(",".join(map(str, servers)))
-    return f"What makes it: odradek topics create {_quoted(topic)} --bootstrap-server {where}"
+    return f"What makes it: odradek topics create {_quoted(topic)} {_where(servers)}"
+
+
+def looks_at(servers: Iterable[object]) -> str:
+    """The command that looks at each step from this machine to a cluster, as it can be typed."""
+    return f"What looks at each step from this machine: odradek doctor {_where(servers)}"
+
+
+def _where(servers: Iterable[object]) -> str:
+    return f"--bootstrap-server {_quoted(','.join(map(str, servers)))}"
 
 
 def _quoted(word: str) -> str:
