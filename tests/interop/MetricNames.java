@@ -20,6 +20,13 @@ public class MetricNames {
         });
     }
 
+    static double gauge(Producer<?, ?> producer, String wanted) {
+        for (Map.Entry<MetricName, ? extends Metric> one : producer.metrics().entrySet())
+            if (one.getKey().name().equals(wanted))
+                return (Double) one.getValue().metricValue();
+        throw new NoSuchElementException(wanted);
+    }
+
     public static void main(String[] arguments) throws Exception {
         String servers = arguments[0], topic = arguments[1], group = arguments[3];
         int records = Integer.parseInt(arguments[2]), pause = Integer.parseInt(arguments[4]);
@@ -29,6 +36,9 @@ public class MetricNames {
                 new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
             for (int n = 0; n < records; n++)
                 producer.send(new ProducerRecord<>(topic, 0, null, value)).get();
+            // A batch's memory is given back just after its futures are done.
+            for (int n = 0; n < 100 && gauge(producer, "buffer-available-bytes") < gauge(producer, "buffer-total-bytes"); n++)
+                Thread.sleep(50);
             tell(producer.metrics());
             Thread.sleep(pause);
         }
