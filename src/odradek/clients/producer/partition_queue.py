@@ -110,25 +110,30 @@ class PartitionQueue:
 
     def admits(self, batch: ProducerBatch, epoch: int, max_in_flight: int) -> bool:
         """Whether it may go to the leader of this epoch without endangering the order."""
-        numbering = self.numbering
-        under_way = [b for b in self.in_flight if not b.abandoned(numbering.identity)]
-        if batch.sequence != NO_SEQUENCE:
-            # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
-            return all(b.serial > batch.serial for b in under_way)
-        if any(b.topic_tried != numbering.topic_id for b in under_way):
-            # They are refused, and the first that the new topic's leader takes must be the oldest.
-            return False
-        if under_way and numbering.known_at != epoch:
-            # A broker that doesn't know a producer takes any sequence from it: if the first batch
-            # were refused or lost on its way, the next one would be written before it.
-            return False
-        # Not while older ones are under way to another leader, nor while one that is five batches
-        # older is in doubt: the broker wouldn't know the repetition of either.
-        near = all(
-            b.epoch_tried == epoch and numbering.numbered - b.ordinal < REMEMBERED
-            for b in under_way
-        )
-        return near and len(under_way) < max_in_flight
+        numbering, identity, repeated = self.numbering, self.numbering.identity, batch.sequence
+        under_way = 0
+        for other in self.in_flight:
+            if other.done.done and other.abandoned(identity):
+                continue
+            under_way += 1
+            if repeated != NO_SEQUENCE:
+                # A retry goes alone, and only as the oldest of its partition: order (KIP-98).
+                if other.serial <= batch.serial:
+                    return False
+            elif (
+                # They are refused, and the first that the new topic's leader takes must be the
+                # oldest. Not while older ones are under way to another leader, nor while one that
+                # is five batches older is in doubt: the broker wouldn't know the repetition.
+                other.topic_tried != numbering.topic_id
+                or other.epoch_tried != epoch
+                or numbering.numbered - other.ordinal >= REMEMBERED
+            ):
+                return False
+        if repeated != NO_SEQUENCE:
+            return True
+        # A broker that doesn't know a producer takes any sequence from it: if the first batch
+        # were refused or lost on its way, the next one would be written before it.
+        return under_way == 0 or (numbering.known_at == epoch and under_way < max_in_flight)
 
     def appended(self, batch: ProducerBatch, offset: int) -> None:
         """It was acknowledged at this offset (-1 where the leader doesn't say). Before it are all
@@ -142,8 +147,12 @@ class PartitionQueue:
         if offset < 0:
             return
         if self.in_flight or self.waiting:
-            older = [b for b in self.unsettled() if b.serial < batch.serial]
-            between = sum(b.count for b in older if b.serial > newest)
+            older, between = False, 0
+            for other in self.unsettled():
+                if other.serial < batch.serial:
+                    older = True
+                    if other.serial > newest:
+                        between += other.count
             if older and offset < numbering.reached + between:
                 numbering.cut = True
         numbering.reached = offset + batch.builder.count
