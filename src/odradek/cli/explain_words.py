@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.cli.console.properties import UsageError
 from odradek.clients.admin.reachability import OUT_OF_REACH, PARTLY, AddressReach, Reachability
-from odradek.clients.client_engine import check_topic
 from odradek.clients.missing_topics import cure, like_it
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.printable import printable
+from odradek.common.topic_names import check_topic
 
 if TYPE_CHECKING:
     from odradek.clients.admin.reachability import TopicReach

@@ -31,10 +31,10 @@ from odradek.cli.overviews import overview
 from odradek.cli.words import whole_number
 from odradek.clients.admin.admin_arguments import NewTopic
 from odradek.clients.admin.configs import ConfigResource
-from odradek.clients.client_engine import check_topic
 from odradek.clients.descriptions import PartitionDescription, TopicDescription
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from odradek.common.topic_names import check_topic
 from odradek.common.types import TopicPartition
 
 app = overview("Topics: list, describe, create, alter, delete.")

@@ -23,8 +23,9 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
 )
 from odradek.common.events import EventLog
-from odradek.common.kafka_errors import InvalidTopicExceptionError, error_for
+from odradek.common.kafka_errors import error_for
 from odradek.common.outage_log import OutageLog
+from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
@@ -44,21 +45,7 @@ FINAL_TOPIC_ERRORS = frozenset((17, 29))
 UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
-LONGEST_NAME = 249
 AWAY = "metadata.unavailable.timeout.ms"
-
-
-def check_topic(name: str) -> None:
-    """Refuse what no broker takes for a topic's name, and what can't be sent to one at all.
-
-    A refresh asks for all topics in use, so a single such name would make every refresh fail.
-    """
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 0 < size <= LONGEST_NAME:
-        raise InvalidTopicExceptionError(f"{name!r} can't be a topic's name")
 
 
 def _again(error: KafkaError) -> KafkaError:

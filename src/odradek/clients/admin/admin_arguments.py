@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from odradek.clients.client_engine import check_topic
 from odradek.clients.consumer.partition_arguments import one_partition
 from odradek.common.arguments import (
     INT32_MAX,
@@ -25,6 +24,7 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.errors import ConfigurationError
+from odradek.common.topic_names import check_topic
 from odradek.common.types import TopicPartition
 
 T = TypeVar("T")

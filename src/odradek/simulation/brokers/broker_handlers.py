@@ -120,10 +120,11 @@ def metadata(
         else:
             found = cluster.topics.get(asked.name or "")
             missing = MetadataResponseTopic(errors.UnknownTopicOrPartitionError.code, asked.name)
-            if found is None and cluster.auto_create and request.allow_auto_topic_creation:
+            if found is None:
                 try:
                     check_topic_name(asked.name or "")
-                    found = cluster.create_topic(asked.name or "")
+                    if cluster.auto_create and request.allow_auto_topic_creation:
+                        found = cluster.create_topic(asked.name or "")
                 except errors.InvalidTopicExceptionError as error:
                     missing.error_code = error.code
         response.topics.append(missing if found is None else _topic_metadata(broker, found))

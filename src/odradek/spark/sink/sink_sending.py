@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+from odradek.common.topic_names import RULE, is_topic_name
 from odradek.record.sent_columns import InvalidRowError
-from odradek.spark.options.topic_names import RULE, is_name
 from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns, TopicRows
@@ -179,7 +179,7 @@ def meet(
 
 def _check_name(rows: TopicRows) -> None:
     """A name that no broker can have would only be asked for; option topic was checked before."""
-    if not is_name(rows.topic):
+    if not is_topic_name(rows.topic):
         row = rows.row(0)
         raise SinkRowError(
             f"row {row} of this task has {rows.topic!r:.120} in column topic, which can't be a "

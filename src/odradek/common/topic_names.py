@@ -1,0 +1,31 @@
+"""Which names topics can have; brokers take no others.
+
+In: a text. Out: whether it can be one, or the error that says why not. Must not: ask a cluster.
+"""
+
+from __future__ import annotations
+
+from odradek.common.kafka_errors import InvalidTopicExceptionError
+
+LONGEST = 249
+RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ALLOWED = f"{_LETTERS}{_LETTERS.upper()}0123456789._-"
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether brokers can have a topic of this name (`Topic.validate` of Kafka's)."""
+    try:
+        check_topic(name)
+    except InvalidTopicExceptionError:
+        return False
+    return True
+
+
+def check_topic(name: str) -> None:
+    """Refuse what no broker takes for a topic's name: at once, and for this caller alone.
+
+    A refresh asks for all topics in use, and a name that can't be sent would make each fail.
+    """
+    if not 0 < len(name) <= LONGEST or name in (".", "..") or name.strip(_ALLOWED):
+        raise InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")

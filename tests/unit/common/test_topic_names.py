@@ -1,0 +1,36 @@
+"""Names that topics can have, and what is said of others."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek import InvalidTopicExceptionError, Producer
+from odradek.common.topic_names import LONGEST, check_topic, is_topic_name
+from odradek.testing import FakeCluster
+
+GOOD = ("a", "A.b_c-9", "...", "-", "x" * LONGEST)
+BAD = ("", ".", "..", "a b", " a", "a\n", "ä", "a/b", "a,b", "\ud800", "x" * (LONGEST + 1))
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_brokers_take(name: str) -> None:
+    check_topic(name)
+    assert is_topic_name(name)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_no_broker_takes_is_told_with_the_rule(name: str) -> None:
+    assert not is_topic_name(name)
+    with pytest.raises(InvalidTopicExceptionError, match="can't be a topic's name: it has 1 to"):
+        check_topic(name)
+
+
+@pytest.mark.slow
+def test_a_producer_is_told_at_once_and_goes_on() -> None:
+    with (
+        FakeCluster(1, topics=["t"]) as cluster,
+        Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer,
+    ):
+        with pytest.raises(InvalidTopicExceptionError):
+            producer.send("a b", b"-").result(5.0)
+        assert producer.send("t", b"-").result(5.0).offset == 0
