@@ -108,12 +108,17 @@ def remarks(report: dict[str, Any]) -> list[str]:
     """What stands below the table."""
     at = report["machine"]
     runs = report["runs"]
+    dates = sorted({cell["date"] for row in report["rows"].values()
+                    for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
+    when = f"Measured on {report['date']}:"
+    if len(dates) > 1:  # `--update` keeps what it doesn't measure
+        when = f"Not measured in one go, but on {' and '.join(dates)}; on the last day:"
     found = [
         f"{runs} runs a cell, median (range); lower is better; {FIRST} first or tied first."
         if runs > 1
         else f"One run a cell; lower is better; {FIRST} first or tied first.",
         (
-            f"Measured on {report['date']}: {at['cpu']}, {at['cores']} cores, {at['system']}, "
+            f"{when} {at['cpu']}, {at['cores']} cores, {at['system']}, "
             f"Python {at['python']}, load {at['load']} at the end."
         ),
     ]
@@ -154,10 +159,6 @@ def remarks(report: dict[str, Any]) -> list[str]:
     ]
     if ties:
         found.append(f"Tied first whatever the best is, up to: {', '.join(ties)} (METHOD.md: why).")
-    dates = sorted({cell["date"] for row in report["rows"].values()
-                    for cell in row["cells"].values() if cell.get("date")})  # fmt: skip
-    if len(dates) > 1:
-        found.append(f"Not all cells were measured in one go: {', '.join(dates)}.")
     for ours, name in OURS.items():
         if ours in report["clients"]:
             losses = lost(report, ours)
