@@ -31,6 +31,9 @@ _CLASSES = {
 
 def pack(value: Any) -> Any:
     """A value as JSON has it."""
+    if hasattr(value, "_fields"):
+        content = {name: pack(getattr(value, name)) for name in value._fields}
+        return {"class": type(value).__name__, **content}
     if is_dataclass(value):
         content = {field.name: pack(getattr(value, field.name)) for field in fields(value)}
         return {"class": type(value).__name__, **content}

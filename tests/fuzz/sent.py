@@ -11,7 +11,7 @@ import random
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from odradek.common.errors import KafkaError
@@ -223,7 +223,7 @@ class Sendings:
         if not fields or self._chance() < 0.08:
             lies = (columns.count + 1, columns.count + 8, columns.count - 1, -1, 1 << 40, _LONG - 1)
             # Without columns any count is sound, and takes its time.
-            return replace(columns, count=self._one(lies if fields else lies[:4]))
+            return columns._replace(count=self._one(lies if fields else lies[:4]))
         name = self._one(fields)
         column = getattr(columns, name)
         if isinstance(column, SentBinary):
@@ -232,7 +232,7 @@ class Sendings:
             column = self._broken_numbers(column, columns.count, name == "timestamps_ms")
         else:
             column = self._broken_headers(column, columns.count)
-        return replace(columns, **{name: column})
+        return columns._replace(**{name: column})
 
     def _other(self, data: ByteBuffer, start: int, count: int, wide: bool, edge: int) -> ByteBuffer:
         """The buffer with one of the numbers from `start` on changed."""
@@ -260,26 +260,26 @@ class Sendings:
         if kind < 6:
             size = memoryview(column.data).nbytes
             changed = self._other(column.offsets, column.start, count + 1, column.wide, size)
-            return replace(column, offsets=changed)
+            return column._replace(offsets=changed)
         if kind == 6:
-            return replace(column, offsets=self._shorter(column.offsets))
+            return column._replace(offsets=self._shorter(column.offsets))
         if kind == 7:
-            return replace(column, data=self._shorter(column.data))
+            return column._replace(data=self._shorter(column.data))
         if kind == 8 and column.validity is not None:
-            return replace(column, validity=self._shorter(column.validity))
+            return column._replace(validity=self._shorter(column.validity))
         if kind == 9:
-            return replace(column, wide=not column.wide)
-        return replace(column, start=self._moved(column.start))
+            return column._replace(wide=not column.wide)
+        return column._replace(start=self._moved(column.start))
 
     def _broken_numbers(self, column: SentNumbers, count: int, wide: bool) -> SentNumbers:
         kind = self._pick(6)
         if kind < 3:
-            return replace(column, data=self._other(column.data, column.start, count, wide, -1))
+            return column._replace(data=self._other(column.data, column.start, count, wide, -1))
         if kind == 3:
-            return replace(column, data=self._shorter(column.data))
+            return column._replace(data=self._shorter(column.data))
         if kind == 4 and column.validity is not None:
-            return replace(column, validity=self._shorter(column.validity))
-        return replace(column, start=self._moved(column.start))
+            return column._replace(validity=self._shorter(column.validity))
+        return column._replace(start=self._moved(column.start))
 
     def _broken_headers(self, column: SentHeaders, count: int) -> SentHeaders:
         kind = self._pick(14)
@@ -287,29 +287,29 @@ class Sendings:
             changed = self._other(
                 column.offsets, column.start, count + 1, column.wide, column.entries
             )
-            return replace(column, offsets=changed)
+            return column._replace(offsets=changed)
         if kind == 4:
-            return replace(column, offsets=self._shorter(column.offsets))
+            return column._replace(offsets=self._shorter(column.offsets))
         if kind == 5 and column.validity is not None:
-            return replace(column, validity=self._shorter(column.validity))
+            return column._replace(validity=self._shorter(column.validity))
         if kind == 6:
-            return replace(column, wide=not column.wide)
+            return column._replace(wide=not column.wide)
         if kind == 7:
-            return replace(column, start=self._moved(column.start))
+            return column._replace(start=self._moved(column.start))
         if kind == 8:
             lies = (column.entries + 1, column.entries - 1, *HOSTILE)
-            return replace(column, entries=self._one(lies))
+            return column._replace(entries=self._one(lies))
         if kind == 9:
             names = bytearray(column.keys.data)
             if names:
                 names[self._pick(len(names))] = self._one(b"\x80\xc3\xe2\xf0\xed\xff")
-            return replace(column, keys=replace(column.keys, data=exact(names)))
+            return column._replace(keys=column.keys._replace(data=exact(names)))
         if kind == 10:
             bits = exact(self._one((b"\xff", b"\xfe", b"\x00")) * (column.entries // 8 + 1))
-            return replace(column, keys=replace(column.keys, validity=bits))
+            return column._replace(keys=column.keys._replace(validity=bits))
         if kind == 11:
-            return replace(column, values=self._broken_binary(column.values, column.entries))
-        return replace(column, keys=self._broken_binary(column.keys, column.entries))
+            return column._replace(values=self._broken_binary(column.values, column.entries))
+        return column._replace(keys=self._broken_binary(column.keys, column.entries))
 
 
 _COLUMNS = ("values", "keys", "headers", "partitions", "timestamps_ms")

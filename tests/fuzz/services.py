@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -168,11 +168,11 @@ class Services:
         if not sound:
             kind = self._pick(3)
             if kind == 0:
-                start = max(min(part.start + self._far(), (1 << 63) - 1), -(1 << 63))
-                part = replace(part, start=start)
+                part = copy(part)
+                part.start = max(min(part.start + self._far(), (1 << 63) - 1), -(1 << 63))
             elif kind == 1:
-                count = max(min(part.count + self._far(), (1 << 63) - 1), -(1 << 63))
-                part = replace(part, count=count)
+                part = copy(part)
+                part.count = max(min(part.count + self._far(), (1 << 63) - 1), -(1 << 63))
             elif part.count:
                 epochs = [3] * (part.count - 1)
         if self._chance() < 0.02 and part.count:

@@ -34,7 +34,6 @@ from odradek.clients.consumer.records import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
-from odradek.clients.descriptions import TopicDescription
 from odradek.common.arguments import flag, names, topic_name
 from odradek.common.config import CONSUMER
 from odradek.common.errors import KafkaError
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 
     from odradek.api.client_options import ConsumerOptions
     from odradek.api.group_consumer import Offsets
+    from odradek.clients.descriptions import TopicDescription
     from odradek.record.columns import Layout
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.client_engine import ClientEngine
@@ -76,8 +75,7 @@ HELD_UP = 1.0
 """Seconds after which a flow keeps no other from its beginning: what it waits for is its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry(Generic[K, M, V]):
+class Inquiry(NamedTuple, Generic[K, M, V]):
     """One API, as an admin client's call uses it."""
 
     what: str
@@ -111,18 +109,27 @@ class Inquiry(Generic[K, M, V]):
     """
 
 
-@dataclass(slots=True)
 class Outcome(Generic[K, V]):
     """What became of each item."""
 
-    results: dict[K, V] = field(default_factory=dict)
-    errors: dict[K, KafkaError] = field(default_factory=dict)
-    moved: dict[K, KafkaError] = field(default_factory=dict)
-    """Items that are another broker's affair, and why."""
-    unsettled: dict[K, V] = field(default_factory=dict)
-    """Results of `moved` items, in case that nothing better comes."""
-    led: dict[K, int] = field(default_factory=dict)
-    """Who gave each result, where its leader or coordinator was asked: a broker's id."""
+    __slots__ = ("errors", "led", "moved", "results", "unsettled")
+
+    def __init__(
+        self,
+        results: dict[K, V] | None = None,
+        errors: dict[K, KafkaError] | None = None,
+        moved: dict[K, KafkaError] | None = None,
+        unsettled: dict[K, V] | None = None,
+        led: dict[K, int] | None = None,
+    ) -> None:
+        self.results: dict[K, V] = {} if results is None else results
+        self.errors: dict[K, KafkaError] = {} if errors is None else errors
+        self.moved: dict[K, KafkaError] = {} if moved is None else moved
+        """Items that are another broker's affair, and why."""
+        self.unsettled: dict[K, V] = {} if unsettled is None else unsettled
+        """Results of `moved` items, in case that nothing better comes."""
+        self.led: dict[K, int] = {} if led is None else led
+        """Who gave each result, where its leader or coordinator was asked: a broker's id."""
 
     def settled(self) -> dict[K, V]:
         """All results; or raises the first error, which knows of all others. That of the one thing

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import KafkaError
@@ -38,15 +37,17 @@ COMPARED = 200
 client does nothing else meanwhile."""
 
 
-@dataclass(slots=True, eq=False)
 class Missing:
     """One that isn't there, since when, and until when somebody is known to have asked for it."""
 
-    since: float
-    asked: float
-    told: bool = False
-    near: tuple[str, ...] = ()
-    """Names of topics that are there and look like it."""
+    __slots__ = ("asked", "near", "since", "told")
+
+    def __init__(self, since: float, asked: float) -> None:
+        self.since = since
+        self.asked = asked
+        self.told = False
+        self.near: tuple[str, ...] = ()
+        """Names of topics that are there and look like it."""
 
     @property
     def due(self) -> bool:

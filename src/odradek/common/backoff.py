@@ -8,7 +8,6 @@ Must not: read a clock, or be asked twice for the same failure: whoever asks sto
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from odradek.common.types import Rng
 
@@ -18,7 +17,6 @@ DOUBLINGS = 512
 """More than lie between any two waits that a float holds in seconds and that make sense."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
     """Waits that double from `base` to `maximum`, in seconds, with jitter and never above max.
 
@@ -29,15 +27,16 @@ class ExponentialBackoff:
     half of all waits equal; docs/recovery.md has what brokers see of each.
     """
 
-    base: float
-    maximum: float
-    jitter: float = JITTER
+    __slots__ = ("base", "jitter", "maximum")
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.jitter <= 1.0:
-            raise ValueError(f"jitter must be between 0 and 1, but got {self.jitter}")
-        if self.base < 0 or self.maximum < 0:
-            raise ValueError(f"backoff can't be negative: {self.base}, {self.maximum}")
+    def __init__(self, base: float, maximum: float, jitter: float = JITTER) -> None:
+        if not 0.0 <= jitter <= 1.0:
+            raise ValueError(f"jitter must be between 0 and 1, but got {jitter}")
+        if base < 0 or maximum < 0:
+            raise ValueError(f"backoff can't be negative: {base}, {maximum}")
+        self.base = base
+        self.maximum = maximum
+        self.jitter = jitter
 
     @property
     def constant(self) -> bool:

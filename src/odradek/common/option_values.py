@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from odradek.common.arguments import is_bool
@@ -32,17 +31,25 @@ def _written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Parse(Generic[T]):
     """Reads one value: the option's name and what was given, to what is used."""
 
-    read: Callable[[str, Any], T]
-    kind: str
-    """What a value is, in words: `integer`, `milliseconds`, `file` …"""
-    values: str = ""
-    """Which values there are, in words; empty where the type says it."""
-    write: Callable[[Any], str] = _written
-    """A value as the text that reads as it."""
+    __slots__ = ("kind", "read", "values", "write")
+
+    def __init__(
+        self,
+        read: Callable[[str, Any], T],
+        kind: str,
+        values: str = "",
+        write: Callable[[Any], str] = _written,
+    ) -> None:
+        self.read = read
+        self.kind = kind
+        """What a value is, in words: `integer`, `milliseconds`, `file` …"""
+        self.values = values
+        """Which values there are, in words; empty where the type says it."""
+        self.write = write
+        """A value as the text that reads as it."""
 
     def __call__(self, name: str, value: Any) -> T:
         return self.read(name, value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 FIRST_SPACING, LONGEST_SPACING = 5.0, 60.0
 """Seconds between two summaries: doubled each time."""
@@ -49,15 +48,17 @@ ROUND, RETRY, REBOOTSTRAP = "failed round", "retry of a request", "rebootstrap"
 EXPIRED = "expired batch or call"
 
 
-@dataclass(slots=True)
 class Counts:
     """What happened since an outage began."""
 
-    dials: Counter[str] = field(default_factory=Counter)
-    attempts: Counter[str] = field(default_factory=Counter)
-    """Failed ones, by class of address."""
-    others: Counter[str] = field(default_factory=Counter)
-    """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
+    __slots__ = ("attempts", "dials", "others")
+
+    def __init__(self) -> None:
+        self.dials: Counter[str] = Counter()
+        self.attempts: Counter[str] = Counter()
+        """Failed ones, by class of address."""
+        self.others: Counter[str] = Counter()
+        """By what it was: `ROUND`, `RETRY`, `REBOOTSTRAP`, `EXPIRED`."""
 
     def in_words(self) -> str:
         """What is worth saying of them."""
@@ -72,22 +73,24 @@ class Counts:
         return "; ".join(parts) or "nothing tried yet"
 
 
-@dataclass(slots=True)
 class Outage:
     """One outage of one client. Times are the engine's."""
 
-    begun: float
-    what: str
-    """The first failure, in words."""
-    told: bool
-    """Its beginning and its end have lines of their own."""
-    total: bool = False
-    """Nobody answers; else some addresses fail while others work."""
-    last_failure: float = -math.inf
-    answered_at: float | None = None
-    """The first answer since the last failure."""
-    failing: dict[str, str] = field(default_factory=dict)
-    """Addresses that failed and didn't prove themselves since, with their last error."""
+    __slots__ = ("answered_at", "begun", "failing", "last_failure", "told", "total", "what")
+
+    def __init__(self, begun: float, what: str, told: bool, *, total: bool = False) -> None:
+        self.begun = begun
+        self.what = what
+        """The first failure, in words."""
+        self.told = told
+        """Its beginning and its end have lines of their own."""
+        self.total = total
+        """Nobody answers; else some addresses fail while others work."""
+        self.last_failure = -math.inf
+        self.answered_at: float | None = None
+        """The first answer since the last failure."""
+        self.failing: dict[str, str] = {}
+        """Addresses that failed and didn't prove themselves since, with their last error."""
 
     def failed(self, now: float, address: str, error: str) -> None:
         """An address failed."""

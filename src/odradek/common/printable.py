@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from odradek.common.imports import loaded
@@ -75,7 +74,10 @@ def _cleaned(value: Any) -> Any:
         return type(value)(*map(cleaned, value))
     if isinstance(value, tuple | list | set | frozenset):
         return type(value)(map(cleaned, value))
-    if is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):
+        loaded("dataclasses")
+        from dataclasses import fields, replace  # only here: a client starts without it
+
         found = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
         clean = {name: cleaned(one) for name, one in found.items()}
         return value if clean == found else replace(value, **clean)

@@ -7,7 +7,6 @@ pickled (Spark's tasks need their credentials), and what is unpickled is a `Secr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 HIDDEN = "[hidden]"
@@ -64,11 +63,13 @@ class Secret:
         return Secret, (self._text,)
 
 
-@dataclass(frozen=True, slots=True)
 class NotText:
     """Stands for what was given in place of a secret's text, which is kept by nobody."""
 
-    kind: str
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
 
 
 def hidden(value: object) -> Secret | NotText | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from odradek.common.errors import ClusterIdMismatchError
 from odradek.common.types import Address
@@ -17,14 +16,16 @@ ENOUGH = 5
 """R-RB-3: this many known brokers that failed in a row count as all, in a large cluster."""
 
 
-@dataclass(slots=True, eq=False)
 class Rebootstrap:
     """One rebootstrap, from its reason to its result."""
 
-    why: str
-    started: float
-    ended: float | None = None
-    address: Address | None = None
+    __slots__ = ("address", "ended", "started", "why")
+
+    def __init__(self, why: str, started: float) -> None:
+        self.why = why
+        self.started = started
+        self.ended: float | None = None
+        self.address: Address | None = None
 
     def end(self, now: float, address: Address) -> bool:
         """This address answered; whether it is the first time, as it may go on afterwards."""

@@ -7,8 +7,7 @@ about connections, or hold a bootstrap address (R-MD-1: those are configuration)
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from odradek.common.arguments import refusal
 from odradek.common.imports import loaded
@@ -32,8 +31,7 @@ UNKNOWN_TOPIC = frozenset((3, 100))
 """UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID: the topic isn't there (any more)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(NamedTuple):
     """A broker as the cluster advertises it."""
 
     id: int
@@ -41,29 +39,42 @@ class Broker:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Topic:
     """One topic; `topic_id` is 16 bytes, all zero where the broker has none.
 
     `count` says how many partitions there are, `leaderless` how many have no leader now.
     """
 
-    name: str
-    topic_id: bytes
-    partitions: Sequence[Partition]
-    internal: bool = False
-    error: int = 0
-    count: int = field(init=False, repr=False, compare=False)
-    leaderless: int = field(init=False, repr=False, compare=False)
+    __slots__ = ("count", "error", "internal", "leaderless", "name", "partitions", "topic_id")
 
-    def __post_init__(self) -> None:
-        given = self.partitions
-        if isinstance(given, Partitions):
-            without = given.packed.leaderless
+    def __init__(
+        self,
+        name: str,
+        topic_id: bytes,
+        partitions: Sequence[Partition],
+        internal: bool = False,
+        error: int = 0,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.internal = internal
+        self.error = error
+        self.count = len(partitions)
+        if isinstance(partitions, Partitions):
+            self.leaderless = partitions.packed.leaderless
         else:
-            without = sum(1 for p in given if p.leader < 0)
-        object.__setattr__(self, "leaderless", without)
-        object.__setattr__(self, "count", len(given))
+            self.leaderless = sum(1 for p in partitions if p.leader < 0)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Topic):
+            return NotImplemented
+        ours = (self.name, self.topic_id, self.partitions, self.internal, self.error)
+        return ours == (other.name, other.topic_id, other.partitions, other.internal, other.error)
+
+    def refused(self, error: int) -> Topic:
+        """The same as it is known, while a broker says this of it."""
+        return Topic(self.name, self.topic_id, self.partitions, self.internal, error)
 
     @property
     def uuid(self) -> str:
@@ -74,26 +85,49 @@ class Topic:
         return str(UUID(bytes=self.topic_id))
 
 
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """A snapshot of the cluster; `updated_at` is the engine's time of the answer."""
 
-    cluster_id: str | None = None
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
-    controller: int = -1
-    topics: TopicMap[Topic] = field(default_factory=lambda: TopicMap({}))
-    updated_at: float = 0.0
-    led: int = field(default=0, compare=False)
-    """How many partitions have a leader, and how many haven't, as far as answers said. Counted
-    while topics come and go, since a look at all of them for one new topic would cost as much."""
-    leaderless: int = field(default=0, compare=False)
-    _addresses: dict[Address, None] = field(init=False, repr=False, compare=False)
-    asked: dict[str, Topic] = field(init=False, repr=False, compare=False, default_factory=dict)
-    """Topics that were looked up: each record does, and a dict costs no call."""
+    __slots__ = (
+        "_addresses", "asked", "brokers", "cluster_id", "controller", "leaderless", "led", "topics",
+        "updated_at",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        ordered = (self.brokers[i].address for i in sorted(self.brokers))
-        object.__setattr__(self, "_addresses", dict.fromkeys(ordered))
+    def __init__(
+        self,
+        cluster_id: str | None = None,
+        brokers: Mapping[int, Broker] | None = None,
+        controller: int = -1,
+        topics: TopicMap[Topic] | None = None,
+        updated_at: float = 0.0,
+        led: int = 0,
+        leaderless: int = 0,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.brokers: Mapping[int, Broker] = {} if brokers is None else brokers
+        self.controller = controller
+        self.topics: TopicMap[Topic] = TopicMap({}) if topics is None else topics
+        self.updated_at = updated_at
+        self.led = led
+        """How many partitions have a leader, and how many haven't, as far as answers said. Counted
+        while topics come and go, since a look at all of them for one new topic would cost as
+        much."""
+        self.leaderless = leaderless
+        self._addresses = dict.fromkeys(self.brokers[i].address for i in sorted(self.brokers))
+        self.asked: dict[str, Topic] = {}
+        """Topics that were looked up: each record does, and a dict costs no call."""
+
+    def with_id(self, cluster_id: str | None) -> Cluster:
+        """The same, of the cluster with this id."""
+        return Cluster(
+            cluster_id,
+            self.brokers,
+            self.controller,
+            self.topics,
+            self.updated_at,
+            self.led,
+            self.leaderless,
+        )
 
     def topic(self, name: str) -> Topic | None:
         """A topic that exists, by name."""
@@ -140,17 +174,19 @@ class Cluster:
         return address in self._addresses
 
 
-@dataclass(slots=True, eq=False)
 class Ready:
     """Topics of an answer that were compared with the snapshot before (see `looked_over`)."""
 
-    topics: dict[str, Topic] = field(default_factory=dict)
-    changed: dict[str, Topic | None] = field(default_factory=dict)
-    """Those of them that the snapshot doesn't have as they are."""
-    led: int = 0
-    leaderless: int = 0
-    before: tuple[int, int] = (0, 0)
-    """How many were led and leaderless of what the snapshot has of these topics."""
+    __slots__ = ("before", "changed", "leaderless", "led", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.changed: dict[str, Topic | None] = {}
+        """Those of them that the snapshot doesn't have as they are."""
+        self.led = 0
+        self.leaderless = 0
+        self.before: tuple[int, int] = (0, 0)
+        """How many were led and leaderless of what the snapshot has of these topics."""
 
     def add(self, topic: Topic, before: Topic | None) -> None:
         """Take in a topic; `before` is the snapshot's, the same object if nothing changed."""
@@ -217,7 +253,7 @@ def updated(
             if all(topic_id == NO_ID for topic_id, _ in seen_epochs(epochs, name).values()):
                 epochs.pop(name, None)  # by an id it would be known when it is made again
         elif item.error_code and before is not None:
-            changes[name] = replace(before, error=item.error_code)
+            changes[name] = before.refused(item.error_code)
         elif not item.error_code:
             topic = topic_of(item, before, epochs)
             if topic is not before or known is not before_all:
@@ -333,11 +369,20 @@ def with_leader(
     if leader not in merged:
         return cluster
     parts = list(known.partitions)
-    parts[partition] = replace(found, leader=leader, leader_epoch=epoch, error=0)
-    topics = cluster.topics.changed({topic: replace(known, partitions=tuple(parts))})
+    parts[partition] = found._replace(leader=leader, leader_epoch=epoch, error=0)
+    changed = Topic(known.name, known.topic_id, tuple(parts), known.internal, known.error)
+    topics = cluster.topics.changed({topic: changed})
     gained = 1 if found.leader < 0 else 0
     led, leaderless = cluster.led + gained, cluster.leaderless - gained
-    return replace(cluster, brokers=merged, topics=topics, led=led, leaderless=leaderless)
+    return Cluster(
+        cluster.cluster_id,
+        merged,
+        cluster.controller,
+        topics,
+        cluster.updated_at,
+        led,
+        leaderless,
+    )
 
 
 def to_hint(cluster: Cluster) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import BrokerError, KafkaError
@@ -257,7 +256,7 @@ class Metadata:
             old, response, names, self._epochs, now, keep=keep, left=left, ready=ready
         )
         if not snapshot.cluster_id:  # R-RB-5: said nothing, so what is known stays known
-            snapshot = replace(snapshot, cluster_id=self.cluster_id)
+            snapshot = snapshot.with_id(self.cluster_id)
         self.in_flight_topics = None
         self._done = max(self._done, serial)
         for name in names:  # also those that a silent request was to bring, and now has (R-RB-9)

@@ -8,15 +8,13 @@ which answer is believed; `cluster` does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from odradek.protocol.messages.metadata import MetadataResponsePartition
 from odradek.protocol.packed_metadata import PackedPartitions
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(NamedTuple):
     """One partition. `leader` is -1 while there is none; `error` is Kafka's code."""
 
     partition: int

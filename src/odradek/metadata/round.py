@@ -6,8 +6,6 @@ updater. Must not: decide.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from odradek.common.errors import KafkaError
 from odradek.common.types import Address
 from odradek.network.connection import Connection
@@ -17,17 +15,28 @@ from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.packed_metadata import PackedMetadataResponse
 
 
-@dataclass(slots=True, eq=False)
 class PendingRequest:
     """A metadata request that was sent and not answered yet."""
 
-    connection: Connection
-    reply: Completion[Message]
-    topics: list[str]
-    partial: bool
-    bootstrap: bool
-    serial: int
-    sent_at: float
+    __slots__ = ("bootstrap", "connection", "partial", "reply", "sent_at", "serial", "topics")
+
+    def __init__(
+        self,
+        connection: Connection,
+        reply: Completion[Message],
+        topics: list[str],
+        partial: bool,
+        bootstrap: bool,
+        serial: int,
+        sent_at: float,
+    ) -> None:
+        self.connection = connection
+        self.reply = reply
+        self.topics = topics
+        self.partial = partial
+        self.bootstrap = bootstrap
+        self.serial = serial
+        self.sent_at = sent_at
 
     @property
     def first(self) -> bool:
@@ -54,17 +63,19 @@ class PendingRequest:
         self.reply.fail(error)
 
 
-@dataclass(slots=True, eq=False)
 class Round:
     """One pass over all candidates."""
 
-    number: int
-    failed: dict[Address, None] = field(default_factory=dict)
-    dialled: list[Connection] = field(default_factory=list)
-    known: list[Address] | None = None
-    """During a rebootstrap: the known brokers that take part besides the bootstrap addresses and
-    those that are connected, in the snapshot's order."""
-    asked: PendingRequest | None = None
+    __slots__ = ("asked", "dialled", "failed", "known", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.failed: dict[Address, None] = {}
+        self.dialled: list[Connection] = []
+        self.known: list[Address] | None = None
+        """During a rebootstrap: the known brokers that take part besides the bootstrap addresses
+        and those that are connected, in the snapshot's order."""
+        self.asked: PendingRequest | None = None
 
     def asks(self, request: PendingRequest) -> None:
         """A request is out, and is waited for."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.sampled import Sampled
@@ -21,56 +20,63 @@ API_VERSIONS = (5, 4, 3, 0)
 Hubs, some proxies) instead of answering UNSUPPORTED_VERSION (KIP-511)."""
 
 
-@dataclass(slots=True, eq=False)
 class AddressState:
     """The record of one host:port. Times are the engine's `now` in seconds."""
 
-    address: Address
-    failures: int = 0
-    """Failures in a row since the address last proved itself."""
-    backoff_until: float = -math.inf
-    proved_at: float = -math.inf
-    """When it last answered a real request for the first time on a connection."""
-    heard_at: float = -math.inf
-    """When the last byte came from it, on whichever connection."""
-    setup_failures: int = 0
-    setup_timeout: float = 0.0
-    last_dial: float = -math.inf
-    dialling: int = 0
-    """Dials that are pending now."""
-    dial_failed: bool = False
-    """The latest dial ended without a connection that proved itself (R-RB-2)."""
-    last_error: BaseException | None = None
-    last_error_at: float = -math.inf
-    last_ip: str | None = None
-    through: str | None = None
-    """The IP of a proxy's name that was dialled last to get there."""
-    tried: list[str] = field(default_factory=list)
-    """IPs that shouldn't come first: tried since the last success, or just lost."""
-    failures_before_proof: int = 0
-    """What the last proof reset; comes back when the proof turns out to be none."""
-    suspicion: str = ""
-    """What the next dial asks, to explain an end without a word (see `probe`)."""
-    api_versions: int = API_VERSIONS[0]
-    """The version of ApiVersions that a connection begins with."""
-    api_versions_answered: int = -1
-    """The newest one that was answered: what ended without a word hasn't ended for that."""
-    stepped_down: bool = False
-    """All versions were tried in vain, so from now on an end without a word is a failure."""
-    stepped_up: bool = False
-    """It was asked in a newer version once because it said that it knows one."""
-    numeric: bool = False
-    """The host is an IP address, so there is nothing to resolve."""
-    latency: Sampled = field(default_factory=Sampled)
-    """Seconds from a request to its answer, on connections that have ended."""
-    sent: int = 0
-    """Requests that were sent, on all its connections: one number, so it never seems to go back."""
-    answered: int = 0
-    """Those that it has answered; the connections' own numbers move to `latency` at their ends."""
+    __slots__ = (
+        "address", "answered", "api_versions", "api_versions_answered", "backoff_until",
+        "dial_failed", "dialling", "failures", "failures_before_proof", "heard_at", "last_dial",
+        "last_error", "last_error_at", "last_ip", "latency", "numeric", "proved_at", "sent",
+        "setup_failures", "setup_timeout", "stepped_down", "stepped_up", "suspicion", "through",
+        "tried",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        host = self.address.host
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.failures = 0
+        """Failures in a row since the address last proved itself."""
+        self.backoff_until = -math.inf
+        self.proved_at = -math.inf
+        """When it last answered a real request for the first time on a connection."""
+        self.heard_at = -math.inf
+        """When the last byte came from it, on whichever connection."""
+        self.setup_failures = 0
+        self.setup_timeout = 0.0
+        self.last_dial = -math.inf
+        self.dialling = 0
+        """Dials that are pending now."""
+        self.dial_failed = False
+        """The latest dial ended without a connection that proved itself (R-RB-2)."""
+        self.last_error: BaseException | None = None
+        self.last_error_at = -math.inf
+        self.last_ip: str | None = None
+        self.through: str | None = None
+        """The IP of a proxy's name that was dialled last to get there."""
+        self.tried: list[str] = []
+        """IPs that shouldn't come first: tried since the last success, or just lost."""
+        self.failures_before_proof = 0
+        """What the last proof reset; comes back when the proof turns out to be none."""
+        self.suspicion = ""
+        """What the next dial asks, to explain an end without a word (see `probe`)."""
+        self.api_versions = API_VERSIONS[0]
+        """The version of ApiVersions that a connection begins with."""
+        self.api_versions_answered = -1
+        """The newest one that was answered: what ended without a word hasn't ended for that."""
+        self.stepped_down = False
+        """All versions were tried in vain, so from now on an end without a word is a failure."""
+        self.stepped_up = False
+        """It was asked in a newer version once because it said that it knows one."""
+        host = address.host
         self.numeric = ":" in host or host.replace(".", "").isdecimal()
+        """The host is an IP address, so there is nothing to resolve."""
+        self.latency = Sampled()
+        """Seconds from a request to its answer, on connections that have ended."""
+        self.sent = 0
+        """Requests that were sent, on all its connections: one number, so it never seems to go
+        back."""
+        self.answered = 0
+        """Those that it has answered; the connections' own numbers move to `latency` at their
+        ends."""
 
     def opens_to(self, ip: str) -> None:
         """It is dialled at this IP."""

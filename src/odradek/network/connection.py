@@ -7,7 +7,6 @@ Must not: decide anything about other connections or about dialling.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import AuthenticationError, KafkaError
@@ -37,64 +36,71 @@ HELD = 0.25
 """Seconds after which a write that isn't answered counts as held by the broker."""
 
 
-@dataclass(slots=True, eq=False)
 class Connection:
     """One connection, from its dial to its end. A new dial makes a new object."""
 
-    id: int
-    address: Address
-    purpose: str
-    dialled_at: float
-    record: AddressState
-    """What is remembered of the address, whatever becomes of this connection."""
-    broker_id: int | None = None
-    """The broker that is there, where it has been asked for it and agreed (KIP-1242)."""
-    state: ConnectionState = ConnectionState.RESOLVING
-    ready: bool = False
-    """ApiVersions is answered: requests may be sent."""
-    ended: bool = False
-    """It won't be used again."""
-    reader: FrameReader = field(default_factory=FrameReader)
-    in_flight: InFlightRequests = field(default_factory=InFlightRequests)
-    versions: dict[int, tuple[int, int]] = field(default_factory=dict)
-    ip: str | None = None
-    setup_deadline: float = field(init=False)
-    ready_at: float = math.inf
-    last_used: float = field(init=False)
-    last_received: float = field(init=False)
-    heard_at: float = -math.inf
-    """When the last byte came."""
-    left_in_use: bool = False
-    """The broker ended it in order although it had just been used: it is going away."""
-    throttled_until: float = 0.0
-    proved: bool = False
-    bytes_seen: bool = False
-    """Bytes came since the last step."""
-    ours: bool = False
-    """An answer that came on it said nothing against its being our cluster's (R-RB-5)."""
-    asked_whose: bool = False
-    """It was asked so, and hasn't answered."""
-    for_metadata: bool = False
-    beside: bool = False
-    """Dialled while another dial of the address is silent; given up sooner than that one."""
-    suspect: bool = False
-    """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has been
-    pending for so long."""
-    suspected_at: float = math.inf
-    """When it became suspect last."""
-    writable: bool = True
-    session: SaslSession | None = None
-    """Where the broker takes requests only for a while after an authentication (KIP-368)."""
-    steps_down: bool = False
-    """It ended only because the broker doesn't know the version of ApiVersions, as far as is known:
-    that says nothing against the address."""
-    asks: str = ""
-    """What it finds out, beside what it is for (see `probe`)."""
-    works_outside: bool = False
-    """Its authentication waits for a function of ours: the broker isn't silent."""
+    __slots__ = (
+        "address", "asked_whose", "asks", "beside", "broker_id", "bytes_seen", "dialled_at",
+        "ended", "for_metadata", "heard_at", "id", "in_flight", "ip", "last_received", "last_used",
+        "left_in_use", "ours", "proved", "purpose", "reader", "ready", "ready_at", "record",
+        "session", "setup_deadline", "state", "steps_down", "suspect", "suspected_at",
+        "throttled_until", "versions", "works_outside", "writable",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.setup_deadline = self.last_used = self.last_received = self.dialled_at
+    def __init__(
+        self, number: int, address: Address, purpose: str, dialled_at: float, record: AddressState
+    ) -> None:
+        self.id = number
+        self.address = address
+        self.purpose = purpose
+        self.dialled_at = dialled_at
+        self.record = record
+        """What is remembered of the address, whatever becomes of this connection."""
+        self.broker_id: int | None = None
+        """The broker that is there, where it has been asked for it and agreed (KIP-1242)."""
+        self.state: ConnectionState = ConnectionState.RESOLVING
+        self.ready = False
+        """ApiVersions is answered: requests may be sent."""
+        self.ended = False
+        """It won't be used again."""
+        self.reader = FrameReader()
+        self.in_flight = InFlightRequests()
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.ip: str | None = None
+        self.setup_deadline = dialled_at
+        self.ready_at = math.inf
+        self.last_used = dialled_at
+        self.last_received = dialled_at
+        self.heard_at = -math.inf
+        """When the last byte came."""
+        self.left_in_use = False
+        """The broker ended it in order although it had just been used: it is going away."""
+        self.throttled_until = 0.0
+        self.proved = False
+        self.bytes_seen = False
+        """Bytes came since the last step."""
+        self.ours = False
+        """An answer that came on it said nothing against its being our cluster's (R-RB-5)."""
+        self.asked_whose = False
+        """It was asked so, and hasn't answered."""
+        self.for_metadata = False
+        self.beside = False
+        """Dialled while another dial of the address is silent; given up sooner than that one."""
+        self.suspect = False
+        """R-RB-2: a request is unanswered and no byte came for the suspicion time, or the dial has
+        been pending for so long."""
+        self.suspected_at = math.inf
+        """When it became suspect last."""
+        self.writable = True
+        self.session: SaslSession | None = None
+        """Where the broker takes requests only for a while after an authentication (KIP-368)."""
+        self.steps_down = False
+        """It ended only because the broker doesn't know the version of ApiVersions, as far as is
+        known: that says nothing against the address."""
+        self.asks = ""
+        """What it finds out, beside what it is for (see `probe`)."""
+        self.works_outside = False
+        """Its authentication waits for a function of ours: the broker isn't silent."""
 
     def version_for(self, request: type[AnyRequest]) -> int:
         """The highest version of an API that both sides speak."""

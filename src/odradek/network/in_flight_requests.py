@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from odradek.common.errors import KafkaError, MalformedMessageError
 from odradek.common.kafka_errors import InvalidRequestError
@@ -21,23 +20,38 @@ from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 
 
-@dataclass(slots=True, eq=False)
 class InFlightRequest:
     """One request: what was asked, when, until when the answer counts."""
 
-    correlation_id: int
-    body: AnyRequest
-    version: int
-    reply: Completion[Message]
-    sent_at: float
-    deadline: float
-    patience: float
-    """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
-    answered: bool = True
-    """False: no answer comes (Produce with acks=0); it is over once it is written."""
-    held: bool = False
-    """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
-    replicas have it, or the controller has given one of them up)."""
+    __slots__ = (
+        "answered", "body", "correlation_id", "deadline", "held", "patience", "reply", "sent_at",
+        "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        correlation_id: int,
+        body: AnyRequest,
+        version: int,
+        reply: Completion[Message],
+        sent_at: float,
+        deadline: float,
+        patience: float,
+        answered: bool = True,
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.body = body
+        self.version = version
+        self.reply = reply
+        self.sent_at = sent_at
+        self.deadline = deadline
+        self.patience = patience
+        """How long the broker may rightly keep silent (a fetch's max wait), in seconds."""
+        self.answered = answered
+        """False: no answer comes (Produce with acks=0); it is over once it is written."""
+        self.held = False
+        """It may be held for longer without anything being wrong (`acks=all`: until all in-sync
+        replicas have it, or the controller has given one of them up)."""
 
     def waited(self, now: float) -> None:
         """It goes out only now, though it was made before."""

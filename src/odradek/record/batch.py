@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.common.errors import CorruptRecordError, UnsupportedFeatureError
 from odradek.common.imports import loaded
@@ -33,8 +33,7 @@ _CRC_CHUNK = 1 << 18
 _compiled_crc32c: Callable[[bytes | bytearray | memoryview], int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The fields of one batch header, as they are on the wire."""
 
     base_offset: int
@@ -49,7 +48,7 @@ class BatchHeader:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # as tuples name a method of theirs
 
     @property
     def size(self) -> int:
@@ -122,7 +121,7 @@ def read_header(buffer: memoryview, at: int = 0) -> BatchHeader:
         raise corrupt(base_offset, f"its format (magic) is {magic}, known is 2")
     if size is None or size < HEADER_SIZE:
         raise corrupt(base_offset, f"its length field says {size}, less than a header has")
-    header = BatchHeader(*_LAYOUT.unpack_from(buffer, at))
+    header = BatchHeader._make(_LAYOUT.unpack_from(buffer, at))
     if base_offset < 0:
         raise corrupt(base_offset, "its offset is negative")
     if header.last_offset_delta < 0:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise, repeat
 from struct import Struct
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args, overload
@@ -214,7 +213,6 @@ class RawHeaderColumn(NamedTuple):
         ]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class RecordColumns:
     """`count` records from row `start` of the buffers on; a slice shares its parent's buffers.
 
@@ -222,17 +220,33 @@ class RecordColumns:
     `headers` is None also when no record has any.
     """
 
-    count: int
-    offsets: IntBuffer
-    """int64"""
-    timestamps_ms: IntBuffer
-    """int64"""
-    timestamp_types: ByteBuffer
-    """int8: 0 create time, 1 log append time"""
-    keys: BinaryColumn | ViewColumn | None
-    values: BinaryColumn | ViewColumn | None
-    headers: HeaderColumn | RawHeaderColumn | None
-    start: int = 0
+    __slots__ = (
+        "count", "headers", "keys", "offsets", "start", "timestamp_types", "timestamps_ms",
+        "values",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        count: int,
+        offsets: IntBuffer,
+        timestamps_ms: IntBuffer,
+        timestamp_types: ByteBuffer,
+        keys: BinaryColumn | ViewColumn | None,
+        values: BinaryColumn | ViewColumn | None,
+        headers: HeaderColumn | RawHeaderColumn | None,
+        start: int = 0,
+    ) -> None:
+        self.count = count
+        self.offsets = offsets
+        """int64"""
+        self.timestamps_ms = timestamps_ms
+        """int64"""
+        self.timestamp_types = timestamp_types
+        """int8: 0 create time, 1 log append time"""
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        self.start = start
 
     def __len__(self) -> int:
         return self.count
@@ -251,7 +265,16 @@ class RecordColumns:
         start, stop, _ = slice(start, stop).indices(self.count)
         if start == 0 and stop == self.count:  # nothing is left out, as with a small answer
             return self
-        return replace(self, start=self.start + start, count=max(0, stop - start))
+        return RecordColumns(
+            max(0, stop - start),
+            self.offsets,
+            self.timestamps_ms,
+            self.timestamp_types,
+            self.keys,
+            self.values,
+            self.headers,
+            self.start + start,
+        )
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[Row]:
         """Walk over rows as plain tuples, a thousand built at a time."""

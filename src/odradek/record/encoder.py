@@ -9,7 +9,6 @@ close or seal batches, wait, or know topics.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
 from odradek.common.errors import ConfigurationError, RecordTooLargeError
 from odradek.record import batch as b
@@ -34,13 +33,15 @@ RECORD_LIMIT = (1 << 31) - 1 - b.HEADER_SIZE
 """A batch's length is a 32-bit number."""
 
 
-@dataclass(slots=True, eq=False)
 class _Slot:
     """The batch that a partition's rows go to, and which of its records are ours."""
 
-    builder: BatchBuilder
-    first: int = 0
-    count: int = 0
+    __slots__ = ("builder", "count", "first")
+
+    def __init__(self, builder: BatchBuilder) -> None:
+        self.builder = builder
+        self.first = 0
+        self.count = 0
 
 
 class _Integers:

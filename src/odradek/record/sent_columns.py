@@ -8,7 +8,6 @@ encoder compares each number with the buffer that it points into.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -24,8 +23,7 @@ class InvalidRowError(KafkaError, ValueError):
         self.row = row
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SentBinary:
+class SentBinary(NamedTuple):
     """Byte strings: row i is `data[offsets[start + i]:offsets[start + i + 1]]`."""
 
     offsets: ByteBuffer
@@ -38,8 +36,7 @@ class SentBinary:
     wide: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SentNumbers:
+class SentNumbers(NamedTuple):
     """Integers: row i is `data[start + i]`."""
 
     data: ByteBuffer
@@ -48,8 +45,7 @@ class SentNumbers:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SentHeaders:
+class SentHeaders(NamedTuple):
     """Header lists: row i has entries `offsets[start + i]` to `offsets[start + i + 1]`."""
 
     offsets: ByteBuffer
@@ -65,11 +61,10 @@ class SentHeaders:
     wide: bool = False
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SentColumns:
+class SentColumns(NamedTuple):
     """`count` rows. The buffers must stay as they are while an encoder reads them."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # as tuples name a method of theirs
     values: SentBinary | None
     """None: every value is null."""
     keys: SentBinary | None = None
@@ -80,6 +75,9 @@ class SentColumns:
     """int64; a null means the time that `encode` is given."""
     first_row: int = 0
     """What errors call row 0: a table comes in pieces."""
+
+    def __repr__(self) -> str:
+        return f"<SentColumns: {self.count} rows>"  # the buffers may hold megabytes
 
 
 def only_bytes(items: list[Any], first: int, last: int) -> bool:
@@ -147,11 +145,10 @@ class Encoded(NamedTuple):
     """How many of them went to the sticky partition for want of a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A run of an encoder's rows within one batch."""
 
     partition: int
     first: int
     """Index in the batch of the first one."""
-    count: int
+    count: int  # type: ignore[assignment]  # as tuples name a method of theirs

@@ -15,7 +15,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.common.errors import ClientClosedError, ClientForkedError, KafkaError
@@ -36,23 +35,38 @@ GRACE = 0.05
 """Seconds beyond the deadline for a flush to end by itself."""
 
 
-@dataclass(slots=True, eq=False)
 class Opened:
     """What is left of a client when nobody knows it any more."""
 
-    kind: str
-    name: str
-    host: Host
-    engine: ClientEngine
-    producer: ProducerEngine | None
-    timeout: float
-    file: str
-    line: int
-    left: float | None = None
-    """Seconds of the timeout that are left once the program's end has waited; None: all."""
-    given_up: bool = False
-    """The time was too short, and stderr has heard what was lost."""
-    warned: bool = False
+    __slots__ = (
+        "engine", "file", "given_up", "host", "kind", "left", "line", "name", "producer", "timeout",
+        "warned",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        host: Host,
+        engine: ClientEngine,
+        producer: ProducerEngine | None,
+        timeout: float,
+        file: str,
+        line: int,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.host = host
+        self.engine = engine
+        self.producer = producer
+        self.timeout = timeout
+        self.file = file
+        self.line = line
+        self.left: float | None = None
+        """Seconds of the timeout that are left once the program's end has waited; None: all."""
+        self.given_up = False
+        """The time was too short, and stderr has heard what was lost."""
+        self.warned = False
 
     @property
     def used(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,7 +76,7 @@ def headers(rows: Sequence[Headers | None], *, wide: bool = False, start: int = 
 def columns(count: int, **changes: Any) -> SentColumns:
     values: list[bytes | None] = [b"value %d" % i for i in range(count)]
     keys: list[bytes | None] = [b"key %d" % i for i in range(count)]
-    return replace(SentColumns(count, binary(values), binary(keys)), **changes)
+    return SentColumns(count, binary(values), binary(keys))._replace(**changes)
 
 
 def encoder(use: Encoding, sent: SentColumns, partitions: int = 4, limit: int = 1 << 20) -> Any:
@@ -219,7 +218,7 @@ def test_a_record_that_is_too_large_is_named_before_anything_is_taken(use: Encod
 
 
 def lie(column: SentBinary, **changes: Any) -> SentBinary:
-    return replace(column, **changes)
+    return column._replace(**changes)
 
 
 GOOD = binary([b"one", b"two", b"three"])
@@ -284,14 +283,14 @@ def test_binary_columns_that_lie(
 )
 def test_headers_that_lie(use: Encoding, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRowError, match=message):
-        encoder(use, columns(3, headers=replace(HEADED, **changes)))
+        encoder(use, columns(3, headers=HEADED._replace(**changes)))
 
 
 def test_what_is_null_is_not_looked_at(use: Encoding) -> None:
     odd = lie(GOOD, offsets=array("i", [0, 3, 2, 11]), validity=b"\x01")
     rows = all_rows(use, encoder(use, columns(3, values=odd)))
     assert sorted(row[4] or b"" for one in rows for row in one) == [b"", b"", b"one"]
-    lists = replace(HEADED, offsets=array("i", [0, 9, -9, 3]).tobytes(), validity=b"\0")
+    lists = HEADED._replace(offsets=array("i", [0, 9, -9, 3]).tobytes(), validity=b"\0")
     assert all(
         not row[5] for one in all_rows(use, encoder(use, columns(3, headers=lists))) for row in one
     )
@@ -368,7 +367,7 @@ def test_calls_that_make_no_sense(use: Encoding) -> None:
     with pytest.raises(InvalidRowError, match="-1 rows"):
         encoder(use, SentColumns(-1, None))
     with pytest.raises(InvalidRowError, match="-1 entries"):
-        encoder(use, columns(0, headers=replace(headers([]), entries=-1)))
+        encoder(use, columns(0, headers=headers([])._replace(entries=-1)))
 
 
 def test_a_batch_that_was_left_is_sealed_while_the_encoder_writes_into_others(

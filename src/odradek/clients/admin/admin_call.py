@@ -7,13 +7,12 @@ timeout; both facades carry out the same. Must not: read arguments, or know an A
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from odradek.clients.admin.coordinators import by_broker, by_key
 from odradek.clients.asking import Inquiry, Outcome, ask, ask_brokers, ask_leaders
 from odradek.clients.coordinator import CoordinatorKind
-from odradek.clients.descriptions import leaders
+from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Flow
 from odradek.protocol.message import Message
@@ -28,8 +27,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True, slots=True)
-class AdminCall(Generic[T]):
+class AdminCall(NamedTuple, Generic[T]):
     """`what` fits after "no … in time"; `flow` gets the engine and the deadline."""
 
     what: str
@@ -66,6 +64,9 @@ def by_leaders(
     wanted = list(partitions)
 
     def flow(engine: AdminEngine, deadline: float) -> Flow[dict[TopicPartition, V]]:
+        loaded("odradek.clients.descriptions")
+        from odradek.clients.descriptions import leaders  # only here: an Admin starts without it
+
         return (yield from ask_leaders(engine, question, wanted, deadline, leaders)).settled()
 
     return AdminCall(question.what, flow)

@@ -314,7 +314,7 @@ def _described(
 def _led(outcome: Outcome[str, GroupDescription]) -> Outcome[str, GroupDescription]:
     """The same with the coordinators that described them."""
     led = {g: replace(d, coordinator=outcome.led[g]) for g, d in outcome.results.items()}
-    return replace(outcome, results=led)
+    return Outcome(led, outcome.errors, outcome.moved, outcome.unsettled, outcome.led)
 
 
 def _ids(groups: Any) -> list[str]:

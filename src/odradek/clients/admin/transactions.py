@@ -7,7 +7,7 @@ it, an id's coordinator its transaction. Must not: know a producer of this proce
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.clients.admin.admin_arguments import keys
@@ -21,7 +21,7 @@ from odradek.clients.admin.admin_call import (
 from odradek.clients.admin.coordinators import by_broker
 from odradek.clients.admin.groups import of_coordinators
 from odradek.clients.admin.reassignments import by_topic
-from odradek.clients.asking import MOVED, Inquiry, Said, ask_leaders
+from odradek.clients.asking import MOVED, Inquiry, Outcome, Said, ask_leaders
 from odradek.clients.consumer.partition_arguments import one_partition, some_partitions
 from odradek.clients.coordinator import CoordinatorKind
 from odradek.clients.descriptions import describe_each, leaders, list_topics
@@ -381,5 +381,5 @@ def _known(
         for key, error in asked.errors.items()
         if not isinstance(error, TransactionalIdNotFoundError)  # it has expired meanwhile
     }
-    whole = replace(asked, errors=errors)
-    return {(t.producer_id, at) for t in whole.settled().values() for at in t.partitions}
+    settled = Outcome(asked.results, errors).settled()
+    return {(t.producer_id, at) for t in settled.values() for at in t.partitions}

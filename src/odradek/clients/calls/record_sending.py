@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
-from inspect import iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -29,6 +28,7 @@ from odradek.clients.producer.record_arguments import (
 from odradek.clients.traces import Traces
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import ClientClosedError, KafkaError
+from odradek.common.imports import loaded
 from odradek.record import OpenBatches
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
@@ -175,6 +175,9 @@ def _report_in_context(
     report_to: Callable[[F, DeliveryCallback], Any], future: F, on_delivery: DeliveryCallback
 ) -> Any:
     """Have a callback run in the context of its `send`, whoever calls it."""
+    loaded("inspect")
+    from inspect import iscoroutinefunction  # only here: most producers start without it
+
     run: Callable[..., None] = copy_context().run
     refused = not callable(on_delivery) or iscoroutinefunction(on_delivery)
     return report_to(future, on_delivery if refused else partial(run, on_delivery))

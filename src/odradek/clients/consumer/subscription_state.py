@@ -9,7 +9,6 @@ handed before it asked for more. Must not: fetch, or know brokers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.clients.client_engine import check_topic
@@ -36,71 +35,79 @@ ASKED_MORE = 1.25
 """Records aren't all alike; a second question costs more than a few that aren't wanted."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PartitionState:
     """One assigned partition."""
 
-    partition: TopicPartition
-    reset: str
-    """What a reset does while there is no position."""
-    backoff: Backoff
-    position: int | None = None
-    """The offset that is handed out next; None until it is reset."""
-    position_epoch: int = -1
-    """The leader epoch of the record before it, -1 where that isn't known."""
-    consumed: int | None = None
-    """The offset that auto-commit may commit: the caller is through with all before it."""
-    consumed_epoch: int = -1
-    committed: int | None = None
-    """What the group has, as far as this client knows."""
-    said: tuple[OffsetAndMetadata, int | None] | None = None
-    """What the caller itself committed last. With the position of then if it was less than
-    what it was through with, or more than it was handed: then it meant just that."""
-    revoked: bool = False
-    """It is being given back: nothing of it is asked for or handed out any more."""
-    log_end: int | None = None
-    """Where the log ended when a reset by duration began: looked up before the time, so that
-    no record comes between the two unseen."""
-    seen_end: int | None = None
-    """Where the log ended as the last answer to a fetch said (read_committed: its last stable
-    offset)."""
-    answered: tuple[int, int, float] | None = None
-    """High watermark and last stable offset of the last answer to a fetch (-1: not told), and
-    when it came."""
-    until: int = MAX_OFFSET
-    """The first offset that isn't wanted."""
-    paused: bool = False
-    fetch_offset: int | None = None
-    """The offset to ask for next: ahead of the position by what is buffered. None: ask
-    again from the position once what is buffered has been handed out."""
-    fetch_epoch: int = -1
-    """The leader epoch of the record before it, -1 where that isn't known."""
-    checked_under: int = -1
-    """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
-    generation: int = 0
-    """Grows with each seek and reset; answers to older questions are dropped."""
-    moves: int = 0
-    """Grows with each move to another position that isn't a record's handing out."""
-    asked: FetchRequestState | None = None
-    replica: ReadReplica | None = None
-    """Who is read instead of the leader."""
-    resetting: bool = False
-    losses: int = 0
-    """How often in a row the log didn't have the position that a reset had found."""
-    max_bytes: int | None = None
-    """Set while the next batch is larger than the usual limit."""
-    cut_short: bool = False
-    """All of that batch was asked for, and less came."""
-    offset_bytes: float = GUESSED_BYTES
-    """What an offset held in the last answer."""
-    oversized: bool = False
-    """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
-    served: int = 0
-    """When it last got data, as a serial number: who waited longest comes first."""
-    topic_id: bytes = NO_ID
-    error: KafkaError | None = None
-    """What the next poll raises."""
-    missing_since: float | None = None
+    __slots__ = (
+        "answered", "asked", "backoff", "checked_under", "committed", "consumed", "consumed_epoch",
+        "cut_short", "error", "fetch_epoch", "fetch_offset", "generation", "log_end", "losses",
+        "max_bytes", "missing_since", "moves", "offset_bytes", "oversized", "partition", "paused",
+        "position", "position_epoch", "replica", "reset", "resetting", "revoked", "said",
+        "seen_end", "served", "topic_id", "until",
+    )  # fmt: skip
+
+    def __init__(self, partition: TopicPartition, reset: str, backoff: Backoff) -> None:
+        self.partition = partition
+        self.reset = reset
+        """What a reset does while there is no position."""
+        self.backoff = backoff
+        self.position: int | None = None
+        """The offset that is handed out next; None until it is reset."""
+        self.position_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.consumed: int | None = None
+        """The offset that auto-commit may commit: the caller is through with all before it."""
+        self.consumed_epoch = -1
+        self.committed: int | None = None
+        """What the group has, as far as this client knows."""
+        self.said: tuple[OffsetAndMetadata, int | None] | None = None
+        """What the caller itself committed last. With the position of then if it was less than what
+        it was through with, or more than it was handed: then it meant just that."""
+        self.revoked = False
+        """It is being given back: nothing of it is asked for or handed out any more."""
+        self.log_end: int | None = None
+        """Where the log ended when a reset by duration began: looked up before the time, so that no
+        record comes between the two unseen."""
+        self.seen_end: int | None = None
+        """Where the log ended as the last answer to a fetch said (read_committed: its last stable
+        offset)."""
+        self.answered: tuple[int, int, float] | None = None
+        """High watermark and last stable offset of the last answer to a fetch (-1: not told), and
+        when it came."""
+        self.until = MAX_OFFSET
+        """The first offset that isn't wanted."""
+        self.paused = False
+        self.fetch_offset: int | None = None
+        """The offset to ask for next: ahead of the position by what is buffered. None: ask again
+        from the position once what is buffered has been handed out."""
+        self.fetch_epoch = -1
+        """The leader epoch of the record before it, -1 where that isn't known."""
+        self.checked_under = -1
+        """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
+        self.generation = 0
+        """Grows with each seek and reset; answers to older questions are dropped."""
+        self.moves = 0
+        """Grows with each move to another position that isn't a record's handing out."""
+        self.asked: FetchRequestState | None = None
+        self.replica: ReadReplica | None = None
+        """Who is read instead of the leader."""
+        self.resetting = False
+        self.losses = 0
+        """How often in a row the log didn't have the position that a reset had found."""
+        self.max_bytes: int | None = None
+        """Set while the next batch is larger than the usual limit."""
+        self.cut_short = False
+        """All of that batch was asked for, and less came."""
+        self.offset_bytes = GUESSED_BYTES
+        """What an offset held in the last answer."""
+        self.oversized = False
+        """An answer was larger than is taken, perhaps because of it: it is asked for alone."""
+        self.served = 0
+        """When it last got data, as a serial number: who waited longest comes first."""
+        self.topic_id = NO_ID
+        self.error: KafkaError | None = None
+        """What the next poll raises."""
+        self.missing_since: float | None = None
 
     def move_to(self, position: int | None, epoch: int = -1) -> None:
         """Set the position from outside: what is buffered or under way is of no use then."""

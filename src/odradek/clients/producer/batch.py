@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import InitVar, dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -86,55 +85,58 @@ class ProduceRefusals:
         return list(self._last.values())
 
 
-@dataclass(slots=True, eq=False)
 class ProducerBatch:
     """A batch from its first record to its outcome. Guarded by the lock while it is open."""
 
-    partition: TopicPartition
-    builder: BatchBuilder
-    created_at: float
-    delivery: InitVar[float]
-    """Seconds until it is given up."""
-    deadline: float = field(init=False)
-    append: Callable[..., int | None] = field(init=False)
-    """The builder's, kept at hand: `send` calls it for each record."""
-    serial: int = OPEN
-    """Given when the batch is ready, and growing: the order of a partition's batches."""
-    done: Completion[BatchOutcome] = field(default_factory=Completion)
-    attempts: int = 0
-    retry_at: float = 0.0
-    reserved: int = 0
-    """Bytes of `buffer.memory` that are this batch's."""
-    lingers: bool = True
-    """The accumulator has its linger time in mind."""
-    sequence: int = NO_SEQUENCE
-    producer: tuple[int, int] = (-1, -1)
-    epoch_tried: int = -1
-    """The leader epoch of the last attempt: a newer one makes waiting pointless."""
-    topic_tried: bytes = b""
-    """The topic's id at the last attempt: another topic may have the name now."""
-    ordinal: int = 0
-    """How many batches of its partition got a sequence under its identity before it."""
-    doubtful: bool = False
-    """An attempt before the present one may have been appended (see `doubt`). Then its sequence is
-    used up, and no other may be given to it while its identity lives (R-PR-1)."""
-    recognised: bool = True
-    """A broker that has it knows it when it comes again; not so a part of a batch that may have
-    been written whole."""
-    refusals: ProduceRefusals | None = None
-    """What was answered to earlier attempts."""
-    taken: bool = False
-    """It has crossed to the sender."""
-    told: tuple[str, int, int, int] | None = None
-    """What all of its records are told, once one was: topic, partition, base offset, append time.
-    """
-    parts: list[Part] | None = None
-    """Where its records went, in order, when other batches took its place. `done` is then done, and
-    the records' outcomes are those of these batches."""
+    __slots__ = (
+        "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
+        "epoch_tried", "lingers", "ordinal", "partition", "parts", "producer", "recognised",
+        "refusals", "reserved", "retry_at", "sequence", "serial", "taken", "told", "topic_tried",
+    )  # fmt: skip
 
-    def __post_init__(self, delivery: float) -> None:
-        self.deadline = self.created_at + delivery
-        self.append = self.builder.append
+    def __init__(
+        self, partition: TopicPartition, builder: BatchBuilder, created_at: float, delivery: float
+    ) -> None:
+        """Begin one at `created_at`; after `delivery` seconds it is given up."""
+        self.partition = partition
+        self.builder = builder
+        self.created_at = created_at
+        self.deadline = created_at + delivery
+        self.append: Callable[..., int | None] = builder.append
+        """The builder's, kept at hand: `send` calls it for each record."""
+        self.serial = OPEN
+        """Given when the batch is ready, and growing: the order of a partition's batches."""
+        self.done: Completion[BatchOutcome] = Completion()
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.reserved = 0
+        """Bytes of `buffer.memory` that are this batch's."""
+        self.lingers = True
+        """The accumulator has its linger time in mind."""
+        self.sequence = NO_SEQUENCE
+        self.producer = (-1, -1)
+        self.epoch_tried = -1
+        """The leader epoch of the last attempt: a newer one makes waiting pointless."""
+        self.topic_tried = b""
+        """The topic's id at the last attempt: another topic may have the name now."""
+        self.ordinal = 0
+        """How many batches of its partition got a sequence under its identity before it."""
+        self.doubtful = False
+        """An attempt before the present one may have been appended (see `doubt`). Then its sequence
+        is used up, and no other may be given to it while its identity lives (R-PR-1)."""
+        self.recognised = True
+        """A broker that has it knows it when it comes again; not so a part of a batch that may have
+        been written whole."""
+        self.refusals: ProduceRefusals | None = None
+        """What was answered to earlier attempts."""
+        self.taken = False
+        """It has crossed to the sender."""
+        self.told: tuple[str, int, int, int] | None = None
+        """What all of its records are told, once one was: topic, partition, base offset, append
+        time."""
+        self.parts: list[Part] | None = None
+        """Where its records went, in order, when other batches took its place. `done` is then done,
+        and the records' outcomes are those of these batches."""
 
     @property
     def count(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_OFFSET, Part, ProducerBatch
@@ -78,18 +77,20 @@ def _frozen(data: bytes | None) -> bytes | None:
     return data if data is None or type(data) is bytes else bytes(data)
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
     """The records of one topic."""
 
-    flushes: int
-    """Of the accumulator: what was here when it grew doesn't linger afterwards."""
-    records: deque[EarlyRecord] = field(default_factory=deque)
-    absent: deque[EarlyRecord] = field(default_factory=deque)
-    """Older ones, of partitions that the topic doesn't have so far."""
-    least: float = math.inf
-    """No partition of these is below it."""
-    placing: Completion[None] | None = None
+    __slots__ = ("absent", "flushes", "least", "placing", "records")
+
+    def __init__(self, flushes: int) -> None:
+        self.flushes = flushes
+        """Of the accumulator: what was here when it grew doesn't linger afterwards."""
+        self.records: deque[EarlyRecord] = deque()
+        self.absent: deque[EarlyRecord] = deque()
+        """Older ones, of partitions that the topic doesn't have so far."""
+        self.least = math.inf
+        """No partition of these is below it."""
+        self.placing: Completion[None] | None = None
 
     @property
     def oldest(self) -> EarlyRecord | None:

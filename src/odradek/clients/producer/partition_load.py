@@ -8,7 +8,6 @@ and only reads what the engine writes. Must not: look at records with a key.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from odradek.clients.producer.partition_queue import PartitionQueue
@@ -76,11 +75,15 @@ class PartitionLoad:
         return now - max(ready, self._sent_at.get(leader, 0.0)) > self._available
 
 
-@dataclass(slots=True, eq=False)
 class _Table:
     """What was found in one look, good for `left` choices."""
 
-    topic: Topic
-    partitions: Sequence[int]
-    sums: Sequence[int] | None
-    left: int
+    __slots__ = ("left", "partitions", "sums", "topic")
+
+    def __init__(
+        self, topic: Topic, partitions: Sequence[int], sums: Sequence[int] | None, left: int
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.sums = sums
+        self.left = left

@@ -10,7 +10,6 @@ Must not: know brokers, requests or errors; forget a partition that has a batch 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.clients.producer.batch import NO_SEQUENCE, SEQUENCES, ProducerBatch
@@ -28,31 +27,37 @@ NEVER = -2
 """A leader epoch that there is not; -1 is one that isn't known."""
 
 
-@dataclass(slots=True, eq=False)
 class Numbering:
     """Who writes to one partition, and with which sequence next: all that outlives its batches."""
 
-    identity: tuple[int, int] = NOBODY
-    """The producer id and epoch of the batches that get their sequence now."""
-    next_sequence: int = 0
-    numbered: int = 0
-    """Batches that got a sequence under this identity."""
-    acknowledged: int = -1
-    """The serial of the newest batch that was acknowledged under it."""
-    known_at: int = NEVER
-    """The leader epoch in which one was: from then on this leader knows the producer, and refuses a
-    sequence that leaves something out. Others may not: they may have lost the log."""
-    topic_id: bytes = b""
-    """The topic's id at the last attempt: a topic of the same name may be created again."""
-    ended: bool = False
-    """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
-    lost: bool = False
-    """One that may have been written was given up; a copy of it may still be under way."""
-    reached: int = 0
-    """The offset after the newest acknowledged record under this identity."""
-    cut: bool = False
-    """The log has lost what was acknowledged, and then took a batch though older ones are in doubt:
-    its leader knew nobody any more and takes any sequence, so there may be holes before it."""
+    __slots__ = (
+        "acknowledged", "cut", "ended", "identity", "known_at", "lost", "next_sequence", "numbered",
+        "reached", "topic_id",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.identity: tuple[int, int] = NOBODY
+        """The producer id and epoch of the batches that get their sequence now."""
+        self.next_sequence = 0
+        self.numbered = 0
+        """Batches that got a sequence under this identity."""
+        self.acknowledged = -1
+        """The serial of the newest batch that was acknowledged under it."""
+        self.known_at = NEVER
+        """The leader epoch in which one was: from then on this leader knows the producer, and
+        refuses a sequence that leaves something out. Others may not: they may have lost the log."""
+        self.topic_id = b""
+        """The topic's id at the last attempt: a topic of the same name may be created again."""
+        self.ended = False
+        """No batch gets a sequence under this identity any more: one is missing, or in doubt."""
+        self.lost = False
+        """One that may have been written was given up; a copy of it may still be under way."""
+        self.reached = 0
+        """The offset after the newest acknowledged record under this identity."""
+        self.cut = False
+        """The log has lost what was acknowledged, and then took a batch though older ones are in
+        doubt: its leader knew nobody any more and takes any sequence, so there may be holes before
+        it."""
 
     def begin(self, identity: tuple[int, int]) -> None:
         """Go on under another identity, from sequence 0. From then on the leader refuses what
@@ -71,18 +76,20 @@ class Numbering:
         return lasted
 
 
-@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition: those that wait, in order, and those that are in flight."""
 
-    waiting: deque[ProducerBatch] = field(default_factory=deque)
-    in_flight: list[ProducerBatch] = field(default_factory=list)
-    out_of_order: set[ProducerBatch] = field(default_factory=set)
-    """Those that wait after a leader that knows their producer refused their sequence: whether they
-    are in the log is known once those after them that are in doubt have their outcome."""
-    numbering: Numbering = field(default_factory=Numbering)
-    by_name: bool = True
-    """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
+    __slots__ = ("by_name", "in_flight", "numbering", "out_of_order", "waiting")
+
+    def __init__(self, numbering: Numbering | None = None) -> None:
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.out_of_order: set[ProducerBatch] = set()
+        """Those that wait after a leader that knows their producer refused their sequence: whether
+        they are in the log is known once those after them that are in doubt have their outcome."""
+        self.numbering = Numbering() if numbering is None else numbering
+        self.by_name = True
+        """The topic's id isn't known (metadata of brokers before 2.8): batches go by its name."""
 
     def lives_in(self, topic_id: bytes) -> None:
         """The topic has this id now. If it was created again, its leaders don't know this producer,

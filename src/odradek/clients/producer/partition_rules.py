@@ -14,7 +14,6 @@ from __future__ import annotations
 import operator
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise, repeat
 from typing import Literal
 from zlib import crc32
@@ -109,7 +108,7 @@ def place_rows(columns: SentColumns, rule: Rule, topic: str, count: int) -> Sent
                 partitions[row] = chosen
     except PartitionerError as error:
         raise PartitionerError(str(error), columns.first_row + row) from error.__cause__
-    return replace(columns, partitions=SentNumbers(memoryview(partitions), bits))
+    return columns._replace(partitions=SentNumbers(memoryview(partitions), bits))
 
 
 def _texts(column: SentBinary | None, count: int) -> Iterable[bytes | None]:

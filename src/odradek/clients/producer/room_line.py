@@ -8,8 +8,6 @@ a full buffer would be a batch of its own. Must not: leave bytes with a caller t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from odradek.clients.producer.record_accumulator import RecordAccumulator
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -20,12 +18,14 @@ enough for it, and nothing lingers any more. A dead leader may hold the rest for
 healthy partitions mustn't wait for it; brokers that are only slow release some sooner."""
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
-    owner: object
-    size: int
-    wanted: int
-    turn: Completion[None] = field(default_factory=Completion)
+    __slots__ = ("owner", "size", "turn", "wanted")
+
+    def __init__(self, owner: object, size: int, wanted: int) -> None:
+        self.owner = owner
+        self.size = size
+        self.wanted = wanted
+        self.turn: Completion[None] = Completion()
 
 
 class RoomLine:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 WINDOW = 1 << 14
 """Rows whose partitions are noted in one piece."""
@@ -55,8 +55,7 @@ def _integers(count: int) -> memoryview[int]:
 _free: list[memoryview[int]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRows:
+class BatchRows(NamedTuple):
     """The rows of a batch: those from `start` up to `stop` that went to `partition`."""
 
     partition: int
@@ -66,12 +65,12 @@ class BatchRows:
     """What covers them, in order."""
     skip: int = 0
     """How many of the first are left out: they are in another part of a batch that was split."""
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]  # as tuples name a method of theirs
     """At most this many of the rest; None: all."""
 
     def part(self, skip: int, count: int) -> BatchRows:
         """`count` of these rows, after the first `skip`; if they fail, `found` says which."""
-        return replace(self, skip=self.skip + skip, count=count)
+        return self._replace(skip=self.skip + skip, count=count)
 
     def found(self) -> BatchRows:
         """The same rows without anything to leave out."""

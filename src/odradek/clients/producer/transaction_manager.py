@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
@@ -64,14 +63,16 @@ _WHY_NOT = {
 }
 
 
-@dataclass(slots=True)
 class Pending:
     """A call that goes on when its caller has left; the same call again waits for its end."""
 
-    name: str
-    done: Completion[None]
-    left: str = ""
-    """Why its caller didn't wait for the end; empty where one does."""
+    __slots__ = ("done", "left", "name")
+
+    def __init__(self, name: str, done: Completion[None]) -> None:
+        self.name = name
+        self.done = done
+        self.left = ""
+        """Why its caller didn't wait for the end; empty where one does."""
 
 
 class TransactionManager:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -57,11 +56,11 @@ def test_the_preferred_replica_until_it_expires() -> None:
 @pytest.mark.parametrize(
     ("seen", "asked"),
     [
-        (cluster(replace(LED_BY_1, leader=3, leader_epoch=6)), 3),
-        (cluster(replace(LED_BY_1, leader_epoch=6)), 1),
-        (cluster(replace(LED_BY_1, offline=(2,))), 1),
+        (cluster(LED_BY_1._replace(leader=3, leader_epoch=6)), 3),
+        (cluster(LED_BY_1._replace(leader_epoch=6)), 1),
+        (cluster(LED_BY_1._replace(offline=(2,))), 1),
         (cluster(without=2), 1),
-        (cluster(replace(LED_BY_1, leader=-1)), -1),
+        (cluster(LED_BY_1._replace(leader=-1)), -1),
     ],
 )
 def test_what_ends_a_preference(seen: Cluster, asked: int) -> None:

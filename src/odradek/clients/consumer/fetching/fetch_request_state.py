@@ -7,8 +7,6 @@ there is. Must not: move positions, or know the network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from odradek.clients.consumer.fetching.fetch_session import (
     TOPIC_IDS_FROM,
     FetchSession,
@@ -24,38 +22,41 @@ from odradek.metadata.partitions import Partition
 Name = tuple[str, int]
 
 
-@dataclass(eq=False, repr=False)
 class FetchRequestState(Sampled):
     """One leader's partitions; each state refers to the `FetchRequestState` that it is in.
 
     What is sampled is how long answers took, in seconds.
     """
 
-    address: Address
-    session: FetchSession = field(default_factory=FetchSession)
-    version: int = -1
-    doubted: PartitionState | None = None
-    """What is asked for alone, because of an answer that was too large."""
-    leaders_only: bool = False
-    """The last request asked for no advice whom to read."""
-    under_way: bool = False
-    """A request is unanswered."""
-    sent_at: float = 0.0
-    """When the last one went out."""
-    outdated: bool = False
-    """The metadata has changed since the request under way was sent."""
-    parts: dict[Name, tuple[PartitionState, int, int, Key]] = field(default_factory=dict)
-    """State, its generation, the offset asked for, and the key on the wire."""
-    wanted: dict[Key, Wanted] = field(default_factory=dict)
-    names: dict[bytes, str] = field(default_factory=dict)
-    changed: bool = True
-    """`wanted` isn't what the request before was made of."""
-    doubtful: dict[Name, None] = field(default_factory=dict)
-    """Partitions that failed before: an answer without news of them ends their backoff."""
-    _changes: int = -1
+    __slots__ = (
+        "_changes", "address", "changed", "doubted", "doubtful", "leaders_only", "names",
+        "outdated", "parts", "sent_at", "session", "under_way", "version", "wanted",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        Sampled.__init__(self)
+    def __init__(self, address: Address) -> None:
+        super().__init__()
+        self.address = address
+        self.session = FetchSession()
+        self.version = -1
+        self.doubted: PartitionState | None = None
+        """What is asked for alone, because of an answer that was too large."""
+        self.leaders_only = False
+        """The last request asked for no advice whom to read."""
+        self.under_way = False
+        """A request is unanswered."""
+        self.sent_at = 0.0
+        """When the last one went out."""
+        self.outdated = False
+        """The metadata has changed since the request under way was sent."""
+        self.parts: dict[Name, tuple[PartitionState, int, int, Key]] = {}
+        """State, its generation, the offset asked for, and the key on the wire."""
+        self.wanted: dict[Key, Wanted] = {}
+        self.names: dict[bytes, str] = {}
+        self.changed = True
+        """`wanted` isn't what the request before was made of."""
+        self.doubtful: dict[Name, None] = {}
+        """Partitions that failed before: an answer without news of them ends their backoff."""
+        self._changes = -1
 
     @property
     def nameless(self) -> bool:

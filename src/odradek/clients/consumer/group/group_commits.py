@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.group.committed_offsets import (
@@ -57,21 +56,27 @@ OPEN_TRANSACTION = (
 )
 
 
-@dataclass(slots=True, eq=False)
 class Awaited:
     """A partition whose committed offset can't be had."""
 
-    since: float
-    why: KafkaError | None = None
-    told: bool = False
+    __slots__ = ("since", "told", "why")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.why: KafkaError | None = None
+        self.told = False
 
 
-@dataclass(slots=True, eq=False)
 class Told:
     """A commit that its caller doesn't wait for, until the caller is told how it ended."""
 
-    offsets: dict[TopicPartition, OffsetAndMetadata]
-    callback: CommitCallback | None
+    __slots__ = ("callback", "offsets")
+
+    def __init__(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: CommitCallback | None
+    ) -> None:
+        self.offsets = offsets
+        self.callback = callback
 
 
 class GroupCommits:
