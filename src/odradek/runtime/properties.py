@@ -16,15 +16,16 @@ from typing import Any, ParamSpec
 from odradek.common.arguments import refusal, shown
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import ConfigurationError
-from odradek.common.properties import bad_line, idle_names, parse_properties
+from odradek.common.imports import loaded
 from odradek.common.spellings import sealed
 
 logger = logging.getLogger("odradek")
 
 P = ParamSpec("P")
 
-_SETTING = re.compile(r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n")
-_HOST_PORT = re.compile(r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*")
+_SETTING = r"\s*[\w.-]+[ \t]*[=:]|[^\n]*\n"
+_HOST_PORT = r"(\w+://)?[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*"
+"""Compiled where a file is read: most clients start without one."""
 LARGEST = 1 << 20
 """Bytes of a file of settings."""
 LONGEST_PATH = 1000
@@ -96,6 +97,8 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
     found, problem = _read(_text(place))
     if problem is not None:
         raise ConfigurationError(f"{place}, {problem}")
+    from odradek.common.properties import idle_names
+
     idle = idle_names(found, client)
     if idle:
         logger.warning("%s: these mean nothing here: %s", place, ", ".join(sorted(idle)))
@@ -104,12 +107,15 @@ def read_properties(path: str | os.PathLike[str], client: str | None = None) -> 
 
 def _read(text: str) -> tuple[dict[str, Any], str | None]:
     """The settings with their secrets wrapped, or what is wrong with them."""
+    loaded("odradek.common.properties")
+    from odradek.common.properties import bad_line, parse_properties
+
     problem = bad_line(text)
     return ({} if problem else sealed(parse_properties(text))), problem
 
 
 def _text(place: str) -> str:
-    if _HOST_PORT.fullmatch(place):
+    if re.fullmatch(_HOST_PORT, place):
         raise ConfigurationError(
             f"{place} is read as a properties file's path; for brokers give "
             f'{{"bootstrap.servers": "{place}"}}'
@@ -129,6 +135,6 @@ def _text(place: str) -> str:
     except ValueError:  # a NUL, or half a character
         raise ConfigurationError(f"path must be a file's path, not {shown(place)}") from None
     # What isn't a path may be the file's content, with a password in it.
-    is_path = len(place) < LONGEST_PATH and not _SETTING.match(place)
+    is_path = len(place) < LONGEST_PATH and not re.match(_SETTING, place)
     where = place if is_path else f"path (a str of {len(place)} characters)"
     raise ConfigurationError(f"{where} {problem}")

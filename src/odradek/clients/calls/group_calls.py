@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, whatever_happens
@@ -18,8 +18,6 @@ from odradek.clients.calls.client_calls import ClientCalls
 from odradek.clients.consumer.consumer_engine import ConsumerEngine
 from odradek.clients.consumer.fetching.closing_fetch import CLOSING_PATIENCE, close_sessions
 from odradek.clients.consumer.group.commit_arguments import offsets_to_commit
-from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener, Listeners
-from odradek.clients.consumer.group.group_commits import CommitCallback
 from odradek.clients.consumer.group.subscribe_arguments import (
     callbacks,
     listener_methods,
@@ -29,8 +27,13 @@ from odradek.clients.consumer.group.subscribe_arguments import (
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.arguments import some_function, text
 from odradek.common.errors import ClientForkedError, IllegalStateError, KafkaError
+from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Completion
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup, Listener
+    from odradek.clients.consumer.group.group_commits import CommitCallback
 
 logger = logging.getLogger("odradek.consumer")
 
@@ -64,6 +67,9 @@ class GroupCalls(ClientCalls[ConsumerEngine]):
         """Subscribe; callbacks are called with `consumer`, which they don't keep alive."""
         self.check_free("subscribe()")
         group = self.group("subscribe()")
+        loaded("odradek.clients.consumer.group.consumer_group")
+        from odradek.clients.consumer.group.consumer_group import Listeners
+
         names, pattern = topics_to_subscribe(topics), pattern_to_subscribe(pattern)
         calls = callbacks(named)
         if listener is not None and any(v is not None for v in calls):

@@ -23,7 +23,6 @@ from odradek.clients.consumer.fetching.offsets import (
     ListOffsetsCall,
     list_offsets,
 )
-from odradek.clients.consumer.group.consumer_group import ConsumerGroup
 from odradek.clients.consumer.partition_arguments import Place
 from odradek.clients.consumer.records import (
     NoOffsetForPartitionError,
@@ -49,6 +48,7 @@ from odradek.metadata.cluster import to_hint
 from odradek.network.flow import START, Flow, Wait
 
 if TYPE_CHECKING:
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
     from odradek.clients.descriptions import TopicDescription
 
 FRAME_SLACK = 64 << 20
@@ -57,6 +57,14 @@ BUFFER_SLACK = 32 << 20
 """Receive buffers may keep so much more than `fetch.max.bytes`, which bounds what is in them."""
 LOG_RANGE_TIMEOUT = 5.0
 """Seconds for finding out where a log begins and ends, when that is only for an error's text."""
+
+
+def _group(engine: ConsumerEngine, group_id: str) -> ConsumerGroup:
+    """Imported here: who assigns partitions doesn't pay for it."""
+    loaded("odradek.clients.consumer.group.consumer_group")
+    from odradek.clients.consumer.group.consumer_group import ConsumerGroup
+
+    return ConsumerGroup(engine, group_id)
 
 
 class ConsumerEngine(ClientEngine):
@@ -96,7 +104,7 @@ class ConsumerEngine(ClientEngine):
         self.isolation = 1 if config["isolation.level"] == "read_committed" else 0
         self.lock = lock
         self._roused = False
-        self.group = None if group_id is None else ConsumerGroup(self, group_id)
+        self.group = None if group_id is None else _group(self, group_id)
         self.metadata.held_by.append(self._topics_in_use)
         self.delivery = Delivery(self, lock)
         if self.group is not None and self.group.auto_commit is not None:
