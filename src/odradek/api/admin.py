@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
-from uuid import UUID
 
 from odradek.api.admin_groups import GroupAdmin
 from odradek.clients.admin.admin_engine import AdminEngine
@@ -30,6 +29,8 @@ from odradek.runtime.hosts.host_sources import usual_host
 from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.api.client_options import AdminOptions
     from odradek.clients.admin.admin_arguments import NewPartitions, NewTopic
     from odradek.clients.admin.api_versions import BrokerApiVersions

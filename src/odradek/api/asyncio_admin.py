@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
-from uuid import UUID
 
 from odradek.api.admin import admin_engine
 from odradek.api.asyncio_admin_groups import AsyncGroupAdmin
@@ -27,6 +26,8 @@ from odradek.runtime.hosts.host_sources import loop_host
 from odradek.runtime.properties import Settings, with_settings
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.api.client_options import AdminOptions
     from odradek.clients.admin.admin_arguments import NewPartitions, NewTopic
     from odradek.clients.admin.api_versions import BrokerApiVersions

@@ -17,7 +17,6 @@ from odradek.api.converters import sending, sending_many
 from odradek.api.producer import CLOSE_TIMEOUT, producer_engine
 from odradek.clients.calls.producer_calls import ProducerCalls
 from odradek.clients.calls.record_sending import DeliveryCallback, RecordSending
-from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.batch import RecordMetadata
 from odradek.clients.producer.partitioner import TopicLane
 from odradek.clients.producer.producer_engine import ProducerEngine
@@ -39,6 +38,7 @@ from odradek.runtime.properties import Settings, with_settings
 if TYPE_CHECKING:
     from odradek.api.client_options import ProducerOptions
     from odradek.api.group_consumer import Offsets
+    from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 
 
 class AsyncProducer(RecordSending[Any], AsyncClient[ProducerEngine]):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self
 
 from odradek.api.base import Client
 from odradek.clients.calls.producer_calls import ProducerCalls
-from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.habits import with_keywords
 from odradek.common.types import TopicPartition
@@ -20,6 +19,7 @@ from odradek.runtime.hosts.caller import block
 
 if TYPE_CHECKING:
     from odradek.api.group_consumer import Offsets
+    from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 
 
 class Transactional(Client[ProducerEngine]):

@@ -5,7 +5,8 @@ In: what was asked for. Out: words after the error's name. Must not: decide what
 
 from __future__ import annotations
 
-from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from typing import TYPE_CHECKING
+
 from odradek.common.kafka_errors import (
     IllegalGenerationError,
     InvalidProducerEpochError,
@@ -13,6 +14,9 @@ from odradek.common.kafka_errors import (
     OffsetMetadataTooLargeError,
     UnknownMemberIdError,
 )
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 
 
 def of_producer_id(code: int, transactional_id: str, timeout_ms: int) -> str:

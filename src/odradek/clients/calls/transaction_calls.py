@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.clients.calls.caller_flow import CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, ClientCalls
-from odradek.clients.consumer.group.commit_arguments import (
-    group_id,
-    group_to_send_to,
-    offsets_to_commit,
-)
-from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.clients.producer.producer_engine import ProducerEngine
 from odradek.common.errors import (
     AbortableTransactionError,
@@ -26,11 +20,17 @@ from odradek.common.errors import (
     IllegalStateError,
     KafkaError,
 )
+from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import START, Flow
 
 if TYPE_CHECKING:
+    from odradek.clients.consumer.records import OffsetAndMetadata
     from odradek.clients.producer.transaction_manager import TransactionManager
+
+
+ARGUMENTS = "odradek.clients.consumer.group.commit_arguments"
+"""Loaded by the calls that read offsets: most producers start without."""
 
 
 class TransactionClient(Protocol):
@@ -73,6 +73,12 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
         """Commit a consumer's offsets with the transaction."""
         manager = self.transactions
+        loaded(ARGUMENTS)
+        from odradek.clients.consumer.group.commit_arguments import (
+            group_to_send_to,
+            offsets_to_commit,
+        )
+
         wanted = offsets_to_commit(offsets, "send_offsets_to_transaction()")
         member = group_to_send_to(group)
         send = partial(manager.send_offsets, wanted, member)
@@ -86,6 +92,8 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self, group: str, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
         """What a group has committed, of all partitions."""
+        loaded(ARGUMENTS, "odradek.clients.producer.group_offsets")
+        from odradek.clients.consumer.group.commit_arguments import group_id
         from odradek.clients.producer.group_offsets import group_offsets
 
         name = group_id(group)
