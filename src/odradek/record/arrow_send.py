@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.common.arguments import refusal
 from odradek.record.arrow import ArrowSchemaError
@@ -31,8 +30,7 @@ _BYTES = "binary or string"
 _HEADERS = "list<struct<key: string, value: binary>> or map<string, binary>"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnNames:
+class ColumnNames(NamedTuple):
     """Which column of the data holds what; None: nothing does."""
 
     value: str | None = "value"
@@ -49,11 +47,10 @@ class ColumnNames:
         """
         usual = ColumnNames()
         found: dict[str, str] = {}
-        for field in fields(self):
-            name = getattr(self, field.name)
+        for field, name in self._asdict().items():
             if name in names:
-                found[field.name] = name
-            elif name is not None and (name != getattr(usual, field.name) or name == "value"):
+                found[field] = name
+            elif name is not None and (name != getattr(usual, field) or name == "value"):
                 raise ArrowSchemaError(
                     f"column {name!r} is missing; there are {', '.join(names) or 'none'}"
                 )
@@ -62,7 +59,7 @@ class ColumnNames:
             if unknown or (names.count(name) > 1 and name in found.values()):
                 raise ArrowSchemaError(
                     f"column {name!r} has no meaning here or stands twice; a record is made of "
-                    f"{', '.join(field.name for field in fields(self))}. Select and rename before "
+                    f"{', '.join(self._fields)}. Select and rename before "
                     "sending, or name the columns in the call."
                 )
         return found

@@ -12,9 +12,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from odradek.common.arguments import (
     INT64_MAX,
@@ -38,8 +37,7 @@ NO_TIME = -1
 _OR_NONE = {bytes, type(None)}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLists:
+class RecordLists(NamedTuple):
     """A producer's lists, read once, all of one length; None where every item would be None."""
 
     values: list[Any]
