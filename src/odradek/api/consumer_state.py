@@ -7,7 +7,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from odradek.api.base import Facade
 from odradek.clients.calls.client_calls import ClientCalls
@@ -20,8 +20,10 @@ from odradek.clients.consumer.records import (
     OffsetAndTimestamp,
 )
 from odradek.clients.consumer.subscription_state import EARLIEST, LATEST
-from odradek.clients.traces import Traces
 from odradek.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.clients.traces import Traces
 
 Offset = int | OffsetAndMetadata | OffsetAndTimestamp
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from odradek.clients.impatience import Impatience
 from odradek.clients.missing_topics import MissingTopics, looks_at
-from odradek.clients.traces import Traces
 from odradek.common.config import Config
 from odradek.common.errors import (
     Attempt,
@@ -37,6 +36,9 @@ from odradek.network.engine import Engine
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.network.network_client import NetworkClient
 from odradek.protocol.message import Message
+
+if TYPE_CHECKING:
+    from odradek.clients.traces import Traces
 
 M = TypeVar("M", bound=Message)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from odradek.clients.calls.caller_flow import DUE, CallerFlow, Do, whatever_happens
 from odradek.clients.client_engine import ClientEngine
-from odradek.clients.traces import Traces
 from odradek.common.arguments import checked_timeout, function
 from odradek.common.config import Config
 from odradek.common.errors import (
@@ -29,13 +28,14 @@ from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.secret import Secret
 from odradek.network.flow import START, Flow, Wait
 from odradek.network.host import Host
-from odradek.network.sasl.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from odradek.clients.producer.producer_engine import ProducerEngine
     from odradek.clients.telemetry.metrics_push import MetricsPush
+    from odradek.clients.traces import Traces
+    from odradek.network.sasl.mechanism import Mechanism
 
 E = TypeVar("E", bound=ClientEngine)
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from odradek.clients.calls.client_calls import ClientCalls
@@ -25,11 +25,13 @@ from odradek.clients.producer.record_arguments import (
     HeadersInput,
     explained,
 )
-from odradek.clients.traces import Traces
 from odradek.common.arguments import function, partition_number, record_headers
 from odradek.common.errors import ClientClosedError, KafkaError
 from odradek.common.imports import loaded
 from odradek.record import OpenBatches
+
+if TYPE_CHECKING:
+    from odradek.clients.traces import Traces
 
 DeliveryCallback = Callable[[BaseException | None, RecordMetadata], None]
 """`on_delivery(error, metadata)`: None and the place; or the error, and an offset of -1."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.clients.consumer.fetching.completed_fetch import CompletedFetch
 from odradek.clients.consumer.records import ConsumerRecord, UnreadRecord
-from odradek.clients.traces import Runs
 from odradek.common.errors import CorruptRecordError, KafkaError, UnsupportedFeatureError
 from odradek.common.events import Event
 from odradek.common.imports import loaded
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
+    from odradek.clients.traces import Runs
     from odradek.record.columns import Layout
 
 logger = logging.getLogger("odradek.consumer")
