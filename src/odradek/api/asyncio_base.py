@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from odradek.api.base import E, Facade
 from odradek.clients.calls.caller_flow import CallerFlow
@@ -17,6 +16,9 @@ from odradek.clients.calls.client_calls import API_TIMEOUT, CLOSE_TIMEOUT
 from odradek.network.flow import Flow
 from odradek.network.host import LoopHost
 from odradek.runtime.hosts.async_caller import carried_out
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 T = TypeVar("T")
 
