@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.api.asyncio_base import AsyncClient
-from odradek.clients.admin.admin_call import AdminCall
 from odradek.clients.admin.admin_engine import AdminEngine
 from odradek.clients.admin.families import acls as acl_calls
 from odradek.clients.admin.families import transactions
@@ -20,6 +19,7 @@ from odradek.common.types import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.clients.admin.acls import AclBinding, AclBindingFilter
+    from odradek.clients.admin.admin_call import AdminCall
     from odradek.clients.admin.transactions import (
         AbortTransactionSpec,
         ActiveProducer,
