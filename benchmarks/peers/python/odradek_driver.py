@@ -25,13 +25,15 @@ from driver import (
 )
 
 import odradek
-import odradek.runtime
+import odradek.runtime.hosts.selector_host
+import odradek.runtime.hosts.thread_host
 from odradek import Consumer, Producer  # loads them now, before any clock
 from odradek.record import KERNEL
 
 POLL_RECORDS = 10_000
 _OF_GROUPS = (
     "odradek.clients.descriptions",
+    "odradek.clients.consumer.group.consumer_group",
     "odradek.clients.consumer.group.classic_leader",
     "odradek.clients.consumer.group.classic_membership",
     "odradek.clients.consumer.group.assignors.range_assignor",

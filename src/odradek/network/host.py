@@ -1,7 +1,7 @@
 """What a host offers to the facades: time, a lock, and a way to wait for a completion.
 
 A host runs one engine (`EngineInputs`): it steps it, carries out its effects and hands in what it
-observed. Implementations: `runtime.SelectorHost`, `runtime.ThreadHost`, `simulation.SimulatedHost`.
+observed. Implementations: `SelectorHost`, `ThreadHost`, `simulation.SimulatedHost`.
 `LoopHost`s (`runtime.AsyncioHost`, `SimulatedHost`) serve callers that are coroutines, too.
 Must not: decide anything about Kafka.
 """

@@ -4,8 +4,3 @@ In: an engine's effects. Out: what really happened, as the engine's inputs. Must
 anything about Kafka; be imported by a room below. Importing it starts no thread, opens no socket
 and seeds no generator.
 """
-
-from odradek.runtime.hosts.selector_host import SelectorHost
-from odradek.runtime.hosts.thread_host import ThreadHost
-
-__all__ = ["SelectorHost", "ThreadHost"]

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.testing.authority import Authority, KeyAndCertificate
 
 

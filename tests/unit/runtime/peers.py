@@ -24,7 +24,8 @@ from odradek.network.effects import (
 )
 from odradek.network.engine import Engine
 from odradek.network.flow import Completion
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 
 T = TypeVar("T")
 

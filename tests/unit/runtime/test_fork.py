@@ -26,8 +26,10 @@ from odradek.common.events import Event
 from odradek.common.imports import loaded
 from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
-from odradek.runtime import SelectorHost, ThreadHost, fork
+from odradek.runtime import fork
 from odradek.runtime.events.events_dir import EventFile
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.simulation import SimulatedCluster, World
 
 

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine
 
 from odradek.network.flow import Completion
-from odradek.runtime import ThreadHost
 from odradek.runtime.hosts.io_log import IoLog
+from odradek.runtime.hosts.thread_host import ThreadHost
 
 logger = logging.getLogger("odradek")
 
@@ -228,7 +228,7 @@ PROGRAM = """
 import logging, sys, time
 from tests.unit.runtime.peers import ScriptedEngine
 from odradek.network.flow import Completion
-from odradek.runtime import ThreadHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.runtime.left_open import _at_exit
 import atexit
 atexit.register(_at_exit)

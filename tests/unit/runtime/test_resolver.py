@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, run
 
-from odradek.runtime import SelectorHost
+from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.resolver import Answer, Resolver, is_numeric, look_up, numeric_address
 
 

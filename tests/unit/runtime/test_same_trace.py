@@ -33,7 +33,8 @@ from odradek.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.simulation import (
     SimulatedBroker,
     SimulatedCluster,

@@ -20,8 +20,8 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, Talk, echo, peer,
 
 from odradek.common.errors import IllegalStateError
 from odradek.network.flow import START, Completion, Flow, Wait
-from odradek.runtime import SelectorHost
 from odradek.runtime.hosts import selector_host
+from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.runtime.hosts.transport import IOV_MAX
 
 

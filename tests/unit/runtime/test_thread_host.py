@@ -18,7 +18,7 @@ from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, echo, peer, run
 
 from odradek.common.errors import ClientBrokenError, IllegalStateError, SystemLimitError
 from odradek.network.flow import Completion
-from odradek.runtime import ThreadHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 
 
 def io_threads() -> list[threading.Thread]:

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.network.tls_peers import server_context, trusting
 from tests.unit.runtime.peers import PATIENCE, ScriptedEngine, Talk, echo, peer, run
 
-from odradek.runtime import SelectorHost
+from odradek.runtime.hosts.selector_host import SelectorHost
 from odradek.testing.authority import Authority, KeyAndCertificate
 
 

@@ -24,7 +24,8 @@ from odradek.common.config import ADMIN, Config
 from odradek.common.errors import ConfigurationError, HostNameMismatchError
 from odradek.common.types import Address
 from odradek.network.failures import as_error
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.runtime.tls.tls_context import TlsContexts, https_context, tls_source
 from odradek.testing.authority import STORE_PASSWORD, Authority, KeyAndCertificate
 

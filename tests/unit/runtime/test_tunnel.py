@@ -15,7 +15,8 @@ from odradek.common.errors import NotAProxyError, ProxyAuthenticationError, Prox
 from odradek.common.proxy import Proxy, proxy_url
 from odradek.common.types import Address
 from odradek.network.effects import Hop, Open
-from odradek.runtime import SelectorHost, ThreadHost
+from odradek.runtime.hosts.selector_host import SelectorHost
+from odradek.runtime.hosts.thread_host import ThreadHost
 from odradek.testing.authority import Authority, KeyAndCertificate
 
 LOGIN = ("alice", "pa55-of-alice")
