@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from odradek.clients.producer.transaction_manager import TransactionManager
 
 
-ARGUMENTS = "odradek.clients.consumer.group.commit_arguments"
-"""Loaded by the calls that read offsets: most producers start without."""
-
-
 class TransactionClient(Protocol):
     """The producer that its user has; subclasses and mocks replace such methods."""
 
@@ -73,7 +69,7 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
     def send_offsets(self, offsets: Any, group: Any, timeout: float | None) -> CallerFlow[None]:
         """Commit a consumer's offsets with the transaction."""
         manager = self.transactions
-        loaded(ARGUMENTS)
+        loaded("odradek.clients.consumer.group.commit_arguments")
         from odradek.clients.consumer.group.commit_arguments import (
             group_to_send_to,
             offsets_to_commit,
@@ -92,7 +88,8 @@ class TransactionCalls(ClientCalls[ProducerEngine]):
         self, group: str, timeout: float | None
     ) -> CallerFlow[dict[TopicPartition, OffsetAndMetadata]]:
         """What a group has committed, of all partitions."""
-        loaded(ARGUMENTS, "odradek.clients.producer.group_offsets")
+        loaded("odradek.clients.consumer.group.commit_arguments")
+        loaded("odradek.clients.producer.group_offsets")
         from odradek.clients.consumer.group.commit_arguments import group_id
         from odradek.clients.producer.group_offsets import group_offsets
 
