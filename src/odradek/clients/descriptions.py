@@ -12,10 +12,11 @@ from uuid import UUID
 
 from odradek.clients.any_broker import AnyBrokerCall
 from odradek.clients.asking import Inquiry, Outcome, Said, ask
-from odradek.clients.client_engine import ClientEngine, check_topic
+from odradek.clients.client_engine import ClientEngine
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebook import Shown
+from odradek.common.topic_names import check_topic
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from odradek.clients.calls.caller_flow import BREATH, CallerFlow, Do
 from odradek.clients.calls.client_calls import BLOCK_TIMEOUT, GRACE
 from odradek.clients.calls.transaction_calls import TransactionCalls, TransactionClient
-from odradek.clients.client_engine import check_topic
 from odradek.clients.producer.batch import ProducerBatch
 from odradek.clients.producer.column_writer import ColumnWriter
 from odradek.clients.producer.delivery import RowsDelivery
@@ -37,6 +36,7 @@ from odradek.common.errors import (
     RecordTooLargeError,
 )
 from odradek.common.imports import loaded
+from odradek.common.topic_names import check_topic
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import Topic
 from odradek.network.flow import START, Completion, Wait

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.clients.client_engine import check_topic
 from odradek.clients.consumer.fetching.hand_over import HandOver
 from odradek.clients.consumer.records import OffsetAndMetadata
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, IllegalStateError, KafkaError
+from odradek.common.topic_names import check_topic
 from odradek.common.types import Rng, TopicPartition
 from odradek.metadata.cluster import NO_ID
 

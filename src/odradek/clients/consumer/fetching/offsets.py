@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
-from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine, check_topic
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine
 from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import error_for
+from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.partitions import Partition

@@ -12,13 +12,14 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, check_topic
+from odradek.clients.client_engine import FINAL_TOPIC_ERRORS
 from odradek.clients.consumer.group.group_commits import patience
 from odradek.clients.consumer.group.membership import MemberState
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.imports import loaded
 from odradek.common.kafka_errors import error_for
+from odradek.common.topic_names import check_topic
 from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
