@@ -51,7 +51,8 @@ class FetchRequestState(Sampled):
     changed: bool = True
     """`wanted` isn't what the request before was made of."""
     doubtful: dict[Name, None] = field(default_factory=dict)
-    """Partitions that failed before: an answer without news of them ends their backoff."""
+    """Partitions that failed before, or were moved: an answer without news of them ends their
+    backoff, and means that their logs end where they did."""
     _changes: int = -1
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class FetchRequestState(Sampled):
         self.parts[name] = (state, state.generation, offset, key)
         self.changed = True
         state.asked_in(self)
-        if state.backoff.failures or state.missing_since is not None:
+        if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
@@ -151,7 +152,9 @@ class FetchRequestState(Sampled):
         return [one[0] for one in found if one is not None]
 
     def without_news(self) -> list[PartitionState]:
-        """What has failed before and is well now: the answer has neither records nor an error."""
+        """What had failed or was moved before, and is well now: the answer has neither records of
+        it nor an error.
+        """
         if not self.doubtful:
             return []
         states = [self.parts[name][0] for name in self.doubtful]
