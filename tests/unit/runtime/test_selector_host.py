@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import selectors
 import signal
 import socket
 import threading
@@ -405,6 +406,28 @@ def test_after_close_nothing_is_opened(host: SelectorHost, engine: ScriptedEngin
     assert host.run(done, None)
     host.drive()
     assert host._selector is None
+
+
+def test_a_signal_handler_that_closes_as_bytes_come_leaves_nothing_open(
+    host: SelectorHost, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = host._select
+
+    def closed_right_after(
+        selector: selectors.BaseSelector, timeout: float | None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = select(selector, timeout)
+        if any(key.data is not None for key, _ in ready) and not host._closed:
+            host.close(host.now())
+        return ready
+
+    with peer(echo) as server:
+        connection = engine.open(server.port)
+        run(host, engine.up[connection])
+        engine.send(connection, b"x")
+        monkeypatch.setattr(host, "_select", closed_right_after)
+        assert not host.run(Completion(), host.now() + PATIENCE)
+    assert not host.in_use
 
 
 def test_no_descriptor_is_left(engine: ScriptedEngine) -> None:
