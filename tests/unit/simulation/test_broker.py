@@ -308,6 +308,26 @@ def test_fetch_sessions_tell_what_is_new(setting: Setting) -> None:
     assert setting.ask(more, 18).error_code == errors.FetchSessionIdNotFoundError.code
 
 
+def test_fetch_sessions_tell_of_ends_that_are_new(setting: Setting) -> None:
+    """As `CachedPartition` of Kafka does it: a partition that is new, one that has grown, whether
+    its records were asked for or not, and one that was refused before.
+    """
+    first = setting.ask(setting.fetch(18, session_epoch=0), 18)
+    steps = [(0, 0, [0]), (0, 0, []), (1, 1, [1]), (1, 9, [1]), (1, 1, [1]), (1, 1, [])]
+    for epoch, (size, offset, told) in enumerate(steps, start=1):
+        if size > setting.offset(-1).offset:
+            setting.produced(13, records(b"a"))
+        more = setting.fetch(18, offset, session_epoch=epoch)
+        more.session_id = first.session_id
+        if epoch == 1:  # it isn't in the session any more, and comes anew
+            more.forgotten_topics_data = [
+                f.ForgottenTopic(topic_id=setting.topic.id, partitions=[0])
+            ]
+        answer = setting.ask(more, 18)
+        ends = [p.high_watermark for t in answer.responses for p in t.partitions]
+        assert ends == told
+
+
 def test_a_fetch_without_a_session_says_everything(setting: Setting) -> None:
     for version in (4, 6, 18):
         single = setting.ask(setting.fetch(version), version)

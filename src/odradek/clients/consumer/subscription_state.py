@@ -39,8 +39,9 @@ class PartitionState:
     """One assigned partition."""
 
     __slots__ = (
-        "answered", "asked", "backoff", "checked_under", "committed", "consumed", "consumed_epoch",
-        "cut_short", "error", "fetch_epoch", "fetch_offset", "generation", "log_end", "losses",
+        "answered", "asked", "backoff", "checked_under", "committed", "confirmed", "consumed",
+        "consumed_epoch", "cut_short", "error", "fetch_epoch", "fetch_offset", "generation",
+        "log_end", "losses",
         "max_bytes", "missing_since", "moves", "offset_bytes", "oversized", "partition", "paused",
         "position", "position_epoch", "replica", "reset", "resetting", "revoked", "said",
         "seen_end", "served", "topic_id", "until",
@@ -84,6 +85,9 @@ class PartitionState:
         """The leader epoch of the record before it, -1 where that isn't known."""
         self.checked_under = -1
         """The newest leader epoch whose log is known to have what was fetched (KIP-320)."""
+        self.confirmed = False
+        """A leader has answered a fetch from there without an error since it was moved, so what is
+        known of its log's end isn't from before."""
         self.generation = 0
         """Grows with each seek and reset; answers to older questions are dropped."""
         self.moves = 0
@@ -128,12 +132,14 @@ class PartitionState:
     def fetch_again(self) -> None:
         """Ask again from the position: what is buffered or under way is of no use any more."""
         self.generation += 1
+        self.confirmed = False
         self.fetch_offset, self.fetch_epoch = self.position, self.position_epoch
         self.asked = None
         self.max_bytes, self.cut_short = None, False
 
     def fetched_well(self) -> None:
         """A leader took the position as it is."""
+        self.confirmed = True
         self.backoff.succeeded()
         self.losses = 0
 
@@ -165,6 +171,7 @@ class PartitionState:
         if log_end >= 0:
             self.seen_end = log_end
         self.answered = (high_watermark, last_stable_offset, now)
+        self.confirmed = True
 
     def missed(self, now: float) -> float:
         """It isn't there; since when."""
@@ -448,6 +455,13 @@ class SubscriptionState:
         """The same of all that are assigned; any thread may ask."""
         states = list(self.partitions.values())
         return {state.partition: self._lag(state) for state in states}
+
+    def at_end(self, partition: TopicPartition) -> bool:
+        """Whether it was read to the end of its log, as an answer said that came since the last
+        seek.
+        """
+        state = self.get(partition)
+        return state.confirmed and self._lag(state) == 0
 
     def committed_lags(self) -> dict[TopicPartition, int]:
         """Offsets from what the group has to the end, of those where both are known."""

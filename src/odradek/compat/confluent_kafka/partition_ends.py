@@ -28,7 +28,7 @@ class PartitionEnds:
         """The partitions whose ends are reached; those that are paused have none."""
         paused = consumer.paused()
         reading = [p for p in consumer.assignment() if p not in paused]
-        found = [p for p in reading if consumer.lag(p) == 0]
+        found = [p for p in reading if consumer.at_end(p)]
         self.waits = len(found) < len(reading)
         return found
 

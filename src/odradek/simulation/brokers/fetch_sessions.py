@@ -25,12 +25,16 @@ class BrokerFetchSession:
         self.full = True
         """The answer under way has to name every partition."""
         self._partitions: dict[Key, f.FetchPartition] = {}
+        self._told: dict[Key, tuple[int, int]] = {}
+        """The high watermark and the start of the log that its client knows, of each."""
 
     def update(self, request: f.FetchRequest) -> None:
         """Take over what has changed."""
         for gone in request.forgotten_topics_data:
             for number in gone.partitions:
-                self._partitions.pop((gone.topic, gone.topic_id, number), None)
+                key = (gone.topic, gone.topic_id, number)
+                self._partitions.pop(key, None)
+                self._told.pop(key, None)
         for topic in request.topics:
             for part in topic.partitions:
                 self._partitions[topic.topic, topic.topic_id, part.partition] = part
@@ -55,19 +59,31 @@ class BrokerFetchSession:
         """Leave out what is no news; who got records goes to the end of the queue."""
         response.session_id = self.id
         for topic in response.responses:
+            news = []
             for part in topic.partitions:
                 key = (topic.topic, topic.topic_id, part.partition_index)
                 if part.records and key in self._partitions:
                     self._partitions[key] = self._partitions.pop(key)
+                if self._is_news(key, part):
+                    news.append(part)
             if not self.full:
-                topic.partitions = [
-                    p
-                    for p in topic.partitions
-                    if p.error_code or p.records or p.preferred_read_replica >= 0
-                ]
+                topic.partitions = news
         if not self.full:
             response.responses = [topic for topic in response.responses if topic.partitions]
         return response
+
+    def _is_news(self, key: Key, part: f.PartitionData) -> bool:
+        """As `CachedPartition.maybeUpdateResponseData` decides it: after an error the ends are told
+        again, too.
+        """
+        ends = (part.high_watermark, part.log_start_offset)
+        known = self._told.get(key) == ends
+        if part.error_code:
+            self._told.pop(key, None)
+        else:
+            self._told[key] = ends
+        asked = part.error_code or part.records or part.preferred_read_replica >= 0
+        return bool(asked) or not known
 
 
 class FetchSessions:

@@ -78,8 +78,8 @@ class AtItsEnd:
     def paused(self) -> list[odradek.TopicPartition]:
         return list(self.held)
 
-    def lag(self, _: odradek.TopicPartition) -> int | None:
-        return self.lags
+    def at_end(self, _: odradek.TopicPartition) -> bool:
+        return self.lags == 0
 
 
 def test_an_end_is_told_once() -> None:

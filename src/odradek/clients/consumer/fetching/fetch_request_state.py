@@ -55,7 +55,8 @@ class FetchRequestState(Sampled):
         self.changed = True
         """`wanted` isn't what the request before was made of."""
         self.doubtful: dict[Name, None] = {}
-        """Partitions that failed before: an answer without news of them ends their backoff."""
+        """Partitions that failed before, or were moved: an answer without news of them ends their
+        backoff, and means that their logs end where they did."""
         self._changes = -1
 
     @property
@@ -83,7 +84,7 @@ class FetchRequestState(Sampled):
         self.parts[name] = (state, state.generation, offset, key)
         self.changed = True
         state.asked_in(self)
-        if state.backoff.failures or state.missing_since is not None:
+        if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
@@ -152,7 +153,9 @@ class FetchRequestState(Sampled):
         return [one[0] for one in found if one is not None]
 
     def without_news(self) -> list[PartitionState]:
-        """What has failed before and is well now: the answer has neither records nor an error."""
+        """What had failed or was moved before, and is well now: the answer has neither records of
+        it nor an error.
+        """
         if not self.doubtful:
             return []
         states = [self.parts[name][0] for name in self.doubtful]

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from odradek.api.asyncio_producer import AsyncProducer
+from odradek.common.types import TopicPartition
 from odradek.compat.confluent_kafka.message import Message
 from odradek.compat.loop_at_hand import LoopConsumer
 from odradek.compat.placed import Place, never, place
@@ -32,3 +33,7 @@ class AIOProducer(AsyncProducer):
 
 class AIOConsumer(LoopConsumer[Message]):
     """`odradek.AsyncConsumer`; texts and warnings say this name."""
+
+    def at_end(self, partition: TopicPartition) -> bool:
+        """Whether there is nothing more to read, by an answer that came since the last seek."""
+        return self._engine.subscription.at_end(partition)

@@ -1,0 +1,67 @@
+"""confluent-kafka's `enable.partition.eof` through our module: an end is told where it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import odradek
+from odradek.compat.confluent_kafka import Consumer, KafkaError, TopicPartition
+from odradek.testing import FakeCluster
+
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(1, topics=["ends"]) as running:
+        yield running
+
+
+def write(cluster: FakeCluster, count: int) -> None:
+    with odradek.Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+        for _ in range(count):
+            producer.send("ends", value=b"x")
+
+
+def to_the_end(consumer: Consumer) -> tuple[list[int | None], int | None]:
+    """The offsets that come before an end is told, and where it is."""
+    found: list[int | None] = []
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            found.append(message.offset())
+            continue
+        assert error.code() == KafkaError._PARTITION_EOF
+        return found, message.offset()
+    raise AssertionError(f"no end after {found}")
+
+
+def test_after_a_seek_no_end_is_told_that_was_seen_before_it(cluster: FakeCluster) -> None:
+    write(cluster, 5)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "readers",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "latest",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition("ends", 0, 0)])
+        assert to_the_end(consumer) == ([0, 1, 2, 3, 4], 5)
+        write(cluster, 5)
+        consumer.seek(TopicPartition("ends", 0, 5))
+        assert to_the_end(consumer) == ([5, 6, 7, 8, 9], 10)
+        consumer.seek(TopicPartition("ends", 0, 10))  # nothing has come: an answer without news
+        assert to_the_end(consumer) == ([], 10)
+        consumer.seek(TopicPartition("ends", 0, 1000))  # which isn't in the log: reset
+        assert to_the_end(consumer) == ([], 10)
+    finally:
+        consumer.close()
