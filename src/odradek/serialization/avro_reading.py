@@ -43,6 +43,8 @@ class AvroReading:
         self._read = fastavro().schemaless_reader
         self._nestings: dict[int, tuple[Any, AvroNesting]] = {}
         """By the identity of a schema, which is kept with it."""
+        self._defaults: dict[int, tuple[Any, bool]] = {}
+        """By the identity of a reader's schema, whether it has a default that is a list or dict."""
 
     def value(self, payload: bytes, written: Any, wanted: Any = None, names: bool = False) -> Any:
         """Read all bytes of a value; `names`: fastavro's `return_record_name`.
@@ -62,13 +64,56 @@ class AvroReading:
         left = len(payload) - stream.tell()
         if left:
             raise DeserializationError(f"{left} bytes are left after the Avro value")
-        return found
+        return _apart(found) if wanted is not None and self._has_defaults(wanted) else found
+
+    def _has_defaults(self, wanted: Any) -> bool:
+        found = self._defaults.get(id(wanted))
+        if found is None:
+            found = kept(self._defaults, id(wanted), (wanted, has_shared_defaults(wanted)))
+        return found[1]
 
     def _nesting(self, written: Any) -> AvroNesting:
         found = self._nestings.get(id(written))
         if found is None:
             found = kept(self._nestings, id(written), (written, AvroNesting(written)))
         return found[1]
+
+
+def has_shared_defaults(schema: Any) -> bool:
+    """Whether a schema as fastavro has parsed it has a default that is a list or a dict: that very
+    object is in each value whose writer doesn't know the field.
+    """
+    seen: set[int] = set()
+    waiting = [schema]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, dict | list) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, list):
+            waiting += one
+            continue
+        if isinstance(one.get("default"), dict | list):
+            return True
+        waiting += one.values()
+    return False
+
+
+def _apart(value: Any) -> Any:
+    """The same value, of whose dicts and lists nobody else has one."""
+    whole = [value]
+    waiting: list[Any] = [whole]
+    while waiting:
+        holder = waiting.pop()
+        items = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        for at, one in items:  # what is there is replaced, and nothing added
+            name, inner = one if isinstance(one, tuple) else (None, one)  # fastavro's named record
+            if not isinstance(inner, dict | list):
+                continue
+            inner = inner.copy()
+            waiting.append(inner)
+            holder[at] = inner if name is None else (name, inner)
+    return whole[0]
 
 
 def unread(error: Exception) -> DeserializationError:

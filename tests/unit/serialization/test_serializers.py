@@ -50,6 +50,7 @@ def avro(name: str, *fields: dict[str, Any]) -> str:
 
 ID = {"name": "id", "type": "int"}
 NOTE = {"name": "note", "type": "string", "default": "none"}
+TAGS = {"name": "tags", "type": {"type": "array", "items": "string"}}
 FIRST, SECOND = avro("F", ID), avro("F", {"name": "id", "type": "long"}, NOTE)
 DRAFT = "http://json-schema.org/draft-07/schema#"
 JSON_SCHEMA = json.dumps(
@@ -127,6 +128,25 @@ def test_avro_evolution(registry: SchemaRegistryClient) -> None:
     assert [as_written(one, VALUE) for one in (old, new)] == [{"id": 1}, {"id": 2, "note": "x"}]
     with pytest.raises(DeserializationError, match="Avro schema"):
         AvroDeserializer(registry, FIRST)(new, VALUE)  # a long isn't an int
+
+
+def test_avro_defaults_of_a_reader_are_each_values_own(registry: SchemaRegistryClient) -> None:
+    """fastavro puts the schema's own list into each value: who changed one changed them all."""
+    inner = json.loads(avro("I", {**TAGS, "default": []}))
+    inners = {"name": "inners", "type": {"type": "array", "items": inner}}
+    seen = {"name": "seen", "type": {"type": "map", "values": "int"}, "default": {}}
+    bare = {"name": "inners", "type": {"type": "array", "items": json.loads(avro("I", ID))}}
+    written = AvroSerializer(registry, avro("R", bare), conf=REGISTER)(
+        {"inners": [{"id": 1}, {"id": 2}]}, VALUE
+    )
+    for names in (False, True):
+        read = AvroDeserializer(registry, avro("R", inners, seen), None, names)
+        for _ in range(2):
+            found = read(written, VALUE)
+            assert found == {"inners": [{"tags": []}, {"tags": []}], "seen": {}}
+            found["inners"][0]["tags"].append("x")
+            found["seen"]["x"] = 1
+            assert found["inners"][1] == {"tags": []}
 
 
 def test_avro_primitives(registry: SchemaRegistryClient) -> None:
