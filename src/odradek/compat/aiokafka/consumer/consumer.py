@@ -390,6 +390,7 @@ class AIOKafkaConsumer:
         checked = None if offsets is None else offsets_by_partition(offsets)
         for partition in checked or ():
             self._assigned(TopicPartition(*partition))
+        await self._subscriptions.assigned()
         with raising():
             await self._consumer.commit(checked, FOREVER)
 
@@ -413,6 +414,7 @@ class AIOKafkaConsumer:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record. Raises `IllegalStateError` for what isn't assigned."""
         wanted = self._assigned(partition)
+        await self._subscriptions.assigned()
         with raising():
             return await self._consumer.position(wanted, FOREVER)
 
@@ -430,6 +432,7 @@ class AIOKafkaConsumer:
         `IllegalStateError` for what isn't assigned.
         """
         wanted = self._some(partitions)
+        await self._subscriptions.assigned()
         with raising():
             self._consumer.seek_to_beginning(wanted)
         return await self._found(wanted)
@@ -437,6 +440,7 @@ class AIOKafkaConsumer:
     async def seek_to_end(self, *partitions: TopicPartition) -> bool:
         """Go behind the last record, as `seek_to_beginning`."""
         wanted = self._some(partitions)
+        await self._subscriptions.assigned()
         with raising():
             self._consumer.seek_to_end(wanted)
         return await self._found(wanted)

@@ -181,6 +181,11 @@ class Subscriptions:
                 if changing.done() and self.pending is changing:
                     self.pending = None
 
+    async def assigned(self) -> None:
+        """Wait for what `assign` itself waits for: an `unsubscribe` before it."""
+        if self.kind is Kind.ASSIGNED and self.changing:
+            await self.settled()
+
     async def end(self) -> None:
         """The consumer stops: nothing goes on, and the listener hears no more."""
         self._rebalances.hush()
