@@ -25,6 +25,7 @@ from odradek.common.errors import (
 from odradek.common.events import EventLog
 from odradek.common.kafka_errors import InvalidTopicExceptionError, error_for
 from odradek.common.outage_log import OutageLog
+from odradek.common.topic_names import LONGEST_NAME, named, unfit
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
 from odradek.metadata.metadata import Metadata
@@ -44,7 +45,6 @@ FINAL_TOPIC_ERRORS = frozenset((17, 29))
 UNANSWERED = 0.1
 """Seconds after which an open request is named among the attempts of a call that ran out of time.
 """
-LONGEST_NAME = 249
 AWAY = "metadata.unavailable.timeout.ms"
 
 
@@ -58,7 +58,7 @@ def check_topic(name: str) -> None:
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= LONGEST_NAME:
-        raise InvalidTopicExceptionError(f"{name!r} can't be a topic's name")
+        raise InvalidTopicExceptionError(unfit(name))
 
 
 def _again(error: KafkaError) -> KafkaError:
@@ -161,7 +161,7 @@ class ClientEngine(Engine):
                 return found
             code = self.metadata.topic_errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS:
-                raise error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                raise error_for(code, named(name)).needing("DESCRIBE", name)
             self.metadata.want([name])
             if found is not None and self.metadata.in_flight_topics is None:
                 self.metadata.request(f"topic {name} has no partitions yet")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from odradek.common.errors import KafkaError
 from odradek.common.imports import loaded
 from odradek.common.likeness import similar
+from odradek.common.topic_names import is_name, unfit
 from odradek.common.types import TopicPartition
 from odradek.metadata.cluster import UNKNOWN_TOPIC
 from odradek.network.flow import START, Flow, Signal, Wait
@@ -167,9 +168,14 @@ def like_it(near: Collection[str]) -> str:
 
 
 def cure(topic: str, servers: Iterable[object]) -> str:
-    """The command that makes a topic, as it can be typed; `servers` are those that were given."""
+    """The command that makes a topic, as it can be typed; `servers` are those that were given.
+
+    Where no topic can have the name it says so: no command makes it.
+    """
+    if not is_name(topic):
+        return f"Correct the name: {unfit(topic)}"
     where = _quoted(",".join(map(str, servers)))
-    return f"What makes it: odradek topics create {_quoted(topic)} --bootstrap-server {where}"
+    return f"What makes it: odradek topics create {topic} --bootstrap-server {where}"
 
 
 def _quoted(word: str) -> str:

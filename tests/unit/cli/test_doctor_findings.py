@@ -23,6 +23,7 @@ from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.descriptions import authorized_operations
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError, KafkaTimeoutError
+from odradek.common.kafka_errors import error_for
 from odradek.common.types import TopicPartition
 
 NOW, DAY = 1_800_000_000.0, 86400.0
@@ -53,6 +54,15 @@ def test_clocks(ahead: float, words: str | None) -> None:
     listed = found(Examination(WELL, None, clock=ClusterClock(NOW, 50.0, 0.01)), around)
     assert [one.kind for one in listed] == ([Trouble.CLOCK] if words else [])
     assert all(f"The clock of this machine is {words} the cluster's." == f.what for f in listed)
+
+
+@pytest.mark.parametrize("code", [3, 17])
+def test_a_name_that_no_topic_can_have(code: int) -> None:
+    """Nobody is told to make it, or to ask again."""
+    reach = replace(WELL, topics=(TopicReach("a b", 0, (), error_for(code)),))
+    (finding,) = found(Examination(reach, None))
+    assert (finding.kind, finding.what) == (Trouble.TOPIC, "There can be no topic 'a b'.")
+    assert finding.cure.startswith("Correct the name: it has 1 to 249 letters")
 
 
 def test_a_slow_answer_says_little_of_a_clock() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.clients.missing_topics import ALIKE, COMPARED, alike, cure, like_it
+from odradek.common.topic_names import named
 from odradek.common.types import Address
 
 MANY = [f"team-{n % 7}.orders.{n:06}.v1" for n in range(50_000)]
@@ -41,5 +42,13 @@ def test_a_slip_is_found_among_many_and_few_of_them_are_compared(
 def test_nothing_alike_is_no_words() -> None:
     assert alike("flights", ["zzz"]) == ()
     assert like_it(()) == ""
-    made = "What makes it: odradek topics create 'a b' --bootstrap-server h:1,i:2"
-    assert cure("a b", [Address("h", 1), "i:2"]) == made
+    made = "What makes it: odradek topics create a.b --bootstrap-server h:1,i:2"
+    assert cure("a.b", [Address("h", 1), "i:2"]) == made
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "Flüge", "..", "", "a" * 250])
+def test_no_command_makes_a_topic_whose_name_no_broker_takes(name: str) -> None:
+    assert cure(name, ["h:1"]).startswith("Correct the name: ")
+    assert "it has 1 to 249 letters" in cure(name, ["h:1"])
+    assert "it has 1 to 249 letters" in named(name)
+    assert named("a.b") == "topic a.b"

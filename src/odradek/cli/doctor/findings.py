@@ -27,6 +27,7 @@ from odradek.common.errors import (
 )
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError
 from odradek.common.printable import cleaned
+from odradek.common.topic_names import RULE, is_name
 
 if TYPE_CHECKING:
     from odradek.clients.admin.examination import Examination, GroupStanding
@@ -432,7 +433,14 @@ def _of_topics(reach: Reachability) -> Iterator[Finding]:
         yield _no_right(reach.topics_error)
     absent = f" (broker {_listed(reach.absent)} is missing)" if reach.absent else ""
     for topic in reach.topics:
-        if isinstance(topic.error, UnknownTopicOrPartitionError):
+        if topic.error is not None and not is_name(topic.topic):
+            yield Finding(
+                Trouble.TOPIC,
+                f"There can be no topic {topic.topic!r:.120}{like_it(topic.near)}.",
+                "Brokers refuse the name: nothing can be written to it or read from it.",
+                f"Correct the name: {RULE}.",
+            )
+        elif isinstance(topic.error, UnknownTopicOrPartitionError):
             yield Finding(
                 Trouble.TOPIC,
                 f"There is no topic {topic.topic}{like_it(topic.near)}.",

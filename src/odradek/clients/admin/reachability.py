@@ -30,6 +30,7 @@ from odradek.common.kafka_errors import (
     error_for,
 )
 from odradek.common.notebook import Shown
+from odradek.common.topic_names import named
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.metadata.cluster import Cluster
@@ -244,7 +245,7 @@ def _look(
             standings.append(TopicStanding(topic.name, len(topic.partitions), tuple(behind), may))
         error = None
         if item.error_code:
-            error = error_for(item.error_code, f"topic {topic.name}")
+            error = error_for(item.error_code, named(topic.name))
             error.needing("DESCRIBE", topic.name)
         if isinstance(error, UnknownTopicOrPartitionError):
             missing.append(topic.name)

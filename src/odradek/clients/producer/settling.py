@@ -39,6 +39,7 @@ from odradek.common.kafka_errors import (
     UnknownProducerIdError,
     error_for,
 )
+from odradek.common.topic_names import named
 from odradek.common.types import Address
 from odradek.network.connection import Connection
 from odradek.network.flow import Signal
@@ -258,7 +259,7 @@ class Settling:
         for topic in sorted({batch.partition.topic for batch in batches})[:TOPICS_NAMED]:
             code = self._engine.metadata.topic_errors.get(topic, 0)
             if code:
-                error = error_for(code, f"topic {topic}")
+                error = error_for(code, named(topic))
                 said = f"{type(error).__name__}: {error}{self._engine.missing.near(topic)}"
                 attempts.append(Attempt(None, "Metadata", said, now))
                 latest = latest or error

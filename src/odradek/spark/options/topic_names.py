@@ -7,14 +7,12 @@ question. A name that no broker can hold would be looked for in vain, until a ti
 from __future__ import annotations
 
 import logging
-import re
 
+from odradek.common.topic_names import RULE, is_name
 from odradek.spark.problems import OptionError
 
 logger = logging.getLogger("odradek.spark")
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-RULE = "it has 1 to 249 letters (a to z), digits, dots, dashes and underscores"
 _QUOTES = ("'", '"', "`")
 
 
@@ -23,11 +21,6 @@ def checked_name(option: str, name: str) -> str:
     if is_name(name):
         return name
     raise OptionError(f"option {option}: {name!r:.120} can't be a topic's name: {_cure(name)}")
-
-
-def is_name(name: str) -> bool:
-    """Whether brokers can have a topic of this name."""
-    return _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def listed_names(option: str, text: str) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.common.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
+from odradek.common.topic_names import RULE, is_name
 from odradek.record.sent_columns import InvalidRowError
-from odradek.spark.options.topic_names import RULE, is_name
 from odradek.spark.problems import MissingTopicError, OutageError
 from odradek.spark.sink.sink_problems import SinkRowError, SinkWriteError
 from odradek.spark.sink.sink_schema import SinkColumns, TopicRows

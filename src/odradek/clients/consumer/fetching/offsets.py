@@ -16,6 +16,7 @@ from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine, chec
 from odradek.common.backoff import Backoff
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import error_for
+from odradek.common.topic_names import named
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.partitions import Partition
@@ -141,7 +142,7 @@ class ListOffsetsCall:
         metadata = self._engine.metadata
         code = metadata.topic_errors.get(partition.topic, 0)
         if code in FINAL_TOPIC_ERRORS:
-            error = error_for(code, f"topic {partition.topic}")
+            error = error_for(code, named(partition.topic))
             self._give(partition, error.needing("DESCRIBE", partition.topic))
             return
         topic = metadata.snapshot.topic(partition.topic) if metadata.snapshot else None

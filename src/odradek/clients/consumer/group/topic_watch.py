@@ -19,6 +19,7 @@ from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import ConfigurationError, KafkaError
 from odradek.common.imports import loaded
 from odradek.common.kafka_errors import error_for
+from odradek.common.topic_names import named
 from odradek.network.flow import START, Flow, Signal, Wait
 
 if TYPE_CHECKING:
@@ -198,6 +199,6 @@ class TopicWatch:
         for name in self._names:
             code = errors.get(name, 0)
             if code in FINAL_TOPIC_ERRORS and self._told.get(name) != code:
-                error = error_for(code, f"topic {name}").needing("DESCRIBE", name)
+                error = error_for(code, named(name)).needing("DESCRIBE", name)
                 self._group.complain(error)
             self._told[name] = code
