@@ -52,6 +52,8 @@ def at(cluster: FakeCluster, seconds: float = 10.0) -> tuple[str, ...]:
         "topics create",
         "topics create-partitions flights --partitions many",
         "topics list --no-such-flag",
+        "topics lst",
+        "topcs list",
         "topics list --command-property request.timout.ms=5",
         "topics delete flights",
     ],

@@ -34,6 +34,18 @@ class Overview(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; a verb that there isn't has `--json`'s document, too."""
+        try:
+            return super().resolve_command(ctx, args)
+        except WRONG_USE as error:
+            if "--json" in args:
+                from odradek.cli.console.properties import UsageError
+                from odradek.cli.frame.results import print_error
+
+                print_error(UsageError(error.format_message()))
+            raise
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; where it was called wrongly, say how it is meant."""
         try:
