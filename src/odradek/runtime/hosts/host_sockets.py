@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READ_BUDGET = 2 << 20
 """Bytes that one connection reads before the others have their turn."""
 MUCH = 64 << 10
-"""Bytes of a large answer while whose copy more of it has come."""
+"""Bytes that take so long to copy that more of a large answer has come meanwhile."""
 
 
 class HostSockets:
