@@ -16,7 +16,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.errors import KafkaError
 from odradek.common.kafka_errors import UnknownTopicOrPartitionError, error_for
 from odradek.common.notebook import Shown
-from odradek.common.topic_names import check_topic
+from odradek.common.topic_names import check_sendable
 from odradek.common.types import TopicPartition
 from odradek.metadata.bootstrap import check_cluster_id
 from odradek.network.connection import Connection
@@ -215,7 +215,7 @@ def describe_topics(
     """Describe topics by name; raises the error of the first that can't be."""
     yield START
     for name in names:
-        check_topic(name)
+        check_sendable(name)
     found = yield from describe_each(engine, names, deadline)
     return {topic.name: topic for topic in found.settled().values()}
 

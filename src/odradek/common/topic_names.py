@@ -29,3 +29,15 @@ def check_topic(name: str) -> None:
     """
     if not 0 < len(name) <= LONGEST or name in (".", "..") or name.strip(_ALLOWED):
         raise InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")
+
+
+def check_sendable(name: str) -> None:
+    """Refuse only what can't be sent as a topic's name. Of what else it doesn't take a broker says
+    so for each topic of a call, and does what is asked of the others.
+    """
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= LONGEST:
+        raise InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")

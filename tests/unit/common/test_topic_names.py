@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek import InvalidTopicExceptionError, Producer
-from odradek.common.topic_names import LONGEST, check_topic, is_topic_name
+from odradek import Admin, InvalidTopicExceptionError, NewTopic, Producer
+from odradek.common.topic_names import LONGEST, check_sendable, check_topic, is_topic_name
 from odradek.testing import FakeCluster
 
 GOOD = ("a", "A.b_c-9", "...", "-", "x" * LONGEST)
@@ -23,6 +23,23 @@ def test_what_no_broker_takes_is_told_with_the_rule(name: str) -> None:
     assert not is_topic_name(name)
     with pytest.raises(InvalidTopicExceptionError, match="can't be a topic's name: it has 1 to"):
         check_topic(name)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_can_be_sent_a_broker_judges(name: str) -> None:
+    if (0 < len(name) <= LONGEST and name.isprintable()) or name == "a\n":
+        check_sendable(name)
+    else:
+        with pytest.raises(InvalidTopicExceptionError, match="can't be a topic's name"):
+            check_sendable(name)
+
+
+@pytest.mark.slow
+def test_one_name_that_no_broker_takes_holds_up_no_other_topic_of_a_call() -> None:
+    with FakeCluster(1) as cluster, Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        with pytest.raises(InvalidTopicExceptionError):
+            admin.create_topics([NewTopic("good", 1, 1), NewTopic("a b", 1, 1)])
+        assert "good" in admin.list_topics()
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from odradek.common.arguments import (
     whole_number,
 )
 from odradek.common.errors import ConfigurationError
-from odradek.common.topic_names import check_topic
+from odradek.common.topic_names import check_sendable
 from odradek.common.types import TopicPartition
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def topic_names(name: str, given: Any) -> list[str]:
     """Read names of topics; a str is one name."""
     found = names(name, given)
     for topic in found:
-        check_topic(topic)
+        check_sendable(topic)
     return found
 
 
@@ -88,7 +88,7 @@ def topics_by_name_or_id(name: str, given: Any) -> list[str | UUID]:
     for position, item in enumerate(iterable(name, given, "a list of topics' names or ids")):
         if not isinstance(item, UUID):
             item = topic_name(f"{name}[{position}]", item)
-            check_topic(item)
+            check_sendable(item)
         found.append(item)
     return list(dict.fromkeys(found))
 
@@ -98,7 +98,7 @@ def new_partitions(given: Any) -> dict[str, NewPartitions]:
     wanted = mapping("topics", given, "a dict of numbers of partitions by topic")
     found = {}
     for name, more in wanted.items():
-        check_topic(topic_name("a name in topics", name))
+        check_sendable(topic_name("a name in topics", name))
         if not isinstance(more, NewPartitions):
             more = NewPartitions(whole_number(f"partitions of topic {name!r}", more, 1, INT32_MAX))
         of = f"partitions of topic {name!r}"
@@ -149,7 +149,7 @@ def _new_topic(position: int, given: Any) -> NewTopic:
         cure = "give NewTopic(name, num_partitions, replication_factor)"
         raise refusal(place, "a NewTopic", given, cure)
     name = topic_name(f"{place}.name", given.name)
-    check_topic(name)
+    check_sendable(name)
     of = f"topic {name!r}"
     configs = mapping(f"configs of {of}", given.configs, "a dict of settings")
     return NewTopic(

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 import odradek
+from odradek.common.topic_names import check_sendable
 from odradek.compat.confluent_kafka.admin.futures import AdminCalls, Left, answered
 from odradek.compat.confluent_kafka.admin.offset_values import (
     DeletedRecords,
@@ -38,8 +39,6 @@ from odradek.compat.confluent_kafka.topic_partition import TopicPartition, at_of
 from odradek.compat.confluent_kafka.translated_errors import translated
 
 K = TypeVar("K")
-LONGEST_NAME = 249
-"""Bytes of a topic's name."""
 
 
 class TopicCalls(AdminCalls):
@@ -280,12 +279,7 @@ def some_of(given: Any, kind: type[Any]) -> list[Any]:
 
 def legal(name: str) -> str:
     """A topic's name that can be sent to a broker; raises as the broker would."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        size = 0
-    if not 0 < size <= LONGEST_NAME:
-        raise odradek.InvalidTopicExceptionError(f"{name!r} can't be a topic's name")
+    check_sendable(name)
     return name
 
 
