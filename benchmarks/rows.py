@@ -142,7 +142,12 @@ _PLAIN, _LZ4 = Shape(), Shape(codec="lz4")
 _KIB = Shape(value_size=1024, share=0.2)
 _VIEW = Lane("odradek-view", "Odradek → Arrow, binary_view", "odradek", "arrow",
              arguments=("--layout", "binary_view"))  # fmt: skip
-_ALL_OF_OURS = "odradek.api.producer odradek.api.consumer odradek.runtime"
+ALL_OF_OURS = (
+    "odradek.api.producer odradek.api.consumer odradek.clients.consumer.group.consumer_group "
+    "odradek.runtime.hosts.thread_host odradek.runtime.hosts.one_reader "
+    "odradek.runtime.process_end"
+)
+"""What a producer and a group's consumer have loaded when they are made."""
 _TWO = "odradek-arrow"
 _ONE = "odradek-one"
 _CONFLUENT = "confluent-arrow"
@@ -489,7 +494,7 @@ ROWS: dict[str, Row] = {
                 Lane(key, title, client, "import", arguments=tuple(modules.split()))
                 for key, title, client, modules in (
                     ("odradek", "Odradek: import odradek", "odradek", "odradek"),
-                    ("odradek-all", "Odradek: all that its clients load", "odradek", _ALL_OF_OURS),
+                    ("odradek-all", "Odradek: all that its clients load", "odradek", ALL_OF_OURS),
                     ("confluent", "confluent-kafka", "confluent", "confluent_kafka"),
                     ("aiokafka", "aiokafka", "aiokafka", "aiokafka"),
                     ("kafka-python", "kafka-python", "kafka-python", "kafka"),

@@ -28,7 +28,7 @@ def check_topic(name: str) -> None:
     A refresh asks for all topics in use, and a name that can't be sent would make each fail.
     """
     if not 0 < len(name) <= LONGEST or name in (".", "..") or name.strip(_ALLOWED):
-        raise InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")
+        raise _refused(name)
 
 
 def check_sendable(name: str) -> None:
@@ -40,4 +40,8 @@ def check_sendable(name: str) -> None:
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= LONGEST:
-        raise InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")
+        raise _refused(name)
+
+
+def _refused(name: str) -> InvalidTopicExceptionError:
+    return InvalidTopicExceptionError(f"{name!r:.120} can't be a topic's name: {RULE}")

@@ -1,0 +1,30 @@
+"""The row on imports times all that a client has loaded when it is made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from benchmarks.rows import ALL_OF_OURS
+
+MADE = """
+import importlib, sys
+for module in sys.argv[1:]:
+    importlib.import_module(module)
+before = set(sys.modules)
+from odradek import Consumer, Producer
+nowhere = {"bootstrap.servers": "127.0.0.1:1"}
+Producer(nowhere).close()
+Consumer({**nowhere, "group.id": "g"}).close()
+print(*(name for name in set(sys.modules) - before if name.startswith("odradek")))
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_when_a_client_is_made() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MADE, *ALL_OF_OURS.split()],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split() == []
