@@ -28,6 +28,7 @@ SOON = {
         errors.NotCoordinatorError,
         errors.NotEnoughReplicasError,
         errors.NotLeaderOrFollowerError,
+        errors.RequestTimedOutError,  # followers of a busy machine; the same batch goes again
         errors.UnknownTopicOrPartitionError,
     )
 }
