@@ -132,7 +132,8 @@ def test_lags_and_high_watermarks_of_all_partitions() -> None:
 
 def test_a_warm_producer_has_what_its_first_record_needs() -> None:
     stage = Stage(partitions=6)
-    cold, warm = stage.producer(name="cold"), stage.producer(name="warm")
+    options = {"linger_ms": 0}  # a cold one's first record lingers while what it needs is had
+    cold, warm = (stage.producer(name=name, **options) for name in ("cold", "warm"))
     warm.warm(["t"])
     assert {d.client for d in stage.world.dials} == {"warm"}
     dials = len(stage.world.dials)

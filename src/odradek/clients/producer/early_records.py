@@ -326,11 +326,12 @@ class EarlyRecords:
         target = TopicPartition(record.partition.topic, partition)
         self._engine.metadata.use(target.topic, now)
         append = self._accumulator.append
-        place = append(target, record.record, record.size, now, record, early=True)
+        place = append(target, record.record, record.size, now, record, since=record.created_at)
         if place is None:
             raise RuntimeError(f"no room for {record.size} bytes that were granted")
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
+        self._engine.sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:
         for name, waiting in list(self._topics.items()):

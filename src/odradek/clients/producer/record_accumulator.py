@@ -165,22 +165,25 @@ class RecordAccumulator:
         now: float,
         owner: object = None,
         *,
-        early: bool = False,
+        since: float | None = None,
     ) -> Appended | None:
         """Add a record of at most `size` bytes; None when `buffer.memory` has no room for it.
 
         `owner`: who was granted room for it; what isn't needed is free again, or its batch's. Who
         was granted none has no turn while others stand in line, unless it is `CANNOT_WAIT`.
-        `early`: it was taken before, so it is taken now, whatever has ended since.
+        `since`: it was taken then, so it is taken now, whatever has ended meanwhile; a batch that
+        begins with it has lingered since then.
         """
         with self.lock:
-            if not early and self.ended is not None:
+            if since is None and self.ended is not None:
                 self.check()
             self._open_books()
             granted = 0 if owner is None else self._taken_back(owner)
             turn = owner is not None or not self.waiters
             limit = self.limit if turn else 0
             place = self._append(partition, record, size, now, granted, limit)
+            if since is not None and place is not None and not place.index:
+                place.batch.created_at = since  # its delivery.timeout.ms begins now all the same
             self._close_books()
         if granted and place is not None and self.waiters:
             return place._replace(wake=True)  # some of it is left for others

@@ -159,6 +159,14 @@ class Sender:
         found.update(dict.fromkeys(self._accumulator.live()))
         return [batch for batch in found if not batch.done.done]
 
+    def expect(self, partition: TopicPartition, now: float) -> None:
+        """A batch of it lingers: what it will need is had meanwhile, as far as it may be now."""
+        snapshot = self._metadata.snapshot
+        leader = None if snapshot is None else snapshot.leader(*partition)
+        if leader is not None and not self._cut_off:
+            self._network.ready(leader.address, now)
+            self.identity.usable()
+
     # Expiry
 
     def _expire(self, queue: PartitionQueue, now: float) -> bool:
