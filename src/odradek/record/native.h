@@ -189,12 +189,16 @@ static inline void odradek_slot_fill(PyObject *of, Py_ssize_t at, PyObject *valu
 }
 
 /* One lane of this many bytes in each of three independent streams hides the instruction's
-   latency of three cycles; their results are joined by tables that append so many zero bytes. */
-#define ODRADEK_LANE 1344
-#define ODRADEK_SHORT_LANE 256
+   latency of three cycles; their results are joined by tables that append so many zero bytes.
+   Long lanes are for memory that isn't in the processor's cache, as what a socket has just given:
+   its prefetcher follows a stream, and in lanes of 1344 bytes no stream lasts (6 GB/s, not 14). */
+#define ODRADEK_LANES 3
+#define ODRADEK_LONGEST 8064
+#define ODRADEK_LONG 1344 /* a sixth of it: see odradek_crc_prepare */
+#define ODRADEK_SHORT 256
 
 static uint32_t odradek_crc_tables[8][256];
-static uint32_t odradek_crc_skip[2][2][4][256]; /* which lane, one or two lanes, byte, value */
+static uint32_t odradek_crc_skip[ODRADEK_LANES][2][4][256]; /* lane, one or two, byte, value */
 static int odradek_crc_kind = -1; /* -1 not prepared, 0 tables, 1 instruction */
 
 static uint32_t odradek_crc_zeros(uint32_t crc, size_t count) {
@@ -203,9 +207,26 @@ static uint32_t odradek_crc_zeros(uint32_t crc, size_t count) {
     return crc;
 }
 
+static inline uint32_t odradek_crc_skipped(uint32_t table[4][256], uint32_t crc) {
+    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^
+           table[3][crc >> 24];
+}
+
+/* Appending zeros is linear: 32 single bits say it for all. */
+static void odradek_crc_fill(uint32_t table[4][256], const uint32_t bits[32]) {
+    for (int byte = 0; byte < 4; byte++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = 0;
+            for (int bit = 0; bit < 8; bit++)
+                if (i >> bit & 1)
+                    crc ^= bits[8 * byte + bit];
+            table[byte][i] = crc;
+        }
+}
+
 /* Called at import, under the GIL, so that nothing is prepared while threads compute. */
 static void odradek_crc_prepare(void) {
-    static const size_t lanes[2] = {ODRADEK_LANE, ODRADEK_SHORT_LANE};
+    uint32_t bits[32];
     if (odradek_crc_kind >= 0)
         return;
     for (uint32_t i = 0; i < 256; i++) {
@@ -217,20 +238,21 @@ static void odradek_crc_prepare(void) {
     for (int table = 1; table < 8; table++)
         for (int i = 0; i < 256; i++)
             odradek_crc_tables[table][i] = odradek_crc_zeros(odradek_crc_tables[table - 1][i], 1);
-    for (int lane = 0; lane < 2; lane++)
-        for (int times = 0; times < 2; times++) {
-            uint32_t bits[32]; /* appending zeros is linear: 32 single bits say it for all */
-            for (int bit = 0; bit < 32; bit++)
-                bits[bit] = odradek_crc_zeros((uint32_t)1 << bit, lanes[lane] * (times + 1));
-            for (int byte = 0; byte < 4; byte++)
-                for (int i = 0; i < 256; i++) {
-                    uint32_t crc = 0;
-                    for (int bit = 0; bit < 8; bit++)
-                        if (i >> bit & 1)
-                            crc ^= bits[8 * byte + bit];
-                    odradek_crc_skip[lane][times][byte][i] = crc;
-                }
+    for (int lane = ODRADEK_LANES - 1; lane >= 0; lane--) {
+        uint32_t(*once)[256] = odradek_crc_skip[lane][0];
+        for (int bit = 0; bit < 32; bit++) {
+            bits[bit] = (uint32_t)1 << bit;
+            if (lane) /* the shorter ones byte by byte */
+                bits[bit] = odradek_crc_zeros(bits[bit], lane == 1 ? ODRADEK_LONG : ODRADEK_SHORT);
+            else
+                for (int part = 0; part < ODRADEK_LONGEST / ODRADEK_LONG; part++)
+                    bits[bit] = odradek_crc_skipped(odradek_crc_skip[1][0], bits[bit]);
         }
+        odradek_crc_fill(once, bits);
+        for (int bit = 0; bit < 32; bit++)
+            bits[bit] = odradek_crc_skipped(once, bits[bit]);
+        odradek_crc_fill(odradek_crc_skip[lane][1], bits);
+    }
     odradek_crc_kind = odradek_has_crc();
 }
 
@@ -250,11 +272,6 @@ static uint32_t odradek_crc_by_table(const uint8_t *data, size_t size) {
 }
 
 #ifdef ODRADEK_CRC_64
-static inline uint32_t odradek_crc_skipped(uint32_t table[4][256], uint32_t crc) {
-    return table[0][crc & 255] ^ table[1][crc >> 8 & 255] ^ table[2][crc >> 16 & 255] ^
-           table[3][crc >> 24];
-}
-
 ODRADEK_CRC_TARGET static inline uint64_t odradek_crc_lanes(
     uint64_t crc, const uint8_t **data, size_t *size, size_t lane, uint32_t skip[2][4][256]) {
     for (; *size >= 3 * lane; *data += 3 * lane, *size -= 3 * lane) {
@@ -276,8 +293,9 @@ ODRADEK_CRC_TARGET static inline uint64_t odradek_crc_lanes(
 
 ODRADEK_CRC_TARGET static uint32_t odradek_crc_by_instruction(const uint8_t *data, size_t size) {
     uint64_t crc = 0xFFFFFFFFu, word;
-    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_LANE, odradek_crc_skip[0]);
-    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_SHORT_LANE, odradek_crc_skip[1]);
+    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_LONGEST, odradek_crc_skip[0]);
+    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_LONG, odradek_crc_skip[1]);
+    crc = odradek_crc_lanes(crc, &data, &size, ODRADEK_SHORT, odradek_crc_skip[2]);
     for (; size >= 8; data += 8, size -= 8) {
         memcpy(&word, data, 8);
         crc = ODRADEK_CRC_64(crc, word);

@@ -350,7 +350,9 @@ def test_surveys_agree() -> None:
         assert kernel.survey_batches(view, 0) == survey_batches(view, 0)
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 767, 768, 769, 4031, 4032, 4033, 50_001])
+@pytest.mark.parametrize(
+    "size", [0, 1, 7, 8, 767, 768, 769, 4031, 4032, 4033, 24_191, 24_192, 24_193, 50_001]
+)
 def test_checksums(size: int) -> None:
     data = random.Random(size).randbytes(size + 3)
     for start in range(3):

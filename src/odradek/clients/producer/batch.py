@@ -170,6 +170,12 @@ class ProducerBatch:
         self.parts = parts
         self.done.complete(NO_OFFSET)
 
+    def begins_with(self, since: float) -> None:
+        """Its first record was taken then, so `linger.ms` counts from there; `delivery.timeout.ms`
+        begins now.
+        """
+        self.created_at = since
+
     def take_over(self, whole: ProducerBatch, first: int) -> None:
         """Stand for the records of `whole` from index `first` on, with their sequence, if any."""
         self.builder.close()

@@ -183,7 +183,7 @@ class RecordAccumulator:
             limit = self.limit if turn else 0
             place = self._append(partition, record, size, now, granted, limit)
             if since is not None and place is not None and not place.index:
-                place.batch.created_at = since  # its delivery.timeout.ms begins now all the same
+                place.batch.begins_with(since)
             self._close_books()
         if granted and place is not None and self.waiters:
             return place._replace(wake=True)  # some of it is left for others

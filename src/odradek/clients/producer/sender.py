@@ -27,7 +27,7 @@ from odradek.clients.producer.settling import Settling
 from odradek.common.config import ALL_REPLICAS
 from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import UnknownTopicIdError
-from odradek.common.types import Address
+from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Broker
 from odradek.network.connection import Connection
 from odradek.network.flow import Completion
