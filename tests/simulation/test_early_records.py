@@ -334,3 +334,29 @@ def test_a_partitioner_of_the_users_is_asked_in_the_callers_thread() -> None:
     future = scene.writer.send("t", b"x")
     assert calls == [3]
     assert future.result(10).partition == 2
+
+
+def test_a_first_record_lingers_from_its_send_on_while_all_else_is_had() -> None:
+    stage = Stage(partitions=1)
+    producer = stage.producer(linger_ms=300)
+    begin = stage.world.now
+    futures = [producer.send("t", b"x") for _ in range(3)]
+    stage.world.advance(0.2)
+    assert len(stage.world.dials) == 2, "the front door, and the leader"
+    assert not futures[0].done()
+    answered = [futures[0].result(timeout=10.0).offset, futures[2].result(timeout=10.0).offset]
+    assert answered == [0, 2], "one batch"
+    assert 0.3 <= stage.world.now - begin < 0.305
+    producer.close()
+
+
+def test_what_has_waited_longer_than_it_lingers_goes_at_once() -> None:
+    stage = Stage(partitions=1)
+    for broker in stage.cluster.brokers.values():
+        broker.delays[MetadataRequest.API_KEY] = 0.5
+    producer = stage.producer(linger_ms=300)
+    begin = stage.world.now
+    futures = [producer.send("t", b"x") for _ in range(3)]
+    assert [future.result(timeout=10.0).offset for future in futures] == [0, 1, 2]
+    assert 0.5 <= stage.world.now - begin < 0.52
+    producer.close()

@@ -171,8 +171,8 @@ class ProducerBatch:
         self.done.complete(NO_OFFSET)
 
     def begins_with(self, since: float) -> None:
-        """Its first record was taken then, so `linger.ms` counts from there; `delivery.timeout.ms`
-        begins now.
+        """Its first record was taken then: `linger.ms` counts from there, but `delivery.timeout.ms`
+        from when the batch was made.
         """
         self.created_at = since
 
