@@ -41,6 +41,11 @@ class FrameReader:
         """From now on answers may be as large as `limit`; large ones get their buffers there."""
         self.limit, self.buffers = limit, buffers
 
+    @property
+    def amid(self) -> bool:
+        """A part of an answer is here."""
+        return self._body is not None or self._filled > self._start
+
     def get_buffer(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         if self._body is not None:

@@ -26,7 +26,7 @@ from odradek.common.proxy import Proxy
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.network.connection import DATA, Connection
+from odradek.network.connection import BESIDE, DATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
@@ -184,6 +184,20 @@ class NetworkClient:
         if self.may_dial(address, now, purpose=purpose, for_metadata=for_metadata):
             self.dial(address, now, purpose=purpose, for_metadata=for_metadata)
         return None
+
+    def prompt(self, address: Address, now: float) -> Connection | None:
+        """As `ready`, for what isn't to wait for a fetch. Brokers answer the requests of a
+        connection in order and hold a fetch while there is nothing, so meanwhile this is a second
+        connection to the same broker, where one can be had.
+        """
+        data = self.connections.get((address, DATA))
+        if data is not None and data.ready and not data.suspect and data.in_flight.has_patient():
+            beside = self.connections.get((address, BESIDE))
+            if beside is None and self.may_dial(address, now, purpose=BESIDE):
+                beside = self.dial(address, now, purpose=BESIDE)
+            if beside is not None and not beside.suspect:
+                return self.ready(address, now, purpose=BESIDE)
+        return self.ready(address, now)
 
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False

@@ -11,6 +11,7 @@ from odradek.clients.consumer.fetching.fetch_session import (
     TOPIC_IDS_FROM,
     FetchSession,
     Key,
+    NoSession,
     Wanted,
 )
 from odradek.clients.consumer.subscription_state import MAX_OFFSET, PartitionState
@@ -29,14 +30,17 @@ class FetchRequestState(Sampled):
     """
 
     __slots__ = (
-        "_changes", "address", "changed", "doubted", "doubtful", "leaders_only", "names",
+        "_changes", "address", "beside", "changed", "doubted", "doubtful", "leaders_only", "names",
         "outdated", "parts", "sent_at", "session", "under_way", "version", "wanted",
     )  # fmt: skip
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, beside: bool = False) -> None:
         super().__init__()
         self.address = address
-        self.session = FetchSession()
+        self.beside = beside
+        """It is asked while the broker holds another fetch: outside of its session, and for what is
+        there at once."""
+        self.session = NoSession() if beside else FetchSession()
         self.version = -1
         self.doubted: PartitionState | None = None
         """What is asked for alone, because of an answer that was too large."""
@@ -86,6 +90,11 @@ class FetchRequestState(Sampled):
         state.asked_in(self)
         if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
+
+    def keep(self, name: Name, state: PartitionState, offset: int) -> None:
+        """It has nothing there at the moment, and isn't asked for again before it is released."""
+        self.parts[name] = (state, state.generation, offset, name)
+        state.asked_in(self)
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
         """The next request is out."""

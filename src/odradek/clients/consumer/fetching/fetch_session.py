@@ -37,7 +37,7 @@ SESSION_ERRORS = frozenset(
 )
 _LAST_EPOCH = 2**31 - 1
 FINAL_EPOCH = -1
-"""Asks for nothing, and for the end of the session."""
+"""Asks for the end of the session; without one, for an answer outside of any."""
 
 
 class FetchSession:
@@ -112,6 +112,25 @@ class FetchSession:
         if code == FetchSessionIdNotFoundError.code:
             self.id = 0
         return incremental  # an error to a request that says everything would only come again
+
+
+class NoSession(FetchSession):
+    """Each request says everything, and the broker remembers none of it."""
+
+    __slots__ = ()
+
+    def fill(
+        self,
+        request: FetchRequest,
+        wanted: Mapping[Key, Wanted],
+        version: int,
+        *,
+        changed: bool = True,
+    ) -> None:
+        self.reset()
+        super().fill(request, wanted, version, changed=changed)
+        if version >= SESSIONS_FROM:
+            request.session_epoch = FINAL_EPOCH
 
 
 def _topics(

@@ -1,4 +1,6 @@
-"""Fetches: one in flight per broker, and the next one as soon as an answer has come.
+"""Fetches: one in flight per broker, and the next one as soon as an answer has come. While a broker
+holds it, what was moved, resumed or assigned since is asked for beside it, and doesn't wait until
+`fetch.max.wait.ms` is over.
 
 In: positions, the snapshot, fetch answers. Out: `CompletedFetch` records in the order they came,
 leader hints, wishes for metadata, errors for the next poll. In sessions (KIP-227), by topic id from
@@ -43,7 +45,7 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import FREE_THREADS, Address
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
 from odradek.metadata.partitions import Partition
-from odradek.network.connection import Connection
+from odradek.network.connection import BESIDE, Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import (
@@ -68,6 +70,8 @@ RETRIED_ALL_THE_SAME = frozenset((UnknownServerError.code, BrokerNotAvailableErr
 FINAL_TOPIC_ERRORS = frozenset((17, 29))
 MUCH = 64 << 10
 """Bytes of records from which on a broker has probably more, and is asked for it at once."""
+HOLDS = 0.02
+"""Seconds after which a fetch without an answer counts as held by its broker."""
 
 
 _served = attrgetter("served")
@@ -101,6 +105,7 @@ class Fetcher:
         self.fetched_bytes = 0
         """Bytes of records that came since the beginning."""
         self._asked: dict[Address, FetchRequestState] = {}
+        self._beside: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
         self._reader_first = False
@@ -120,7 +125,7 @@ class Fetcher:
     @property
     def measured(self) -> list[Sampled]:
         """How long fetches took, in seconds, by leader."""
-        return [self._former, *list(self._asked.values())]
+        return [self._former, *self._all_asked()]
 
     # The component's part
 
@@ -158,7 +163,10 @@ class Fetcher:
         share = self.waiting.divide(self._budget, groups)
         for address, parts in groups.items():
             before = self._asked.get(address)
-            if (before is not None and before.under_way) or self.waiting.full(address):
+            if before is not None and before.under_way:
+                moved = (bool(parts) and self._ask_beside(before, parts, share, now)) or moved
+                continue
+            if self.waiting.full(address):
                 continue
             connection = network.ready(address, now)
             if connection is None:
@@ -167,12 +175,7 @@ class Fetcher:
                 if network.states.backoff_left(address, now) > 0:
                     moved = self._replicas.give_up((s for s, _, _ in parts), now) or moved
                 continue
-            _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
-            by_name = newest < TOPIC_IDS_FROM or bool(before and before.parts and before.nameless)
-            for _, topic, _ in parts:
-                by_name = by_name or topic.topic_id == NO_ID
-            if by_name and not self._check.passed(connection, now):
-                self._settled = None
+            if not self._trusted(connection, before, parts, now):
                 continue
             if before is None:
                 before = self._asked[address] = FetchRequestState(address)
@@ -203,17 +206,67 @@ class Fetcher:
 
     # Asking
 
+    def _all_asked(self) -> list[FetchRequestState]:
+        """Any thread may ask."""
+        return [*list(self._asked.values()), *list(self._beside.values())]
+
+    def _trusted(
+        self,
+        connection: Connection,
+        asked: FetchRequestState | None,
+        parts: list[Part],
+        now: float,
+    ) -> bool:
+        """Whether it may be asked for these: by topics' names, only what is known to be ours."""
+        _, newest = connection.versions.get(FetchRequest.API_KEY, (0, -1))
+        by_name = newest < TOPIC_IDS_FROM or bool(asked and asked.parts and asked.nameless)
+        for _, topic, _ in parts:
+            by_name = by_name or topic.topic_id == NO_ID
+        if not by_name or self._check.passed(connection, now):
+            return True
+        self._settled = None
+        return False
+
+    def _ask_beside(
+        self, held: FetchRequestState, parts: list[Part], most: int, now: float
+    ) -> bool:
+        """Ask for what isn't in a fetch that the broker holds, unless it is about to be answered;
+        only where nothing of this leader waits for the caller, so that the budget is kept.
+        """
+        network, address = self._engine.network, held.address
+        beside, connection = self._beside.get(address), network.connection(address)
+        parts = [part for part in parts if not part[0].oversized]
+        if not parts or connection is None or connection.reader.amid:  # its answer comes
+            return False
+        if self.waiting.has_of(address) or (beside is not None and beside.under_way):
+            return False
+        begin, end = held.sent_at + HOLDS, held.sent_at + self._max_wait - HOLDS
+        if now < begin <= end:
+            self._wake_at = min(self._wake_at, begin)
+        if not begin <= now <= end:
+            return False
+        found = network.prompt(address, now)
+        if found is None or found is connection:
+            self._settled = None
+            again_at = network.next_dial_at(address, now, purpose=BESIDE)
+            self._wake_at = min(self._wake_at, again_at)
+        elif self._trusted(found, beside, parts, now):
+            if beside is None:
+                beside = self._beside[address] = FetchRequestState(address, beside=True)
+            return self._send(beside, found, parts, most, now)
+        return False
+
     def _release(self, snapshot: Cluster, now: float) -> None:
         """Look at everything again; and don't wait for the answer of a former leader, who may be
         silent for request.timeout.ms.
         """
         here = {broker.address for broker in snapshot.brokers.values()}
-        for asked in list(self._asked.values()):
+        for asked in self._all_asked():
             if not asked.under_way:
                 asked.release_all()
                 if asked.address not in here:
                     self._former.take_over(asked, now)
-                    del self._asked[asked.address]
+                    del (self._beside if asked.beside else self._asked)[asked.address]
                 continue
             asked.outdate()
             for key, (state, *_) in list(asked.parts.items()):
@@ -359,8 +412,9 @@ class Fetcher:
         if not asked.parts:
             return False
         leaders_only = self._replicas.leaders_only(now)
+        wait = 0.0 if asked.beside else self._max_wait
         body = FetchRequest(
-            max_wait_ms=int(self._max_wait * 1000),
+            max_wait_ms=int(wait * 1000),
             min_bytes=self._min_bytes if self._min_bytes < 2 else asked.least(self._min_bytes),
             max_bytes=most,
             isolation_level=self._isolation,
@@ -370,7 +424,7 @@ class Fetcher:
         asked.session.fill(body, asked.wanted, version, changed=asked.changed)
         asked.changed = False
         asked.sent(now, leaders_only=leaders_only)
-        request = network.send_version(connection, body, version, now, patience=self._max_wait)
+        request = network.send_version(connection, body, version, now, patience=wait)
         # Taken in as soon as the answer is there, before flows look for it: so poll(0) finds it.
         request.reply.when_done(partial(self._answered, asked))
         return False  # nothing else moves by that
@@ -382,6 +436,10 @@ class Fetcher:
         complete, self._complete = self._complete, False
         self._settled = None
         asked.ended(now, answered=reply.error is None)
+        beside = self._beside.get(asked.address)
+        if beside is not None and not beside.under_way and beside.parts and not asked.beside:
+            beside.release_all()  # they join the others
+            complete = False
         if reply.error is not None:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
@@ -412,16 +470,27 @@ class Fetcher:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
+                    if asked.beside:
+                        self._keep(*found, data, asked)
         if waits:
             self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:
             for state in asked.without_news():
                 state.there()
                 state.fetched_well()
-        if asked.outdated or not asked.session.id:
+        if asked.outdated or not (asked.session.id or asked.beside):
             asked.release_all()
         elif not response.responses:
             self._complete = complete
+
+    def _keep(
+        self, state: PartitionState, offset: int, data: PartitionData, asked: FetchRequestState
+    ) -> None:
+        """What has nothing yet waits for the others, and isn't asked for beside them again."""
+        empty = not data.error_code and not data.records and data.preferred_read_replica < 0
+        others = self._asked.get(asked.address)
+        if empty and others is not None and others.under_way and state.wants_fetch():
+            asked.keep(state.partition, state, offset)
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""

@@ -44,6 +44,8 @@ class ListedOffset(NamedTuple):
 
 Found = Callable[[TopicPartition, "ListedOffset | KafkaError"], None]
 
+_Asked = tuple[Completion[Message], Connection, list[TopicPartition]]
+
 
 class ListOffsetsCall:
     """One call for any number of partitions."""
@@ -67,7 +69,9 @@ class ListOffsetsCall:
         self._still = still
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         self._not_before = -math.inf
-        self._asked: dict[Address, tuple[Completion[Message], list[TopicPartition]]] = {}
+        self._asked: dict[
+            Address, tuple[Completion[Message], Connection, list[TopicPartition]]
+        ] = {}
         self._wake_at = math.inf
         self._reasons: dict[TopicPartition, str] = {}
         self._seen: Cluster | None = None
@@ -94,7 +98,7 @@ class ListOffsetsCall:
                 self._wake_at = min(self._wake_at, self._not_before)
             if not self._left:
                 continue
-            replies = [reply for reply, _ in self._asked.values()]
+            replies = [reply for reply, *_ in self._asked.values()]
             now = yield Wait(
                 (*replies, engine.network.changed, engine.metadata.changed),
                 None if self._wake_at == math.inf else self._wake_at,
@@ -132,7 +136,7 @@ class ListOffsetsCall:
         for address, parts in groups.items():
             if address in self._asked:
                 continue
-            connection = engine.network.ready(address, now)
+            connection = engine.network.prompt(address, now)
             if connection is None:
                 self._wake_at = min(self._wake_at, engine.network.next_dial_at(address, now))
             elif not connection.suspect:
@@ -180,12 +184,12 @@ class ListOffsetsCall:
             for wanted, _ in parts:
                 self._give(wanted, error)
             return
-        self._asked[connection.address] = (reply, [p for p, _ in parts])
+        self._asked[connection.address] = (reply, connection, [p for p, _ in parts])
 
     # Answers
 
     def _take_answers(self, now: float) -> None:
-        for address, (reply, partitions) in list(self._asked.items()):
+        for address, (reply, connection, partitions) in list(self._asked.items()):
             if reply.done:
                 del self._asked[address]
                 # A partition may have been taken away since: its answer is of no use.
@@ -197,12 +201,8 @@ class ListOffsetsCall:
                 else:
                     response = cast("ListOffsetsResponse", reply.result())
                     self._take(partitions, response, now)
-            elif self._silent(address):
+            elif connection.suspect:
                 self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
-
-    def _silent(self, address: Address) -> bool:
-        connection = self._engine.network.connection(address)
-        return connection is not None and connection.suspect
 
     def _waited_for(self) -> set[TopicPartition]:
         """What nobody else is to be asked for: a leader is asked that answers, or two leaders are.
@@ -210,12 +210,12 @@ class ListOffsetsCall:
         R-RB-9: the answer of a silent one counts whenever it comes; only if the partition is led
         elsewhere by now is the new leader asked as well.
         """
-        often = Counter(p for _, partitions in self._asked.values() for p in partitions)
+        often = Counter(p for *_, partitions in self._asked.values() for p in partitions)
         return {
             p
-            for address, (_, partitions) in self._asked.items()
+            for _, connection, partitions in self._asked.values()
             for p in partitions
-            if often[p] > 1 or not self._silent(address)
+            if often[p] > 1 or not connection.suspect
         }
 
     def _take(self, asked: list[TopicPartition], response: ListOffsetsResponse, now: float) -> None:

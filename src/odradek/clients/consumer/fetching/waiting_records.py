@@ -90,6 +90,10 @@ class WaitingRecords:
         self._share = max(SMALLEST_SHARE, budget // ((3 if self._aside else 2) * sharers))
         return self._share
 
+    def has_of(self, address: Address) -> bool:
+        """Whether anything of this leader waits that isn't paused."""
+        return address in self._buffered
+
     def full(self, address: Address) -> bool:
         """Whether enough of this leader waits already. If not, what is paused makes room for it."""
         if self._buffered.get(address, 0) > self._share:
