@@ -201,6 +201,7 @@ def test_transactions_live_through_two_moves(
     assert all_of(mortal_cluster, target) == EVENS_AND_ODDS
 
 
+@pytest.mark.long
 def test_an_asyncio_copy_lives_through_two_moves(
     mortal_cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:

@@ -13,6 +13,8 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, Any, cast
 
+import pytest
+
 from odradek.testing import LocalCluster
 
 ODRADEK = Path(sys.executable).parent / "odradek"
@@ -115,6 +117,7 @@ def test_a_topic_that_is_not_there(cluster: LocalCluster) -> None:
     assert "1 of 1 lines were not acknowledged" in lost[2]
 
 
+@pytest.mark.long
 def test_with_a_paused_broker(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     """The controller gives it up after twenty seconds (`PATIENT` in conftest). Sooner,
     `broker-api-versions` might not hear of it any more: it is started meanwhile, and the front door

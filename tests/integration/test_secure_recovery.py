@@ -13,7 +13,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.integration.test_outages import made, test_a_leader_freezes_for_some_seconds
+from tests.integration.test_outages import made
+from tests.integration.test_outages import (
+    test_a_leader_freezes_for_some_seconds as a_leader_freezes,
+)
 from tests.interop.other_client import read_all
 from tests.interop.our_client import read
 from tests.soak.soak import REAUTHENTICATION, SECURED, Plan, Soak
@@ -24,7 +27,7 @@ from odradek.common.types import TopicPartition
 from odradek.testing import LocalCluster
 from odradek.testing.shared_clusters import SharedClusters
 
-__all__ = ["made", "test_a_leader_freezes_for_some_seconds"]
+__all__ = ["made"]
 
 
 @pytest.fixture
@@ -85,7 +88,14 @@ def without_key(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if "keystore" not in name}
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+@pytest.mark.long
+def test_a_leader_freezes_for_some_seconds(made: LocalCluster, topic: str) -> None:
+    a_leader_freezes(made, topic)
+
+
+@pytest.mark.parametrize(
+    "protocol", ["SASL_PLAINTEXT", pytest.param("SSL", marks=pytest.mark.long)]
+)
 def test_other_ways_in_survive_a_move(protocol: Any, topic: str) -> None:
     """TLS with and without a certificate of the client's own, SASL without TLS."""
     more: Any = {"mutual_tls": "requested"} if protocol == "SSL" else {}

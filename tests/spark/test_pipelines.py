@@ -123,6 +123,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_its_line(
         planning.describe(pipeline, log=None)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_copy_lives_through_a_move_and_stops_after_its_batch() -> None:
     done = subprocess.run(
