@@ -77,6 +77,26 @@ def test_a_poll_waits_for_what_is_written_meanwhile(cluster: LocalCluster, topic
         assert cluster.bootstrap_servers in text
 
 
+def test_nothing_waits_for_a_fetch_that_brokers_hold(cluster: LocalCluster, topic: str) -> None:
+    """They hold it for a minute: none of these calls has that long."""
+    cluster.create_topic(topic, partitions=2)
+    rows = [Row(None, b"%d" % n) for n in range(10)]
+    write_all(cluster.bootstrap_servers, topic, rows, [0, 1])
+    first, second = (TopicPartition(topic, p) for p in (0, 1))
+    config = {"fetch_max_wait_ms": 60_000, "request_timeout_ms": 90_000}
+    with consumer(cluster, **config, default_api_timeout_ms=20_000) as client:
+        client.assign([first])
+        read(client, 5)
+        assert client.poll(0.5) == []
+        client.assign([first, second])
+        assert [r.partition for r in read(client, 5)] == [1] * 5
+        client.seek(first, 3)
+        assert [r.offset for r in read(client, 2)] == [3, 4]
+        client.seek_to_beginning([second])
+        assert [r.offset for r in read(client, 5)] == [0, 1, 2, 3, 4]
+        assert client.end_offsets([first, second]) == {first: 5, second: 5}
+
+
 @pytest.mark.parametrize("layout", ["binary", "binary_view"])
 def test_a_thread_of_its_own_fetches_while_the_caller_works(
     cluster: LocalCluster, topic: str, layout: Layout

@@ -35,7 +35,8 @@ CONSUMER_OPTIONS = owned(
     ),
     Option("fetch.max.wait.ms", milliseconds(0, INT_MAX), 0.5).says(
         "A broker lets a fetch wait for fetch.min.bytes for at most this many milliseconds, which "
-        "must be below request.timeout.ms."
+        "must be below request.timeout.ms. What is sought, resumed or assigned meanwhile is asked "
+        "for beside it, with what is there at once, and so are offsets."
     ),
     Option("fetch.max.bytes", integer(1, INT_MAX), 52428800, "medium").says(
         "An answer to a fetch has at most this many bytes, and so have answers under way and "
