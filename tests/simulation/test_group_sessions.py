@@ -66,6 +66,22 @@ def test_a_session_counts_from_the_question_however_late_its_answer_is() -> None
     assert ends == [pytest.approx(asked[0] + 10.0, abs=0.1)]
 
 
+def test_who_waits_for_a_member_that_was_killed_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    scene.write(range(4))
+    scene.read(scene.subscribed("a"), 4)
+    scene.world.hosts["a"].freeze()  # as good as killed
+    b = scene.subscribed("b")
+    assert b.poll(60.0)  # said while it waits
+    assert 30.0 < scene.world.now < 60.0, "session.timeout.ms is 45 s"
+    told = [r.getMessage() for r in caplog.records if "nothing to read" in r.getMessage()]
+    assert len(told) == 1
+    assert "for 10 s (preparing_rebalance)" in told[0]
+    assert "session.timeout.ms, here 45 s" in told[0]
+
+
 def test_an_answer_to_an_earlier_heartbeat_acknowledges_nothing() -> None:
     """The coordinator waits to be told that the partitions are given back; who gets them, too."""
     scene = Scene("consumer")

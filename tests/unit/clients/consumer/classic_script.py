@@ -124,6 +124,9 @@ class FakeGroup:
     def failed(self, error: KafkaError, now: float) -> None:
         self.error = error
 
+    def unsettled(self, since: float) -> None:
+        """What it says after ten seconds is the real group's."""
+
     def complain(self, error: KafkaError) -> None:
         self.complaints.append(error)
 

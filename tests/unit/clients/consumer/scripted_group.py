@@ -138,6 +138,9 @@ class Scripted(World):
         self.partitions.update(dict.fromkeys(partitions))
         return now
 
+    def unsettled(self, since: float) -> None:
+        """What it says after ten seconds is the real group's."""
+
     def failed(self, error: KafkaError, now: float) -> None:
         self.failure = error
 

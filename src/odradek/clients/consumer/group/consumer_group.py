@@ -55,6 +55,15 @@ Listener = Callable[[list[TopicPartition]], object]
 LEAVING_SHARE = 0.2
 """Of the time for leaving: what the last commit leaves to the callbacks and to the goodbye."""
 
+UNTOLD = 10.0
+"""Seconds that a consumer waits for its share of a group before it says so."""
+JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE))
+WAITS = (
+    "group %s has given this consumer nothing to read for %.0f s (%s). It waits until all of its "
+    "members have joined again, and for one that ended without close() until its session is over "
+    "(session.timeout.ms, here %.0f s); odradek doctor --group says more"
+)
+
 
 class Listeners(NamedTuple):
     """The callbacks of one `subscribe`."""
@@ -280,6 +289,20 @@ class ConsumerGroup:
         self._queue(ON_ASSIGNED, self._listeners.on_assigned, added)
         self.engine.fetcher.changed.notify()
         return now
+
+    def unsettled(self, since: float) -> None:
+        """The membership isn't stable: say so once, if that lasts and nothing is owned by then."""
+        self.engine.start(self._tell_of_wait(since))
+
+    def _tell_of_wait(self, since: float) -> Flow[None]:
+        yield START
+        now = yield Wait((), since + UNTOLD)
+        member = self.membership
+        if member is None or member.unsettled_since != since or self.owned():
+            return
+        if member.state in JOINS:
+            session = self.config["session.timeout.ms"]
+            logger.warning(WAITS, self.group_id, now - since, member.state.value, session)
 
     def complain(self, error: KafkaError) -> None:
         """The next poll raises this, once."""

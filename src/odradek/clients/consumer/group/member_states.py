@@ -110,6 +110,7 @@ class Life:
             self.unsettled_since = None
         elif self.unsettled_since is None:
             self.unsettled_since = now
+            self._group.unsettled(now)
         if self.state is not before or event in (_E.SESSION_EXPIRED, _E.SESSION_CONFIRMED):
             self._tell(now, event, why)
 

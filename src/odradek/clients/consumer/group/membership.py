@@ -153,6 +153,9 @@ class Group(Protocol):
         in the caller's next `poll()`, before records of them are handed out.
         """
 
+    def unsettled(self, since: float) -> None:
+        """It is anything but stable from now on."""
+
     def failed(self, error: KafkaError, now: float) -> None:
         """The group refuses this consumer for good: the next `poll()` raises this."""
 
