@@ -45,6 +45,7 @@ from odradek.clients.consumer.records import (
 from odradek.clients.descriptions import BrokerDescription, PartitionDescription, TopicDescription
 from odradek.clients.explain.explain_group import GroupExplanation
 from odradek.clients.explain.explain_producer import RecordsExplanation, TransactionExplanation
+from odradek.clients.explain.explain_reading import ReadingExplanation
 from odradek.clients.explain.explanation import (
     AddressExplanation, AttemptExplanation, BufferExplanation, Explanation, MissingExplanation,
     OutageExplanation, RebootstrapExplanation,
@@ -231,14 +232,15 @@ __all__ = [
     "PrincipalDeserializationFailureError", "Producer", "ProducerFencedError", "ProducerIdAndEpoch",
     "ProducerOptions", "PrometheusCollector", "ProtobufDeserializer", "ProtobufSerializer",
     "ProxyAuthenticationError", "ProxyError", "ProxyRefusedError", "QuorumDescription",
-    "QuorumReplica", "RaftVoterEndpoint", "Reachability", "ReassignmentInProgressError",
-    "RebalanceInProgressError", "RebalanceListener", "RebalanceProtocol", "RebootstrapExplanation",
-    "RebootstrapRequiredError", "RecordDeserializationError", "RecordFuture", "RecordLimitError",
-    "RecordListTooLargeError", "RecordMetadata", "RecordTooLargeError", "RecordsExplanation",
-    "RegisteredSchema", "RegistryAuthenticationError", "RegistryUnreachableError", "ReplayError",
-    "ReplicaInfo", "ReplicaLogDir", "ReplicaNotAvailableError", "RequestTimedOutError",
-    "ResourceNotFoundError", "ResponseTimeoutError", "SaslAuthenticationFailedError",
-    "SaslExpectedError", "SaslNotExpectedError", "Schema", "SchemaNotFoundError", "SchemaReference",
+    "QuorumReplica", "RaftVoterEndpoint", "Reachability", "ReadingExplanation",
+    "ReassignmentInProgressError", "RebalanceInProgressError", "RebalanceListener",
+    "RebalanceProtocol", "RebootstrapExplanation", "RebootstrapRequiredError",
+    "RecordDeserializationError", "RecordFuture", "RecordLimitError", "RecordListTooLargeError",
+    "RecordMetadata", "RecordTooLargeError", "RecordsExplanation", "RegisteredSchema",
+    "RegistryAuthenticationError", "RegistryUnreachableError", "ReplayError", "ReplicaInfo",
+    "ReplicaLogDir", "ReplicaNotAvailableError", "RequestTimedOutError", "ResourceNotFoundError",
+    "ResponseTimeoutError", "SaslAuthenticationFailedError", "SaslExpectedError",
+    "SaslNotExpectedError", "Schema", "SchemaNotFoundError", "SchemaReference",
     "SchemaRegistryClient", "SchemaRegistryError", "ScramCredentialInfo", "Secret",
     "SecurityDisabledError", "SerializationContext", "SerializationError", "ServerNotTrustedError",
     "ShareGroupOffset", "ShareSessionLimitReachedError", "ShareSessionNotFoundError",

@@ -23,6 +23,7 @@ MODULES: dict[str, str] = {
     "odradek.clients.explain.health": "BrokerHealth GroupHealth Health",
     "odradek.clients.metrics.metric": "Metric MetricName Metrics",
     "odradek.clients.explain.explain_producer": "RecordsExplanation TransactionExplanation",
+    "odradek.clients.explain.explain_reading": "ReadingExplanation",
     "odradek.api.group_consumer": "RebalanceListener",
     "odradek.api.producer": "Producer",
     "odradek.api.workers": "Workers",

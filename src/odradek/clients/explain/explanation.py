@@ -20,6 +20,7 @@ from odradek.clients.explain.explain_producer import (
     explain_transaction,
     explain_weaker,
 )
+from odradek.clients.explain.explain_reading import ReadingExplanation, explain_reading
 from odradek.clients.explain.explain_words import diagnosis, line
 from odradek.clients.missing_topics import like_it
 from odradek.common.notebook import Shown
@@ -32,6 +33,7 @@ from odradek.network.dial_policy import When
 from odradek.record import PoolState, pool_state
 
 if TYPE_CHECKING:
+    from odradek.clients.consumer.subscription_state import SubscriptionState
     from odradek.clients.producer.producer_engine import ProducerEngine
 
 NEVER = 1e15
@@ -207,6 +209,8 @@ class Explanation(Shown):
     """Of a producer without idempotence: what it doesn't promise, and why."""
     missing: tuple[MissingExplanation, ...] = ()
     """Topics and partitions in use that aren't there."""
+    reading: ReadingExplanation | None = None
+    """Of a consumer that has partitions."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -216,7 +220,8 @@ class Explanation(Shown):
         lines = [f"{self.client} {self.client_id}, cluster {self.cluster_id or 'not known yet'}"]
         lines.append(f"  {self.diagnosis}")
         lines.append(f"  {self.metadata_line()}")
-        parts = (self.group, self.transaction, self.records, self.weaker, *self.missing)
+        parts: tuple[object, ...] = (self.group, self.reading, self.transaction, self.records)
+        parts += (self.weaker, *self.missing)
         lines += [f"  {part}" for part in parts if part is not None]
         lines += [f"  {line(a)}" for a in self.addresses]
         lines += [f"  {text}" for text in self.outage_lines()]
@@ -316,6 +321,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         next_attempt = min([*dials, *([] if next_attempt is None else [next_attempt])])
     soon = next_attempt if due else min(dials, default=None)
     consumes, transacts = getattr(engine, "group", None), getattr(engine, "transactions", None)
+    reads: SubscriptionState | None = getattr(engine, "subscription", None)
     sends = cast("ProducerEngine", engine) if hasattr(engine, "sender") else None
     group = consumes and explain_group(consumes, now)
     heard = ended is None and (outage is None or not outage.total)
@@ -368,6 +374,7 @@ def _picture(engine: ClientEngine, client: str, now: float) -> Explanation:
         records=records,
         weaker=None if sends is None else explain_weaker(sends),
         missing=missing,
+        reading=None if reads is None else explain_reading(reads),
     )
 
 

@@ -1,0 +1,55 @@
+"""A consumer's part of `explain()`: what it reads, and what is left to read.
+
+In: the engine's subscription, read from any thread. Out: a frozen picture and its line of text.
+Must not: change anything, ask brokers, or wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from odradek.clients.consumer.subscription_state import SubscriptionState
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingExplanation:
+    """The partitions that are assigned, as the last answers to fetches told of them."""
+
+    partitions: int
+    paused: int
+    unknown: int
+    """Of so many nobody has told so far where the log ends, or where to begin."""
+    lag: int
+    """Offsets that are left to read, of all others."""
+    furthest: str | None
+    """The partition of which most is left; None where nothing is."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.lag} offsets left to read" if self.lag else "all there is has been read"]
+        if self.furthest is not None:
+            parts[0] += f", most of them in {self.furthest}"
+        if self.unknown == self.partitions:
+            parts = []
+        if self.unknown:
+            parts.append(f"nothing known yet of {self.unknown}")
+        if self.paused:
+            parts.append(f"{self.paused} paused")
+        return f"partitions: {self.partitions}; {'; '.join(parts)}"
+
+
+def explain_reading(subscription: SubscriptionState) -> ReadingExplanation | None:
+    """Take the picture; None where nothing is assigned."""
+    lags, states = subscription.lags(), list(subscription.partitions.values())
+    if not lags:
+        return None
+    known = {partition: lag for partition, lag in lags.items() if lag is not None}
+    furthest = max(known, key=lambda partition: known[partition], default=None)
+    return ReadingExplanation(
+        partitions=len(lags),
+        paused=sum(state.paused for state in states),
+        unknown=len(lags) - len(known),
+        lag=sum(known.values()),
+        furthest=str(furthest) if furthest is not None and known[furthest] else None,
+    )

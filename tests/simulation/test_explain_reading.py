@@ -1,0 +1,31 @@
+"""`explain()` of a consumer says what is left to read."""
+
+from __future__ import annotations
+
+from tests.simulation.scene import Stage
+
+from odradek.clients.explain.explain_reading import ReadingExplanation
+from odradek.common.types import TopicPartition
+
+TPS = [TopicPartition("t", number) for number in range(3)]
+
+
+def test_what_is_left_to_read() -> None:
+    stage = Stage()
+    reader = stage.consumer()
+    assert reader.explain().reading is None
+    reader.assign(TPS)
+    assert str(reader.explain().reading) == "partitions: 3; nothing known yet of 3"
+    stage.write(range(31))
+    assert len(stage.read(reader, 1, most=1)) == 1
+    stage.world.advance(1.0)
+    left = reader.explain().reading
+    assert left is not None
+    assert (left.lag, left.unknown, left.partitions) == (30, 0, 3)
+    assert "30 offsets left to read, most of them in t-" in str(reader.explain())
+    stage.read(reader, 30)
+    reader.pause(TPS[1:])
+    stage.world.advance(1.0)
+    assert reader.explain().reading == ReadingExplanation(3, 2, 0, 0, None)
+    assert "\n  partitions: 3; all there is has been read; 2 paused\n" in str(reader.explain())
+    assert reader.explain().to_dict()["reading"]["lag"] == 0
