@@ -360,3 +360,21 @@ def test_what_has_waited_longer_than_it_lingers_goes_at_once() -> None:
     assert [future.result(timeout=10.0).offset for future in futures] == [0, 1, 2]
     assert 0.5 <= stage.world.now - begin < 0.52
     producer.close()
+
+
+def test_a_first_record_lingers_no_longer_beside_another_topics() -> None:
+    stage = Stage(partitions=1)
+    stage.cluster.create_topic("known", partitions=1)
+    producer = stage.producer(linger_ms=1_000)
+    producer.warm(["known"])
+    for broker in stage.cluster.brokers.values():
+        broker.delays[MetadataRequest.API_KEY] = 0.9
+    begin = stage.world.now
+    first = producer.send("t", b"x")
+    stage.world.advance(0.8)
+    second = producer.send("known", b"y")
+    first.result(timeout=10.0)
+    assert 1.0 <= stage.world.now - begin < 1.02
+    second.result(timeout=10.0)
+    assert 1.8 <= stage.world.now - begin < 1.82
+    producer.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.simulation.sasl_scene import Scene as SaslScene
 from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
 from odradek.common.types import TopicPartition
+from odradek.simulation import SimulatedCluster
+from odradek.simulation.brokers.disturbances import release
 from odradek.simulation.world.environment import Verdict
 
 WAIT = 10.0
@@ -51,7 +56,7 @@ def test_a_seek() -> None:
     for number in (0, 1, 0):
         scene.reader.seek(TPS[number], 7)
         assert scene.soon(3) == [21 + number, 24 + number, 27 + number]
-    assert scene.purposes == ["beside", "data"], "one more connection, for all of them"
+    assert scene.purposes == ["aside", "data"], "one more connection, for all of them"
     assert scene.reader.poll(SOON) == []
     before = scene.fetches
     scene.world.advance(WAIT / 2)
@@ -130,16 +135,142 @@ def test_who_only_reads_has_one_connection() -> None:
     assert [purpose for _, purpose in reader._engine.network.connections] == ["data"]
 
 
+def test_the_second_connection_leads_to_another_cluster() -> None:
+    """R-RB-5: neither its offsets nor its records are taken, where topics go by name."""
+    scene = Scene()
+    other = SimulatedCluster(scene.world, 1, "foreign-0001", name="foreign", bootstrap_name=None)
+    other.create_topic("t", 3)
+    release(other, 1, "3.9")
+    scene.world.divert(scene.cluster.brokers[1].address, other.brokers[1])
+    assert scene.reader.end_offsets(TPS, 30.0) == dict.fromkeys(TPS, 10)
+    scene.reader.seek(TPS[1], 5)
+    assert scene.read(scene.reader, 5) == [16, 19, 22, 25, 28]
+    assert set(other.brokers[1].requests) <= {"ApiVersions", "DescribeCluster", "Metadata"}
+
+
+def test_the_second_connection_leads_to_another_broker() -> None:
+    """Before KIP-1242 nobody says so: an error on it counts for nothing."""
+    stage = Stage(brokers=2, partitions=2)
+    for number in stage.cluster.brokers:
+        release(stage.cluster, number, "3.9")
+    stage.write(range(20))
+    reader = stage.consumer(fetch_max_wait_ms=int(WAIT * 1000))
+    reader.assign(TPS[:2])
+    stage.read(reader, 20)
+    stage.world.advance(1.0)
+    first, second = (stage.cluster.leader("t", number) for number in range(2))
+    assert first is not None
+    assert second is not None
+    asked = first.requests["Metadata"] + second.requests["Metadata"]
+    stage.world.divert(first.address, second)
+    begin = stage.world.now
+    assert reader.end_offsets(TPS[:2], 2 * WAIT) == dict.fromkeys(TPS[:2], 10)
+    reader.seek(TPS[0], 5)
+    assert stage.read(reader, 5) == [10, 12, 14, 16, 18]
+    assert stage.world.now - begin < 2 * WAIT
+    assert first.requests["Metadata"] + second.requests["Metadata"] == asked, "nothing is wrong"
+
+
+def test_the_second_connection_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked on it is asked on the other one; what wasn't doesn't notice."""
+    scene, peers = Scene(), list[Any]()
+    broker = scene.cluster.brokers[1]
+    accept = broker.accept
+    monkeypatch.setattr(broker, "accept", lambda peer: (peers.append(peer), accept(peer))[1])
+    scene.reader.seek(TPS[0], 9)
+    assert scene.soon(1) == [27]
+    (aside,) = peers
+    aside.hold(True)
+    scene.reader.seek(TPS[1], 9)
+    scene.write(range(30, 33))
+    begin = scene.world.now
+    assert scene.read(scene.reader, 4) == [28, 30, 31, 32]
+    assert scene.world.now - begin < 3.0, "the suspicion time, not request.timeout.ms"
+    assert scene.reader.end_offsets(TPS, 30.0) == dict.fromkeys(TPS, 11)
+    assert scene.world.now - begin < 3.0 + WAIT
+    assert scene.reader.explain().outage is None
+
+
+def test_what_was_found_empty_is_in_the_next_fetch_of_the_others() -> None:
+    """However often another partition is sought meanwhile, whose answers take their time."""
+    stage = Stage(brokers=1, partitions=2)
+    stage.write(range(2_000), size=1_000)
+    reader = stage.consumer()
+    reader.assign(TPS[:2])
+    count = 0
+    while count < 2_000:
+        count += len(reader.poll(1.0, 5_000))
+    stage.world.change_link("consumer", bandwidth=1e6)
+    stage.world.advance(1.0)
+    reader.seek(TPS[0], 1_000)  # its end
+    reader.poll(0.07)
+    reader.seek(TPS[1], 0)
+    producer = stage.producer()
+    began, came = stage.world.now, False
+    written = producer.send("t", b"7", partition=0)
+    while not came and stage.world.now < began + 10.0:
+        for record in reader.poll(0.05, 5_000):
+            came = came or record.partition == 0
+            if record.partition == 1 and record.offset == 999:
+                reader.seek(TPS[1], 0)
+    assert written.done()
+    assert came
+    assert stage.world.now - began < 2.0
+
+
+def test_what_had_no_room_beside_the_others_is_asked_for_again() -> None:
+    stage = Stage(brokers=1)
+    stage.write(range(600), size=1_000)
+    reader = stage.consumer(
+        fetch_max_wait_ms=int(WAIT * 1000),
+        fetch_max_bytes=100_000,
+        max_partition_fetch_bytes=60_000,
+    )
+    reader.assign(TPS)
+    count = 0
+    while count < 600:
+        count += len(reader.poll(1.0))
+    reader.poll(SOON)
+    stage.world.advance(1.0)
+    for partition in TPS:
+        reader.seek(partition, 0)
+    begin = stage.world.now
+    while count < 1_200:
+        count += len(reader.poll(SOON))
+        assert stage.world.now - begin < 1.0
+
+
 @pytest.mark.parametrize("verdict", Verdict)
-def test_a_broker_that_takes_no_further_connection(
+def test_a_second_connection_that_cant_be_had_is_no_outage(
     verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene()
-    dials = len(scene.world.dials)
-    monkeypatch.setattr(scene.cluster.brokers[1], "accept", lambda _: verdict)
-    scene.reader.seek(TPS[0], 0)
-    begin = scene.world.now
-    assert scene.read(scene.reader, 10) == list(range(0, 30, 3))
-    assert scene.world.now - begin <= WAIT
-    assert scene.reader.end_offsets(TPS[:1], 30.0) == {TPS[0]: 10}
-    assert len(scene.world.dials) - dials <= 12
+    scene = Scene(default_api_timeout_ms=30_000)
+    broker = scene.cluster.brokers[1]
+    dials, asked = len(scene.world.dials), broker.requests["Metadata"]
+    monkeypatch.setattr(broker, "accept", lambda _: verdict)
+    end = scene.world.now + 60.0
+    while scene.world.now < end:
+        scene.reader.seek(TPS[0], 9)
+        assert scene.read(scene.reader, 1) == [27]
+        assert scene.reader.end_offsets(TPS[:1]) == {TPS[0]: 10}
+    assert len(scene.world.dials) - dials <= 8, "fewer and fewer"
+    assert broker.requests["Metadata"] == asked
+    picture = scene.reader.explain()
+    assert picture.outage is None
+    assert "It works" in picture.diagnosis
+    assert scene.reader.health().ok
+
+
+def test_a_login_that_is_refused_by_now_is_tried_once_in_a_long_while() -> None:
+    scene = SaslScene()
+    scene.write(range(30))
+    reader = scene.consumer()
+    reader.assign(TPS)
+    scene.read(reader, 30)
+    scene.world.advance(1.0)
+    scene.sasl.users["alice"] = "another"  # connections that are there go on
+    for number in range(40):
+        reader.seek(TPS[number % 3], 9)
+        assert len(scene.read(reader, 1)) == 1
+        scene.world.advance(0.3)
+    assert scene.sasl.refused == 1

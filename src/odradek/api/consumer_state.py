@@ -72,9 +72,8 @@ class ConsumerState(Facade[ConsumerEngine]):
         What `offsets_for_times` and `committed` give does as well as a number; its leader epoch
         then tells whether the log still has what stood before (KIP-320).
 
-        A fetch that is under way is of no use then, but its answer has to come before the next
-        one's (brokers answer a connection's requests in order): at the end of a log that takes
-        up to `fetch.max.wait.ms`.
+        A fetch that is under way is of no use then, and at the end of a log brokers hold it for up
+        to `fetch.max.wait.ms`. What is there is asked for beside it, on a second connection.
         """
         self._calls.seek(tp, offset)
 

@@ -16,7 +16,7 @@ from odradek.clients.client_engine import ClientEngine
 from odradek.common.kafka_errors import UnsupportedVersionError
 from odradek.common.types import Address
 from odradek.metadata.bootstrap import check_cluster_id
-from odradek.network.connection import Connection
+from odradek.network.connection import ASIDE, Connection
 from odradek.network.flow import Completion
 from odradek.protocol.message import Message
 from odradek.protocol.messages.describe_cluster import (
@@ -37,6 +37,13 @@ class ClusterCheck:
         had nothing against it (KIP-1242). What answers may be a proxy that doesn't look.
         """
         return connection.broker_id is not None or self.passed(connection, now)
+
+    def prompt(self, address: Address, now: float) -> Connection | None:
+        """As the network client's: a second connection only where it is known to be ours."""
+        found = self._engine.network.prompt(address, now)
+        if found is not None and found.purpose == ASIDE and not self.agreed(found, now):
+            return None
+        return found
 
     def passed(self, connection: Connection, now: float) -> bool:
         """Whether records may go there; asks where that isn't known, and `changed` tells."""
@@ -68,6 +75,9 @@ class ClusterCheck:
         if foreign is None:
             connection.is_ours()
             engine.network.changed.notify()
+            return
+        if connection.purpose == ASIDE:
+            engine.network.disown(connection, foreign, now)
             return
         engine.events.emit(
             now,

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from odradek.network.sasl.session import SaslSession
 
 DATA, COORDINATOR, METADATA = "data", "coordinator", "metadata"
-BESIDE, PROBE = "beside", "probe"
+BESIDE, ASIDE, PROBE = "beside", "aside", "probe"
 """Purposes: a long fetch must never delay a heartbeat, nor held writes a question for metadata, nor
 a held JoinGroup a commit, nor a held fetch another question to its broker (the connections for
-these, METADATA and BESIDE, are made only then).
+these three, METADATA, BESIDE and ASIDE, are made only then).
 A PROBE only shows whether an address still answers (R-RB-9). Backoff is per address all the same.
 """
 CONNECT_SUSPICION = 1.5

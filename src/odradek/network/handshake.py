@@ -15,7 +15,7 @@ from odradek.common.imports import loaded
 from odradek.common.kafka_errors import RebootstrapRequiredError, UnsupportedVersionError, error_for
 from odradek.common.types import Address
 from odradek.network import probe
-from odradek.network.connection import DATA, METADATA, Connection
+from odradek.network.connection import ASIDE, DATA, METADATA, Connection
 from odradek.network.connection_state import ConnectionEvent
 from odradek.network.effects import Hop, Open, Resolve
 from odradek.network.flow import START, Completion, Flow, Wait
@@ -38,6 +38,10 @@ def begin(network: NetworkClient, connection: Connection, now: float) -> None:
     """
     if connection.record.numeric and network.proxy is None:
         _open(network, connection, connection.address.host, now)
+        return
+    first = network.connection(connection.address) if connection.purpose == ASIDE else None
+    if first is not None and first.ip is not None:  # another IP might be another broker
+        _open(network, connection, first.ip, now)
     else:
         network.engine.start(_resolve_and_open(network, connection))
 

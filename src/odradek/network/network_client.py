@@ -25,8 +25,9 @@ from odradek.common.errors import (
 from odradek.common.proxy import Proxy
 from odradek.common.sampled import Sampled
 from odradek.common.types import Address, Rng
+from odradek.network.aside import PATIENCE, Asides, AsideState
 from odradek.network.cluster_connection_states import ClusterConnectionStates
-from odradek.network.connection import BESIDE, DATA, Connection
+from odradek.network.connection import ASIDE, DATA, Connection
 from odradek.network.connection_state import ConnectionState
 from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
@@ -86,6 +87,7 @@ class NetworkClient:
         jitter = config["reconnect.first.jitter.ms"]
         first_wait = jitter * rng.random() if jitter else 0.0
         self.dials = DialPolicy(self.states, governor, first_wait)
+        self.asides = Asides(rng)
         self.changed = Signal()
         """Notified when a connection became ready, ended, or a reply came."""
         self.connections: dict[tuple[Address, str], Connection] = {}
@@ -186,18 +188,36 @@ class NetworkClient:
         return None
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """As `ready`, for what isn't to wait for a fetch. Brokers answer the requests of a
-        connection in order and hold a fetch while there is nothing, so meanwhile this is a second
-        connection to the same broker, where one can be had.
+        """As `ready`, for what isn't to wait for a fetch that the broker holds: then it is a second
+        connection (see `aside`), unless there is none a moment after it was dialled.
+
+        Whoever gets it asks first whose it is, and asks on the other one where its answer is an
+        error. Wait for `changed`, or until `prompt_at`, and ask again.
         """
+        if not self._holds_fetch(address):
+            return self.ready(address, now)
+        aside = self.connections.get((address, ASIDE))
+        if aside is None:
+            allowed = self.asides.allowed_at(address) <= now and self.proxy is None
+            if not allowed or not self.may_dial(address, now, purpose=ASIDE):
+                return self.ready(address, now)
+            aside = self.dial(address, now, purpose=ASIDE)
+        if aside.ready:
+            return self.ready(address, now, purpose=ASIDE)
+        return None if now < aside.dialled_at + PATIENCE else self.ready(address, now)
+
+    def prompt_at(self, address: Address, now: float) -> float:
+        """When `prompt` may give something else, as far as that comes by time alone."""
+        aside = self.connections.get((address, ASIDE))
+        if aside is not None and not aside.ready and now < aside.dialled_at + PATIENCE:
+            return aside.dialled_at + PATIENCE
+        return self.next_dial_at(address, now)
+
+    def _holds_fetch(self, address: Address) -> bool:
         data = self.connections.get((address, DATA))
-        if data is not None and data.ready and not data.suspect and data.in_flight.has_patient():
-            beside = self.connections.get((address, BESIDE))
-            if beside is None and self.may_dial(address, now, purpose=BESIDE):
-                beside = self.dial(address, now, purpose=BESIDE)
-            if beside is not None and not beside.suspect:
-                return self.ready(address, now, purpose=BESIDE)
-        return self.ready(address, now)
+        if data is None or not data.ready or data.suspect:
+            return False
+        return data.in_flight.has_patient()
 
     def may_dial(
         self, address: Address, now: float, *, purpose: str = DATA, for_metadata: bool = False
@@ -220,6 +240,8 @@ class NetworkClient:
         """Open a connection; the caller has asked `may_dial`."""
         self._next_id += 1
         record = self.states.state(address)
+        if purpose == ASIDE:
+            record = AsideState(record)
         connection = Connection(self._next_id, address, purpose, now, record)
         connection.for_metadata = for_metadata
         connection.setup_deadline = now + self.dials.begun(record, now, for_metadata=for_metadata)
@@ -312,7 +334,8 @@ class NetworkClient:
         """Close a connection that led to another cluster: what it proved counts as nothing."""
         if not connection.ended:
             connection.proves(False)
-            self.dials.disproved(connection.address)
+            if connection.purpose != ASIDE:
+                self.dials.disproved(connection.address)
             self.fail(connection, error, now)
 
     def make_room(self, now: float) -> None:
@@ -380,6 +403,9 @@ class NetworkClient:
 
     def _suspect(self, connection: Connection, now: float) -> None:
         """R-RB-2: from now on it proves nothing; it stays open until its time is up."""
+        if connection.purpose == ASIDE:  # what was asked on it is asked elsewhere
+            self.fail(connection, DisconnectedError(f"no byte for {SUSPICION:.0f} s"), now)
+            return
         connection.silent(now)
         self.dials.alarmed(now)
         address, held = str(connection.address), connection.is_held(now)
@@ -513,6 +539,9 @@ class NetworkClient:
 
     def _prove(self, connection: Connection, now: float) -> None:
         connection.proves(True)
+        if connection.purpose == ASIDE:
+            self.asides.worked(connection.address)
+            return
         self.dials.proved(connection.address, now)
         self.events.emit(now, "proved", address=str(connection.address))
         self.changed.notify()
@@ -541,7 +570,8 @@ class NetworkClient:
         suspect(self, connection, error)
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
-        if setting_up and ended_unexplained(error) and self._steps_down(connection):
+        aside = connection.purpose == ASIDE
+        if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed on ApiVersions without a word: the next dial asks in another version"
             self.dials.alarmed(now)  # a hundred new addresses may all do so
             excused = DisconnectedError(why)
@@ -551,7 +581,7 @@ class NetworkClient:
         idle = connection.proved and not len(connection.in_flight)
         # R-CS-4: an orderly end of an idle connection that had proved itself isn't a failure.
         failure = not (idle and error is None)
-        if not failure and now < connection.last_used + IN_USE:
+        if not failure and not aside and now < connection.last_used + IN_USE:
             # Brokers close what has idled for minutes; this one is going away, and perhaps others.
             connection.leaves_in_use()
             self.dials.alarmed(now)
@@ -583,6 +613,11 @@ class NetworkClient:
         self._forget(connection, error)
         if connection.state is ConnectionState.AUTHENTICATION_FAILED:
             self.refused_logins += 1
+        aside = connection.purpose == ASIDE
+        if aside and failure:
+            refused = connection.state is ConnectionState.AUTHENTICATION_FAILED
+            self.asides.failed(address, now, refused=refused)
+        failure = failure and not aside
         ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
         if failure:
             state = connection.record
@@ -599,7 +634,8 @@ class NetworkClient:
                 **ends,
             )
         else:
-            self.states.closed(address, now)
+            if not aside:
+                self.states.closed(address, now)
             self.events.emit(
                 now, "disconnected", address=str(address), error=in_words(error), **ends
             )
@@ -608,6 +644,6 @@ class NetworkClient:
         for request in requests:
             if not request.reply.done:
                 request.reply.fail(lost)
-        for listener in self.on_lost:
+        for listener in () if aside else self.on_lost:
             listener(connection, error, failure, now)
         self.changed.notify()

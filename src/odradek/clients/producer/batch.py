@@ -90,8 +90,9 @@ class ProducerBatch:
 
     __slots__ = (
         "append", "attempts", "builder", "created_at", "deadline", "done", "doubtful",
-        "epoch_tried", "lingers", "ordinal", "partition", "parts", "producer", "recognised",
-        "refusals", "reserved", "retry_at", "sequence", "serial", "taken", "told", "topic_tried",
+        "epoch_tried", "lingers", "lingers_from", "ordinal", "partition", "parts", "producer",
+        "recognised", "refusals", "reserved", "retry_at", "sequence", "serial", "taken", "told",
+        "topic_tried",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +102,8 @@ class ProducerBatch:
         self.partition = partition
         self.builder = builder
         self.created_at = created_at
+        self.lingers_from = created_at
+        """When its first record was taken, which may have waited for its topic's metadata."""
         self.deadline = created_at + delivery
         self.append: Callable[..., int | None] = builder.append
         """The builder's, kept at hand: `send` calls it for each record."""
@@ -171,10 +174,8 @@ class ProducerBatch:
         self.done.complete(NO_OFFSET)
 
     def begins_with(self, since: float) -> None:
-        """Its first record was taken then: `linger.ms` counts from there, but `delivery.timeout.ms`
-        from when the batch was made.
-        """
-        self.created_at = since
+        """Its first record was taken then: `linger.ms` counts from there."""
+        self.lingers_from = since
 
     def take_over(self, whole: ProducerBatch, first: int) -> None:
         """Stand for the records of `whole` from index `first` on, with their sequence, if any."""

@@ -183,7 +183,7 @@ class RecordAccumulator:
             limit = self.limit if turn else 0
             place = self._append(partition, record, size, now, granted, limit)
             if since is not None and place is not None and not place.index:
-                place.batch.begins_with(since)
+                self._begins_with(place.batch, since)
             self._close_books()
         if granted and place is not None and self.waiters:
             return place._replace(wake=True)  # some of it is left for others
@@ -259,6 +259,16 @@ class RecordAccumulator:
             self._make_ready(batch)
             wake = True
         return tuple.__new__(Appended, (batch, index, wake))
+
+    def _begins_with(self, batch: ProducerBatch, since: float) -> None:
+        """It has lingered since then, so its place is before those that came later."""
+        batch.begins_with(since)
+        waiting, place = self._lingering, len(self._lingering) - 1  # it is the last of them
+        while place > 0 and waiting[place - 1].lingers_from > since:
+            place -= 1
+        if place < len(waiting) - 1:
+            waiting.insert(place, batch)  # first, in case of an exception: twice does no harm
+            waiting.pop()
 
     def _at_most(self, usual: int, topic: str, now: float) -> int:
         """How large batches of a topic become: smaller where it has refused some."""
@@ -459,7 +469,7 @@ class RecordAccumulator:
             hurry = bool(self.waiters) and self._hurry
             while self._lingering:
                 batch = self._lingering[0]
-                if not batch.builder.closed and not hurry and now < batch.created_at + self._linger:
+                if not batch.builder.closed and not hurry and now < self._ready_at(batch):
                     break
                 self._lingering.popleft()
                 batch.lingers = False
@@ -528,12 +538,12 @@ class RecordAccumulator:
         if self._ready:
             return -math.inf
         try:
-            return self._lingering[0].created_at + self._linger
+            return self._ready_at(self._lingering[0])
         except IndexError:
             return math.inf
 
     def _ready_at(self, batch: ProducerBatch) -> float:
-        return batch.created_at + self._linger
+        return batch.lingers_from + self._linger
 
     def live(self) -> list[ProducerBatch]:
         """All batches that have memory, wherever they are."""

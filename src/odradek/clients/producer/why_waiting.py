@@ -41,7 +41,7 @@ def why_waiting(engine: ProducerEngine, batch: ProducerBatch, now: float) -> str
     to = f"broker {leader.id} ({leader.address}), which leads its partition"
     if queue is not None and batch in queue.in_flight:
         return f"the answer of {to}{_asked(engine, leader.address, now)}"
-    if batch.serial == OPEN and batch.created_at + engine.config["linger.ms"] > now:
+    if batch.serial == OPEN and batch.lingers_from + engine.config["linger.ms"] > now:
         return "more records in its batch (linger.ms)"
     if batch.attempts and batch.retry_at > now:
         refusal = None if batch.refusals is None else batch.refusals.latest

@@ -30,17 +30,17 @@ class FetchRequestState(Sampled):
     """
 
     __slots__ = (
-        "_changes", "address", "beside", "changed", "doubted", "doubtful", "leaders_only", "names",
-        "outdated", "parts", "sent_at", "session", "under_way", "version", "wanted",
+        "_changes", "_kept", "address", "aside", "changed", "doubted", "doubtful", "leaders_only",
+        "names", "outdated", "parts", "sent_at", "session", "under_way", "version", "wanted",
     )  # fmt: skip
 
-    def __init__(self, address: Address, *, beside: bool = False) -> None:
+    def __init__(self, address: Address, *, aside: bool = False) -> None:
         super().__init__()
         self.address = address
-        self.beside = beside
+        self.aside = aside
         """It is asked while the broker holds another fetch: outside of its session, and for what is
         there at once."""
-        self.session = NoSession() if beside else FetchSession()
+        self.session = NoSession() if aside else FetchSession()
         self.version = -1
         self.doubted: PartitionState | None = None
         """What is asked for alone, because of an answer that was too large."""
@@ -62,6 +62,7 @@ class FetchRequestState(Sampled):
         """Partitions that failed before, or were moved: an answer without news of them ends their
         backoff, and means that their logs end where they did."""
         self._changes = -1
+        self._kept: list[PartitionState] = []
 
     @property
     def nameless(self) -> bool:
@@ -91,10 +92,18 @@ class FetchRequestState(Sampled):
         if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
 
-    def keep(self, name: Name, state: PartitionState, offset: int) -> None:
-        """It has nothing there at the moment, and isn't asked for again before it is released."""
-        self.parts[name] = (state, state.generation, offset, name)
+    def keep(self, state: PartitionState) -> None:
+        """It isn't asked for again before `give_back`."""
+        self._kept.append(state)
         state.asked_in(self)
+
+    def give_back(self) -> bool:
+        """What was kept may be asked for again; whether there is any."""
+        kept, self._kept = self._kept, []
+        waits = [state for state in kept if state.asked is self]
+        for state in waits:
+            state.asked_in(None)
+        return bool(waits)
 
     def sent(self, now: float, *, leaders_only: bool) -> None:
         """The next request is out."""

@@ -29,7 +29,12 @@ from odradek.clients.consumer.subscription_state import (
     PartitionState,
     SubscriptionState,
 )
-from odradek.common.errors import AnswerTooLargeError, CorruptRecordError, KafkaError
+from odradek.common.errors import (
+    AnswerTooLargeError,
+    CorruptRecordError,
+    DisconnectedError,
+    KafkaError,
+)
 from odradek.common.kafka_errors import (
     BrokerNotAvailableError,
     CorruptMessageError,
@@ -45,7 +50,7 @@ from odradek.common.sampled import Sampled
 from odradek.common.types import FREE_THREADS, Address
 from odradek.metadata.cluster import NO_ID, Broker, Cluster, Topic
 from odradek.metadata.partitions import Partition
-from odradek.network.connection import BESIDE, Connection
+from odradek.network.connection import ASIDE, Connection
 from odradek.network.flow import Completion, Signal
 from odradek.protocol.message import Message
 from odradek.protocol.messages.fetch import (
@@ -105,7 +110,7 @@ class Fetcher:
         self.fetched_bytes = 0
         """Bytes of records that came since the beginning."""
         self._asked: dict[Address, FetchRequestState] = {}
-        self._beside: dict[Address, FetchRequestState] = {}
+        self._aside: dict[Address, FetchRequestState] = {}
         self._served = 0
         self._halted = False
         self._reader_first = False
@@ -164,7 +169,9 @@ class Fetcher:
         for address, parts in groups.items():
             before = self._asked.get(address)
             if before is not None and before.under_way:
-                moved = (bool(parts) and self._ask_beside(before, parts, share, now)) or moved
+                moved = (bool(parts) and self._ask_aside(before, parts, share, now)) or moved
+                continue
+            if self._aside and self._comes_aside(address, now):
                 continue
             if self.waiting.full(address):
                 continue
@@ -208,7 +215,7 @@ class Fetcher:
 
     def _all_asked(self) -> list[FetchRequestState]:
         """Any thread may ask."""
-        return [*list(self._asked.values()), *list(self._beside.values())]
+        return [*list(self._asked.values()), *list(self._aside.values())]
 
     def _trusted(
         self,
@@ -227,34 +234,41 @@ class Fetcher:
         self._settled = None
         return False
 
-    def _ask_beside(
-        self, held: FetchRequestState, parts: list[Part], most: int, now: float
-    ) -> bool:
-        """Ask for what isn't in a fetch that the broker holds, unless it is about to be answered;
+    def _ask_aside(self, held: FetchRequestState, parts: list[Part], most: int, now: float) -> bool:
+        """Ask for what isn't in a fetch that the broker holds, unless that is about to be answered;
         only where nothing of this leader waits for the caller, so that the budget is kept.
         """
         network, address = self._engine.network, held.address
-        beside, connection = self._beside.get(address), network.connection(address)
+        aside, first = self._aside.get(address), network.connection(address)
         parts = [part for part in parts if not part[0].oversized]
-        if not parts or connection is None or connection.reader.amid:  # its answer comes
+        if not parts or first is None or first.reader.amid:  # its answer comes
             return False
-        if self.waiting.has_of(address) or (beside is not None and beside.under_way):
+        if self.waiting.has_of(address) or (aside is not None and aside.under_way):
             return False
         begin, end = held.sent_at + HOLDS, held.sent_at + self._max_wait - HOLDS
         if now < begin <= end:
             self._wake_at = min(self._wake_at, begin)
         if not begin <= now <= end:
             return False
-        found = network.prompt(address, now)
-        if found is None or found is connection:
-            self._settled = None
-            again_at = network.next_dial_at(address, now, purpose=BESIDE)
-            self._wake_at = min(self._wake_at, again_at)
-        elif self._trusted(found, beside, parts, now):
-            if beside is None:
-                beside = self._beside[address] = FetchRequestState(address, beside=True)
-            return self._send(beside, found, parts, most, now)
-        return False
+        connection = self._check.prompt(address, now)
+        if connection is None or connection is first:
+            self._wake_at = min(self._wake_at, max(now + HOLDS, network.asides.allowed_at(address)))
+            return False
+        if not self._trusted(connection, aside, parts, now):
+            return False
+        if aside is None:
+            aside = self._aside[address] = FetchRequestState(address, aside=True)
+        return self._send(aside, connection, parts, most, now)
+
+    def _comes_aside(self, address: Address, now: float) -> bool:
+        """Something of this leader is asked for aside, for what is there at once. It is to be in
+        the next fetch with the others, so that one waits for its answer for a moment.
+        """
+        aside = self._aside.get(address)
+        if aside is None or not aside.under_way or now >= aside.sent_at + HOLDS:
+            return False
+        self._wake_at = min(self._wake_at, aside.sent_at + HOLDS)
+        return True
 
     def _release(self, snapshot: Cluster, now: float) -> None:
         """Look at everything again; and don't wait for the answer of a former leader, who may be
@@ -262,11 +276,12 @@ class Fetcher:
         """
         here = {broker.address for broker in snapshot.brokers.values()}
         for asked in self._all_asked():
+            asked.give_back()
             if not asked.under_way:
                 asked.release_all()
                 if asked.address not in here:
                     self._former.take_over(asked, now)
-                    del (self._beside if asked.beside else self._asked)[asked.address]
+                    del (self._aside if asked.aside else self._asked)[asked.address]
                 continue
             asked.outdate()
             for key, (state, *_) in list(asked.parts.items()):
@@ -411,8 +426,8 @@ class Fetcher:
             asked.add(state, topic, partition, most_here)
         if not asked.parts:
             return False
-        leaders_only = self._replicas.leaders_only(now)
-        wait = 0.0 if asked.beside else self._max_wait
+        leaders_only = asked.aside or self._replicas.leaders_only(now)
+        wait = 0.0 if asked.aside else self._max_wait
         body = FetchRequest(
             max_wait_ms=int(wait * 1000),
             min_bytes=self._min_bytes if self._min_bytes < 2 else asked.least(self._min_bytes),
@@ -436,10 +451,12 @@ class Fetcher:
         complete, self._complete = self._complete, False
         self._settled = None
         asked.ended(now, answered=reply.error is None)
-        beside = self._beside.get(asked.address)
-        if beside is not None and not beside.under_way and beside.parts and not asked.beside:
-            beside.release_all()  # they join the others
-            complete = False
+        if asked.aside:
+            self._answered_aside(asked, reply, now)
+            return
+        aside = self._aside.get(asked.address)
+        if aside is not None and aside.give_back():
+            complete = False  # they join the others
         if reply.error is not None:
             asked.session.reset()
             self._lost(asked.release_all(), reply.error, now)
@@ -470,27 +487,58 @@ class Fetcher:
                 found = asked.release((name or "", data.partition_index))
                 if found is not None:
                     self._take(*found, data, asked, brokers, now)
-                    if asked.beside:
-                        self._keep(*found, data, asked)
         if waits:
             self._reader_first = 0 < self.fetched_bytes - before < MUCH
         if asked.doubtful:
             for state in asked.without_news():
                 state.there()
                 state.fetched_well()
-        if asked.outdated or not (asked.session.id or asked.beside):
+        if asked.outdated or not asked.session.id:
             asked.release_all()
         elif not response.responses:
             self._complete = complete
 
-    def _keep(
-        self, state: PartitionState, offset: int, data: PartitionData, asked: FetchRequestState
+    def _answered_aside(
+        self, asked: FetchRequestState, reply: Completion[Message], now: float
     ) -> None:
-        """What has nothing yet waits for the others, and isn't asked for beside them again."""
-        empty = not data.error_code and not data.records and data.preferred_read_replica < 0
-        others = self._asked.get(asked.address)
-        if empty and others is not None and others.under_way and state.wants_fetch():
-            asked.keep(state.partition, state, offset)
+        """Only records count: what has none, or an error, joins the fetch that is held at its end,
+        and hears there what its leader says. An error may be that of another broker.
+        """
+        network, address = self._engine.network, asked.address
+        response: FetchResponse | None = None
+        if reply.error is None:
+            response = reply.result()  # type: ignore[assignment]  # it was asked for
+        aside = network.connection(address, ASIDE)
+        if response is None or response.error_code:
+            asked.release_all()
+            if aside is not None and response is not None:
+                network.fail(aside, DisconnectedError(f"{address} refuses a fetch"), now)
+            return
+        by_id, came, wrong = asked.version >= TOPIC_IDS_FROM, self.fetched_bytes, False
+        empty: list[tuple[PartitionState, int]] = []
+        for item in response.responses:
+            name = asked.names.get(item.topic_id) if by_id else item.topic
+            for data in item.partitions:
+                found = asked.release((name or "", data.partition_index))
+                if found is None:
+                    continue
+                if data.records and not data.error_code:
+                    self._take(*found, data, asked, [], now)
+                    continue
+                wrong = wrong or bool(data.error_code and error_for(data.error_code).retriable)
+                ends = data.last_stable_offset if self._isolation else data.high_watermark
+                empty.append((found[0], -1 if data.error_code else ends))
+        for state, end in empty:
+            # What isn't at its end had no room beside the others, and is asked for again.
+            left = self.fetched_bytes > came and (state.fetch_offset or 0) < end
+            if not left and state.wants_fetch():
+                asked.keep(state)
+        if aside is not None and wrong:
+            network.fail(aside, DisconnectedError(f"{address} leads something else"), now)
+        held = self._asked.get(address)
+        if held is None or not held.under_way:
+            asked.give_back()
+        asked.release_all()
 
     def _lost(self, states: list[PartitionState], error: BaseException, now: float) -> None:
         """A fetch without an answer: the address backs off, so partitions needn't."""

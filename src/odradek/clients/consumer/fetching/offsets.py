@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 from odradek.clients.client_engine import FINAL_TOPIC_ERRORS, ClientEngine
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.common.backoff import Backoff
-from odradek.common.errors import KafkaError
+from odradek.common.errors import DisconnectedError, KafkaError
 from odradek.common.kafka_errors import error_for
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, TopicPartition
 from odradek.metadata.cluster import Cluster
 from odradek.metadata.partitions import Partition
-from odradek.network.connection import Connection
+from odradek.network.connection import ASIDE, Connection
 from odradek.network.flow import START, Completion, Flow, Wait
 from odradek.protocol.message import Message
 from odradek.protocol.messages.list_offsets import (
@@ -65,6 +66,7 @@ class ListOffsetsCall:
         self._left = dict(wanted)
         self._found = found
         self._isolation = isolation
+        self._whose = ClusterCheck(engine)
         self._deadline = deadline
         self._still = still
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
@@ -136,9 +138,9 @@ class ListOffsetsCall:
         for address, parts in groups.items():
             if address in self._asked:
                 continue
-            connection = engine.network.prompt(address, now)
+            connection = self._whose.prompt(address, now)
             if connection is None:
-                self._wake_at = min(self._wake_at, engine.network.next_dial_at(address, now))
+                self._wake_at = min(self._wake_at, engine.network.prompt_at(address, now))
             elif not connection.suspect:
                 self._send(connection, parts, now)
 
@@ -196,6 +198,8 @@ class ListOffsetsCall:
                 partitions = [p for p in partitions if p in self._left]
                 if not partitions:
                     continue
+                if connection.purpose == ASIDE and self._in_vain(connection, reply, now):
+                    continue  # asked again at once, and not there
                 if reply.error is not None:
                     self._failed(partitions, reply.error, now)
                 else:
@@ -203,6 +207,20 @@ class ListOffsetsCall:
                     self._take(partitions, response, now)
             elif connection.suspect:
                 self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
+
+    def _in_vain(self, aside: Connection, reply: Completion[Message], now: float) -> bool:
+        """What was asked on a second connection may have met another broker: no error counts that
+        the first one may not have.
+        """
+        if reply.error is not None:
+            return aside.ended
+        response = cast("ListOffsetsResponse", reply.result())
+        codes = {p.error_code for t in response.topics for p in t.partitions}
+        if not any(code and error_for(code).retriable for code in codes):
+            return False
+        error = DisconnectedError(f"{aside.address} leads something else")
+        self._engine.network.fail(aside, error, now)
+        return True
 
     def _waited_for(self) -> set[TopicPartition]:
         """What nobody else is to be asked for: a leader is asked that answers, or two leaders are.

@@ -111,7 +111,7 @@ class TruncationCheck:
                 groups.setdefault(leader.address, []).append((state, question))
         wake_at = math.inf
         for address, parts in groups.items():
-            connection = network.prompt(address, now)
+            connection = network.ready(address, now)
             if connection is None:
                 wake_at = min(wake_at, network.next_dial_at(address, now))
             else:

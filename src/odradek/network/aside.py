@@ -1,0 +1,72 @@
+"""Second connections to brokers that hold a fetch: what isn't to wait for that one goes there.
+
+A broker answers the requests of a connection in order, and holds a fetch for `fetch.max.wait.ms`
+while it has nothing. In: dials and ends of such connections. Out: whether one may be dialled now.
+It is a convenience, so nothing is concluded from it: its failures are no failures of the address,
+its answers no proof. Where it can't be had, falls silent or is told an error, what was asked is
+asked on the first connection, as if it had never been, and it is tried again only after a while.
+Must not: be waited for, beyond a moment.
+"""
+
+from __future__ import annotations
+
+import math
+
+from odradek.common.backoff import ExponentialBackoff
+from odradek.common.sampled import Sampled
+from odradek.common.types import Address, Rng
+from odradek.network.cluster_connection_states import AddressState
+
+AGAIN = ExponentialBackoff(1.0, 300.0)
+"""Seconds until the next try after a failure: a broker that takes no further connection, or whose
+logins fail by now, isn't asked for it all the time."""
+PATIENCE = 0.25
+"""Seconds for which a question waits for such a dial before it goes on the first connection."""
+
+
+class AsideState(AddressState):
+    """What such a connection does to the record of its address: it counts requests, no more."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: AddressState) -> None:
+        super().__init__(of.address)
+        self._of = of
+        self.api_versions = of.api_versions
+
+    def asked(self) -> None:
+        self._of.asked()
+
+    def answers(self) -> None:
+        self._of.answers()
+
+    def connection_ended(self, measured: Sampled, now: float) -> None:
+        self._of.connection_ended(measured, now)
+
+
+class Asides:
+    """One client's: how often they failed, by address."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._failures: dict[Address, int] = {}
+        self._again_at: dict[Address, float] = {}
+        self._none_before = -math.inf
+
+    def allowed_at(self, address: Address) -> float:
+        """When the next may be dialled, as far as earlier ones go."""
+        return max(self._again_at.get(address, -math.inf), self._none_before)
+
+    def failed(self, address: Address, now: float, *, refused: bool) -> None:
+        """One couldn't be had, or was no good; `refused`: its login was, and so would the others'
+        be, until an account is locked.
+        """
+        if refused:
+            self._none_before = now + AGAIN.maximum
+        failures = self._failures.get(address, 0)
+        self._failures[address] = failures + 1
+        self._again_at[address] = now + AGAIN.delay(failures, self._rng)
+
+    def worked(self, address: Address) -> None:
+        """One has answered."""
+        self._failures.pop(address, None)
