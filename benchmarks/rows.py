@@ -176,6 +176,42 @@ def _everyone(mode: str) -> tuple[Lane, ...]:
     return tuple(Lane(key, title, key, mode, shape) for key, title in clients)
 
 
+_PAUSES = ",".join(str(130 + 24 * (4 * n % 11)) for n in range(11))
+"""Milliseconds of polling before each turn of `seek`: no two alike, in no order, in the median half
+of the half second for which a broker holds a fetch."""
+
+
+def _moving() -> Row:
+    """What a consumer waits for that has read everything, so that the broker holds its fetch."""
+    shape = Shape(partitions=2, share=0.0)
+    clients = (
+        ("odradek", "Odradek", "odradek", "seek"),
+        ("odradek-background", "Odradek, background=True", "odradek", "seek-background"),
+        ("odradek-asyncio", "Odradek, asyncio", "odradek-asyncio", "seek"),
+        ("franz-go", "franz-go", "franz-go", "seek"),
+        ("java", "Java", "java", "seek"),
+        ("confluent", "confluent-kafka", "confluent", "seek"),
+        ("aiokafka", "aiokafka", "aiokafka", "seek"),
+        ("kafka-python", "kafka-python", "kafka-python", "seek"),
+    )
+    return Row(
+        "seek",
+        "moving while the broker holds a fetch",
+        tuple(
+            Lane(key, title, client, mode, shape, arguments=("--pauses", _PAUSES))
+            for key, title, client, mode in clients
+        ),
+        (
+            Goal("odradek", "franz-go", 1.0, "seek_ms", at_most=True),  # it gives up the held fetch
+            *(
+                Goal("odradek", against, 0.1, figure, at_most=True)
+                for figure in ("seek_ms", "end_offsets_ms")
+                for against in ("java", "confluent", "aiokafka", "kafka-python")
+            ),
+        ),
+    )
+
+
 _UVLOOP = ("--loop", "uvloop")
 _CALM = (("lag_p99_ms", 5.0), ("lag_max_ms", 20.0))
 """How late an event loop may come to others while a client reads at full speed."""
@@ -469,6 +505,7 @@ ROWS: dict[str, Row] = {
             ),
             quick=True,
         ),
+        _moving(),
         Row(
             "metadata",
             "a metadata answer of 10,000 topics with 50 partitions each",

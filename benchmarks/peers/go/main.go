@@ -34,6 +34,7 @@ type task struct {
 	pattern    string
 	idle       float64
 	settle     float64
+	pauses     string
 }
 
 // What a mode has found out.
@@ -46,6 +47,7 @@ var libraries = map[string]struct {
 	"franz-go": {"github.com/twmb/franz-go", map[string]func(task) (found, error){
 		"load": franzProduce, "produce": franzProduce, "consume": franzConsume, "arrow": franzArrow,
 		"round-trip": franzRoundTrip, "start": franzStart, "idle": franzIdle,
+		"seek": franzSeek,
 	}},
 	"sarama": {"github.com/IBM/sarama", map[string]func(task) (found, error){
 		"produce": saramaProduce, "consume": saramaConsume, "round-trip": saramaRoundTrip, "start": saramaStart,
@@ -89,10 +91,11 @@ func parse(mode string, arguments []string) task {
 	pattern := flags.String("pattern", "", "mode idle: subscribe, instead of an assignment")
 	settle := flags.Float64("settle", 0.7, "mode idle: seconds before these")
 	idle := flags.Float64("idle", 2, "mode idle: seconds")
+	pauses := flags.String("pauses", "130", "mode seek: milliseconds, separated by commas")
 	_ = flags.Parse(arguments) // exits by itself when it can't
 	return task{
 		mode, strings.Split(*bootstrap, ","), *topic, *partitions, *records, *pool, *codec, *batchSize, *rate, *ca,
-		*clients, *pattern, *idle, *settle,
+		*clients, *pattern, *idle, *settle, *pauses,
 	}
 }
 

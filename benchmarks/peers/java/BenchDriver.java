@@ -58,6 +58,7 @@ public final class BenchDriver {
             case "produce" -> driver.produce();
             case "round-trip" -> driver.roundTrip();
             case "start" -> driver.start();
+            case "seek" -> driver.seek();
             case "metadata" -> driver.metadata();
             default -> throw new IllegalArgumentException("unknown mode " + arguments[0]);
         }
@@ -207,6 +208,57 @@ public final class BenchDriver {
             member.subscribe(List.of(options.get("topic")));
             while (member.poll(Duration.ofMillis(100)).isEmpty()) { }
             found.put("first_in_" + protocol + "_group_ms", seconds() * 1000);
+        }
+    }
+
+    /** What a consumer waits for whose fetch the broker holds: peers/python/moving.py. */
+    private void seek() {
+        KafkaConsumer<byte[], byte[]> consumer = reader();
+        TopicPartition first = new TopicPartition(options.get("topic"), 0);
+        long[] pauses = Arrays.stream(options.get("pauses").split(",")).mapToLong(Long::parseLong).toArray();
+        List<Double> seeks = new ArrayList<>();
+        List<Double> resumes = new ArrayList<>();
+        List<Double> ends = new ArrayList<>();
+        for (long left = number("records", 2); left > 0; ) {
+            left -= consumer.poll(Duration.ofSeconds(1)).count();
+        }
+        for (long pause : pauses) {
+            rest(consumer, pause);
+            clock();
+            consumer.seek(first, 0);
+            while (consumer.poll(Duration.ofSeconds(1)).isEmpty()) { }
+            seeks.add(seconds() * 1000);
+        }
+        for (long pause : pauses) {
+            rest(consumer, pause);
+            clock();
+            long end = consumer.endOffsets(List.of(first)).get(first);
+            ends.add(seconds() * 1000);
+            if (end != 1) {
+                throw new IllegalStateException("an end offset of " + end);
+            }
+        }
+        for (long pause : pauses) {
+            consumer.pause(List.of(first));
+            consumer.seek(first, 0);
+            rest(consumer, 500 + pause); // fetch.max.wait.ms and more: it is in no fetch then
+            clock();
+            consumer.resume(List.of(first));
+            while (consumer.poll(Duration.ofSeconds(1)).isEmpty()) { }
+            resumes.add(seconds() * 1000);
+        }
+        found.put("seek_ms", seeks.stream().sorted().toList().get(pauses.length / 2));
+        found.put("resume_ms", resumes.stream().sorted().toList().get(pauses.length / 2));
+        found.put("end_offsets_ms", ends.stream().sorted().toList().get(pauses.length / 2));
+    }
+
+    /** Polls for so long and finds nothing. */
+    private static void rest(KafkaConsumer<byte[], byte[]> consumer, long milliseconds) {
+        long until = System.nanoTime() + milliseconds * 1_000_000;
+        for (long left = milliseconds; left > 0; left = (until - System.nanoTime()) / 1_000_000) {
+            if (!consumer.poll(Duration.ofMillis(Math.min(left, 50))).isEmpty()) {
+                throw new IllegalStateException("there was a record that hadn't been asked for");
+            }
         }
     }
 

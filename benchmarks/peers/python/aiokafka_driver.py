@@ -11,6 +11,7 @@ from typing import Any
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from driver import Found, Rows, Watch, latencies, main, pool
+from moving import Calls, awaited, moves
 
 WAITING = 20_000
 """Futures that are kept before they are awaited together."""
@@ -169,6 +170,27 @@ async def start(options: argparse.Namespace) -> Found:
     return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
 
 
+async def seek(options: argparse.Namespace) -> Found:
+    """What it waits for whose fetch the broker holds."""
+    consumer = await reader(options)
+    first = TopicPartition(options.topic, 0)
+
+    async def poll(timeout: float) -> int:
+        return sum(map(len, (await consumer.getmany(timeout_ms=int(1000 * timeout))).values()))
+
+    async def end() -> int:
+        return (await consumer.end_offsets([first]))[first]  # type: ignore[no-any-return]
+
+    calls = Calls(
+        poll=poll,
+        seek=lambda: consumer.seek(first, 0),
+        pause=lambda: consumer.pause(first),
+        resume=lambda: consumer.resume(first),
+        end=end,
+    )
+    return await awaited(moves(options, calls))
+
+
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
@@ -185,5 +207,6 @@ if __name__ == "__main__":
         "callers": callers,
         "round-trip": latency,
         "start": start,
+        "seek": seek,
     }
     main(aiokafka.__name__, aiokafka.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})

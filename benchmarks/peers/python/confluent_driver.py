@@ -13,6 +13,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 from driver import GROUPS, TIMEOUT, Found, Rows, Watch, main, pool, round_trip
+from moving import Calls, called, moves
 
 
 def access(options: argparse.Namespace) -> dict[str, Any]:
@@ -221,6 +222,27 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
     return watch.first
 
 
+def seek(options: argparse.Namespace) -> Found:
+    """What it waits for whose fetch the broker holds; its ends are those of the watermarks."""
+    consumer = reader(options)
+    first, place = TopicPartition(options.topic, 0), TopicPartition(options.topic, 0, 0)
+
+    def poll(timeout: float) -> int:
+        message = consumer.poll(timeout)
+        if message is not None and message.error() is not None:
+            raise RuntimeError(str(message.error()))
+        return message is not None
+
+    calls = Calls(
+        poll=poll,
+        seek=lambda: consumer.seek(place),
+        pause=lambda: consumer.pause([first]),
+        resume=lambda: consumer.resume([first]),
+        end=lambda: consumer.get_watermark_offsets(first, timeout=TIMEOUT)[1],
+    )
+    return called(moves(options, calls))
+
+
 def messages_of_start(consumer: Any) -> Any:
     """One message: `consume` waits until it has as many as it was asked for."""
     return consumer.consume(1, 1.0)
@@ -239,5 +261,6 @@ if __name__ == "__main__":
             "produce-quiet": produce_quiet,
             "round-trip": latency,
             "start": start,
+            "seek": seek,
         },
     )

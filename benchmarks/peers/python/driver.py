@@ -202,6 +202,7 @@ def main(library: str, version: str, modes: dict[str, Mode]) -> None:
     parser.add_argument("--pattern", default="", help="subscribe, instead of an assignment")
     parser.add_argument("--settle", type=float, default=0.7, help="seconds, before these")
     parser.add_argument("--idle", type=float, default=2.0, help="seconds")
+    parser.add_argument("--pauses", default="130", help="mode seek: milliseconds, with commas")
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from typing import Any
 import kafka
 from driver import TIMEOUT, Found, Rows, Watch, main, pool, round_trip
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from moving import Calls, called, moves
 
 
 def reader(options: argparse.Namespace) -> Any:
@@ -112,6 +113,20 @@ def start(options: argparse.Namespace) -> Found:
     return {"first_acknowledged_ms": 1000 * acknowledged, "first_read_ms": 1000 * watch.first}
 
 
+def seek(options: argparse.Namespace) -> Found:
+    """What it waits for whose fetch the broker holds."""
+    consumer = reader(options)
+    first = TopicPartition(options.topic, 0)
+    calls = Calls(
+        poll=lambda timeout: sum(map(len, consumer.poll(timeout_ms=1000 * timeout).values())),
+        seek=lambda: consumer.seek(first, 0),
+        pause=lambda: consumer.pause(first),
+        resume=lambda: consumer.resume(first),
+        end=lambda: consumer.end_offsets([first])[first],
+    )
+    return called(moves(options, calls))
+
+
 if __name__ == "__main__":
     main(
         "kafka-python",
@@ -122,5 +137,6 @@ if __name__ == "__main__":
             "produce": produce,
             "round-trip": latency,
             "start": start,
+            "seek": seek,
         },
     )

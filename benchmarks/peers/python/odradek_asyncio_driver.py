@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from driver import TIMEOUT, Found, Idle, Watch, latencies, main, payload, pool
+from moving import Calls, awaited, moves
 
 import odradek
 from odradek import AsyncConsumer, AsyncProducer, TopicPartition  # loaded before any clock
@@ -235,6 +236,27 @@ async def latency(options: argparse.Namespace) -> Found:
     return latencies(times)
 
 
+async def seek(options: argparse.Namespace) -> Found:
+    """What it waits for whose fetch the broker holds."""
+    consumer = reader(options)
+    first = TopicPartition(options.topic, 0)
+
+    async def poll(timeout: float) -> int:
+        return len(await consumer.poll(timeout=timeout))
+
+    async def end() -> int:
+        return (await consumer.end_offsets([first]))[first]
+
+    calls = Calls(
+        poll=poll,
+        seek=lambda: consumer.seek(first, 0),
+        pause=lambda: consumer.pause(first),
+        resume=lambda: consumer.resume(first),
+        end=end,
+    )
+    return await awaited(moves(options, calls))
+
+
 def in_a_loop(
     mode: Callable[[argparse.Namespace], Coroutine[Any, Any, Found]],
 ) -> Callable[[argparse.Namespace], Found]:
@@ -260,5 +282,6 @@ if __name__ == "__main__":
         "clients": clients,
         "idle": idle,
         "round-trip": latency,
+        "seek": seek,
     }
     main("odradek", odradek.__version__, {k: in_a_loop(mode) for k, mode in modes.items()})

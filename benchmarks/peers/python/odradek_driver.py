@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import time
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -23,6 +24,7 @@ from driver import (
     round_trip,
     status,
 )
+from moving import Calls, called, moves
 
 import odradek
 import odradek.runtime.hosts.selector_host
@@ -253,6 +255,20 @@ def first_in_group(options: argparse.Namespace, protocol: str) -> float:
     return watch.first
 
 
+def seek(options: argparse.Namespace, *, background: bool = False) -> Found:
+    """What it waits for whose fetch the broker holds."""
+    consumer = reader(options, background=background)
+    first = odradek.TopicPartition(options.topic, 0)
+    calls = Calls(
+        poll=lambda timeout: len(consumer.poll(timeout=timeout)),
+        seek=lambda: consumer.seek(first, 0),
+        pause=lambda: consumer.pause(first),
+        resume=lambda: consumer.resume(first),
+        end=lambda: consumer.end_offsets([first])[first],
+    )
+    return called(moves(options, calls))
+
+
 def idle(options: argparse.Namespace, *, background: bool = True) -> Found:
     """Clients, each with a thread, that read what there is and then have nothing to do."""
     if options.pattern:
@@ -315,5 +331,7 @@ if __name__ == "__main__":
             "produce-many": produce_many,
             "round-trip": latency,
             "start": start,
+            "seek": seek,
+            "seek-background": partial(seek, background=True),
         },
     )

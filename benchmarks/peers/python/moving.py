@@ -1,0 +1,106 @@
+"""Mode `seek` of all Python drivers: what a consumer waits for whose fetch the broker holds.
+
+In: a consumer's own calls. Out: the medians of many turns, in milliseconds. The topic has two
+partitions with a record each; all is about the first one. What is timed and why: METHOD.md.
+Must not: import a client library, as `driver`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any
+
+from driver import Found
+
+HELD = 0.5
+"""Seconds that a broker holds a fetch: `fetch.max.wait.ms`, the default of all these clients."""
+POLLED = 0.05
+"""Seconds of one poll while nothing is expected."""
+PATIENCE = 20.0
+"""Seconds until a record that doesn't come is an error."""
+Steps = Generator[Any, Any, Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """A consumer's calls; those of an asyncio client may give awaitables."""
+
+    poll: Callable[[float], Any]
+    """Waits for at most so many seconds; gives how many records there were."""
+    seek: Callable[[], Any]
+    """To the record."""
+    pause: Callable[[], Any]
+    resume: Callable[[], Any]
+    end: Callable[[], Any]
+    """The end offset, asked of the broker."""
+
+
+def moves(options: argparse.Namespace, calls: Calls) -> Steps:
+    """What each call gave is yielded, and comes back when it has been awaited."""
+
+    def records(count: int = 1) -> Generator[Any, Any, None]:
+        until = time.perf_counter() + PATIENCE
+        while count > 0:
+            if time.perf_counter() > until:
+                raise RuntimeError(f"no record within {PATIENCE:g} s")
+            count -= yield calls.poll(1.0)
+
+    def rest(seconds: float) -> Generator[Any, Any, None]:
+        until = time.perf_counter() + seconds
+        while (left := until - time.perf_counter()) > 0:
+            if (yield calls.poll(min(left, POLLED))):
+                raise RuntimeError("there was a record that hadn't been asked for")
+
+    pauses = [float(pause) / 1000 for pause in options.pauses.split(",")]
+    seeks, resumes, ends = [], [], []
+    yield from records(options.records)
+    for pause in pauses:
+        yield from rest(pause)
+        begin = time.perf_counter()
+        yield calls.seek()
+        yield from records()
+        seeks.append(time.perf_counter() - begin)
+    for pause in pauses:
+        yield from rest(pause)
+        begin = time.perf_counter()
+        end = yield calls.end()
+        ends.append(time.perf_counter() - begin)
+        if end != 1:
+            raise RuntimeError(f"an end offset of {end}")
+    for pause in pauses:
+        yield calls.pause()
+        yield calls.seek()
+        yield from rest(HELD + pause)
+        begin = time.perf_counter()
+        yield calls.resume()
+        yield from records()
+        resumes.append(time.perf_counter() - begin)
+    times = {"seek_ms": seeks, "resume_ms": resumes, "end_offsets_ms": ends}
+    return {name: 1000 * statistics.median(some) for name, some in times.items()}
+
+
+def called(steps: Steps) -> Found:
+    """All steps of a client that isn't awaited."""
+    value = None
+    try:
+        while True:
+            value = steps.send(value)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def awaited(steps: Steps) -> Found:
+    """All steps of an asyncio client."""
+    value = None
+    try:
+        while True:
+            value = steps.send(value)
+            if isawaitable(value):
+                value = await value
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

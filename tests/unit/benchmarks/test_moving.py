@@ -1,0 +1,111 @@
+"""Mode `seek` of the Python drivers, with a consumer that is none and a clock that it moves."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from benchmarks import peers
+
+PAUSES = (1, 2, 3)
+OPTIONS = argparse.Namespace(records=2, pauses=",".join(map(str, PAUSES)))
+
+
+class Stub:
+    """Two records, both in the first poll; a seek brings one of them again."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.records, self.paused, self.last, self.obeys = 2, False, 1, True
+        self.asked: list[str] = []
+
+    def poll(self, timeout: float) -> int:
+        found = 0 if self.paused else self.records
+        if found:
+            self.records = 0
+        else:
+            self.now += timeout
+        return found
+
+    def seek(self) -> None:
+        self.asked.append("seek")
+        self.now += 0.004
+        self.records = 1
+
+    def pause(self) -> None:
+        self.paused = self.obeys
+
+    def resume(self) -> None:
+        self.asked.append("resume")
+        self.now += 0.03
+        self.paused = False
+
+    def end(self) -> int:
+        self.asked.append("end")
+        self.now += 0.01
+        return self.last
+
+
+@pytest.fixture
+def stub() -> Stub:
+    return Stub()
+
+
+@pytest.fixture
+def moving(monkeypatch: pytest.MonkeyPatch, stub: Stub) -> Iterator[Any]:
+    """The module, as drivers have it: beside them, in no package."""
+    monkeypatch.syspath_prepend(str(Path(peers.__file__).parent / "python"))
+    module = importlib.import_module("moving")
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: stub.now))
+    yield module
+    del sys.modules["moving"], sys.modules["driver"]
+
+
+def steps(moving: Any, stub: Stub, **other: Any) -> Any:
+    names = ("poll", "seek", "pause", "resume", "end")
+    own = {name: getattr(stub, name) for name in names}
+    return moving.moves(OPTIONS, moving.Calls(**(own | other)))
+
+
+def test_each_call_is_timed_once_for_each_pause(moving: Any, stub: Stub) -> None:
+    found = moving.called(steps(moving, stub))
+    assert stub.asked == ["seek"] * 3 + ["end"] * 3 + ["seek", "resume"] * 3
+    assert found == pytest.approx({"seek_ms": 4, "end_offsets_ms": 10, "resume_ms": 30})
+    calls_s, polled_s = 3 * (0.004 + 0.01 + 0.034), 3 * sum(PAUSES) / 1000
+    assert stub.now == pytest.approx(calls_s + polled_s + 3 * moving.HELD)
+
+
+def test_what_an_asyncio_client_gives_is_awaited_within_the_time(moving: Any, stub: Stub) -> None:
+    async def poll(timeout: float) -> int:
+        return stub.poll(timeout)
+
+    async def end() -> int:
+        return stub.end()
+
+    found = asyncio.run(moving.awaited(steps(moving, stub, poll=poll, end=end)))
+    assert found == pytest.approx({"seek_ms": 4, "end_offsets_ms": 10, "resume_ms": 30})
+
+
+def test_a_record_of_a_paused_partition_fails_the_measurement(moving: Any, stub: Stub) -> None:
+    stub.obeys = False
+    with pytest.raises(RuntimeError, match="hadn't been asked for"):
+        moving.called(steps(moving, stub))
+
+
+def test_a_wrong_end_fails_it(moving: Any, stub: Stub) -> None:
+    stub.last = 2
+    with pytest.raises(RuntimeError, match="an end offset of 2"):
+        moving.called(steps(moving, stub))
+
+
+def test_a_record_that_does_not_come_fails_it(moving: Any, stub: Stub) -> None:
+    stub.records = 1
+    with pytest.raises(RuntimeError, match="no record within 20 s"):
+        moving.called(steps(moving, stub))
