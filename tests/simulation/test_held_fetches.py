@@ -176,7 +176,12 @@ def test_the_second_connection_falls_silent(monkeypatch: pytest.MonkeyPatch) -> 
     scene, peers = Scene(), list[Any]()
     broker = scene.cluster.brokers[1]
     accept = broker.accept
-    monkeypatch.setattr(broker, "accept", lambda peer: (peers.append(peer), accept(peer))[1])
+
+    def noted(peer: Any) -> Any:
+        peers.append(peer)
+        return accept(peer)
+
+    monkeypatch.setattr(broker, "accept", noted)
     scene.reader.seek(TPS[0], 9)
     assert scene.soon(1) == [27]
     (aside,) = peers
