@@ -1,5 +1,5 @@
 """Does a connection lead to our cluster? Asked before records go there by name, topics are made or
-deleted, or a producer id is obtained.
+deleted, a producer id is obtained, or offsets are looked up.
 
 In: a connection that is ready. Out: whether it can be trusted. An address may be given to another
 cluster (R-RB-5); from Produce 13 and Fetch 13 on topic ids keep records apart, but older brokers
@@ -39,11 +39,9 @@ class ClusterCheck:
         return connection.broker_id is not None or self.passed(connection, now)
 
     def prompt(self, address: Address, now: float) -> Connection | None:
-        """As the network client's: a second connection only where it is known to be ours."""
+        """As the network client's, but only what is known to be ours."""
         found = self._engine.network.prompt(address, now)
-        if found is not None and found.purpose == ASIDE and not self.agreed(found, now):
-            return None
-        return found
+        return None if found is None or not self.agreed(found, now) else found
 
     def passed(self, connection: Connection, now: float) -> bool:
         """Whether records may go there; asks where that isn't known, and `changed` tells."""

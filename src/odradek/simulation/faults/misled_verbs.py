@@ -43,23 +43,24 @@ def _swap(stage: Stage, a: dict[str, Any]) -> None:
 
 def _lead_astray(stage: Stage, a: dict[str, Any]) -> None:
     """Whoever dials a broker's address finds another broker of its cluster."""
-    _divert(stage, a["i"], stage.cluster.brokers[a["to"]], a["seconds"])
+    _divert(stage, a, stage.cluster.brokers[a["to"]])
 
 
 def _lead_abroad(stage: Stage, a: dict[str, Any]) -> None:
     """Whoever dials a broker's address finds another cluster."""
-    _divert(stage, a["i"], _bystander(stage, a.get("older", False)).brokers[1], a["seconds"])
+    _divert(stage, a, _bystander(stage, a.get("older", False)).brokers[1])
 
 
-def _divert(stage: Stage, i: int, to: Any, seconds: float) -> None:
-    world, broker = stage.world, stage.cluster.brokers[i]
+def _divert(stage: Stage, a: dict[str, Any], to: Any) -> None:
+    world, broker = stage.world, stage.cluster.brokers[a["i"]]
     if to is broker:
         return
     address = broker.address
     world.divert(address, to)
-    broker.disconnect_all(reset=True)
+    if not a.get("kept", False):  # else a client has connections to both at a time
+        broker.disconnect_all(reset=True)
     # Connections that were made meanwhile stay: whoever took them for ours would go on so.
-    world.after(seconds, lambda: world.divert(address, None, only=to))
+    world.after(a["seconds"], lambda: world.divert(address, None, only=to))
 
 
 def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
@@ -78,6 +79,7 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
 
 
 _SECONDS = seconds(0.2, 6.0)
+_AT_TIMES = Argument(FLAG.words, FLAG.allowed, lambda rng, _: rng.random() < 0.5, True)
 MISLED: dict[str, Verb] = {
     "swap": Verb(
         "kill two brokers and bring each back at the other one's address",
@@ -85,13 +87,15 @@ MISLED: dict[str, Verb] = {
         lambda a: a["i"] != a["j"],
     ),
     "lead_astray": Verb(
-        "let a broker's address lead to another broker of its cluster for that time",
-        {**ONE, "to": BROKER, "seconds": _SECONDS}, _lead_astray, 3, lambda a: a["i"] != a["to"],
+        "let a broker's address lead to another broker of its cluster for that time; `kept`: only "
+        "new connections",
+        {**ONE, "to": BROKER, "seconds": _SECONDS, "kept": _AT_TIMES}, _lead_astray, 3,
+        lambda a: a["i"] != a["to"],
     ),
     "lead_abroad": Verb(
-        "let a broker's address lead to another cluster for that time, be that an older one or not",
-        {**ONE, "seconds": _SECONDS,
-         "older": Argument(FLAG.words, FLAG.allowed, lambda rng, _: rng.random() < 0.5, True)},
+        "let a broker's address lead to another cluster for that time, be that an older one or "
+        "not; `kept`: only new connections",
+        {**ONE, "seconds": _SECONDS, "older": _AT_TIMES, "kept": _AT_TIMES},
         _lead_abroad, 6,
     ),
 }  # fmt: skip
