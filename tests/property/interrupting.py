@@ -31,7 +31,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
     CPython looks for signals at the end of calls, at jumps back and at the beginning of functions;
     a tracer could raise here, nothing else can. So it could where a lock has been taken, and is
     handed to its `with` (from 3.14 on, see `ClientLock`), at 3.14's mark for its own tracers, where
-    a generator that is closed turns its last exception into another, and
+    a generator that is closed turns its last exception into another and raises it, and
     from 3.12 on before a jump back, which tables of exceptions leave out: signals are looked for
     after it, at the head of the loop (tried: 300 alarms amid such loops left no lock held).
     """
@@ -44,7 +44,7 @@ def uninterruptible(code: CodeType) -> frozenset[int]:
         if instruction.opname in ("PUSH_EXC_INFO", "WITH_EXCEPT_START"):
             found.add(instruction.offset)
         if instruction.opname == "CALL_INTRINSIC_1" and "STOPITERATION" in instruction.argrepr:
-            found.add(instruction.offset)
+            found |= {instruction.offset, instructions[at + 1].offset}  # and raises that
         if instruction.opname == "JUMP_BACKWARD" and sys.version_info >= (3, 12):
             found.add(instruction.offset)
             before = at - 1

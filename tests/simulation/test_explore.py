@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,16 @@ def test_each_family_goes_the_same_way_in_both_modes(family: Family) -> None:
             continue
         runs = [list(run_schedule(schedule, mode=m, trace=True).trace) for m in MODES]
         assert_same(runs[0], runs[1], ("messages", f"bytes of seed {seed} of {family}"))
+
+
+def test_a_consumer_that_has_hundreds_of_polls_at_hand_needs_no_deep_stack() -> None:
+    """Hypothesis raises the limit of frames, so that others here wouldn't notice."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 300)
+    try:
+        assert run_schedule(random_schedule(20, short=False)).ok
+    finally:
+        sys.setrecursionlimit(before)
 
 
 # A client that breaks a rule is found

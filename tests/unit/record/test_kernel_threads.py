@@ -6,6 +6,8 @@ Where there is a GIL they meet only where it is released; without it (3.14t) the
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from odradek.common.types import FREE_THREADS
 from odradek.compat.confluent_kafka.sent_messages import Reports, SentMessages
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.record import SentBinary, SentColumns, apart, decode, kernel_sources
@@ -35,6 +38,13 @@ def often() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.mark.skipif(not FREE_THREADS, reason="where there is a GIL it is always on")
+def test_the_kernels_leave_the_gil_off() -> None:
+    code = f"import sys, {', '.join(kernel_sources.KERNELS)}; assert not sys._is_gil_enabled()"
+    free = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=free)
 
 
 def at_once(*calls: Callable[[], object]) -> None:

@@ -96,7 +96,11 @@ def refreshed(engine: ClientEngine) -> Flow[None]:
 
 def play(host: Host, setting: Setting, hang_up: Callable[[], object]) -> Trace:
     servers = f"{setting.dead},{setting.broker}"
-    engine = ClientEngine(Config(ADMIN, {"bootstrap.servers": servers}), random.Random(SEED))
+    # On a busy machine a new connection may take longer than the usual tenth of a second after
+    # which metadata is asked for again.
+    patience = {"retry.backoff.ms": 2000, "retry.backoff.max.ms": 2000}
+    config = Config(ADMIN, {"bootstrap.servers": servers, **patience})
+    engine = ClientEngine(config, random.Random(SEED))
     trace = Trace()
     trace.follow(engine.events)
     host.attach(engine)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
+from google.protobuf.internal import api_implementation
 from google.protobuf.timestamp_pb2 import Timestamp
 from tests.fuzz.avro import without_kernel
 from tests.fuzz.kernels import native
@@ -36,6 +37,11 @@ from odradek.serialization.protobuf_rows import ProtobufRows
 WAYS = pytest.mark.parametrize("way", [nullcontext, without_kernel])
 """By the kernel, and without it."""
 FRAME = b"\0\0\0\0\1\0"
+BY_BYTES = api_implementation.Type() == "python"
+"""Protobuf's plain Python, which is all that there is for 3.14t, knows a field by its tag's bytes:
+one with a tag that is longer than it needs to be is unknown to it.
+"""
+LONG_TAG = b"\x88\x80"
 
 
 @pytest.fixture
@@ -176,8 +182,9 @@ def test_what_is_not_plain_is_as_protobuf_has_it(
     """Of a field twice the last counts; packed or not, overlong, unknown: all is read."""
     file = one_field(type=5, label=1)
     packed = one_field(type=5, label=3)
+    overlong = 0 if BY_BYTES and way is without_kernel else 7
     for data, values in (
-        (file, {b"\x08\1\x08\2": 2, b"\x88\x80\0\x87\x80\0": 7, b"\x10\1\x08\3\x1a\1x": 3,
+        (file, {b"\x08\1\x08\2": 2, LONG_TAG + b"\0\x87\x80\0": overlong, b"\x10\1\x08\3\x1a\1x": 3,
                 b"\x08" + b"\xff" * 9 + b"\1": -1, b"\x0a\1\5": 0, b"": 0}),
         (packed, {b"\x08\1\x0a\2\2\3\x08\4": [1, 2, 3, 4], b"\x0a\0": [], b"": []}),
     ):  # fmt: skip
@@ -290,6 +297,8 @@ NUMBERS = [bytes((1, at)) for at in range(100)]
 )  # fmt: skip
 def test_the_kernel_takes_no_more_than_protobuf(file: bytes, payloads: list[bytes]) -> None:
     for payload in payloads:
+        if BY_BYTES and payload.startswith(LONG_TAG):
+            continue
         assert (why := differ(Case(file, [FRAME + payload], given=True))) is None, why
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from tests.unit.tools.loading import load_tool
 
+from odradek.common.types import FREE_THREADS
 from odradek.record import kernel_sources
 
 ROOT = Path(__file__).parents[3]
@@ -128,7 +129,9 @@ def test_a_kernel_of_another_build_is_refused(archives: ModuleType) -> None:
     assert isinstance(built, ModuleType), built
     data = Path(str(built.__file__)).read_bytes()
     digest = str(kernel_sources.digest(ROOT / HERE, NAME))
-    version = "{}.{}".format(*sys.version_info)
+    locked = "{}.{}".format(*sys.version_info)
+    free = f"{locked}t"
+    version, opposite = (free, locked) if FREE_THREADS else (locked, free)
     own = target(archives, version, "manylinux", platform.machine())
 
     def faults(aim: Any = own, digest: str = digest, places: tuple[str, ...] = ()) -> list[str]:
@@ -148,9 +151,9 @@ def test_a_kernel_of_another_build_is_refused(archives: ModuleType) -> None:
         one.startswith("it needs libc.so.6")
         for one in faults(target(archives, version, "musllinux"))
     )
-    assert "it is compiled for locked threads" in faults(
-        target(archives, f"{version}t", "manylinux")
-    )
+    threads = f"it is compiled for {'free' if FREE_THREADS else 'locked'} threads"
+    assert threads not in usual
+    assert threads in faults(target(archives, opposite, "manylinux"))
     assert "it has no PyInit function" in archives.faults_of_binary(
         data, f"{NAME}_encode", own, digest, []
     )

@@ -146,7 +146,13 @@ class RecordAccumulator:
         # What nobody else has will never have an outcome, and flush() would wait for one.
         self._live = {b: None for b in self._live if b in kept or b in ready or b in self._ready}
         self._claimed = {b: None for b in self._claimed if b in kept}
-        self._lingering = deque(b for b in self._lingering if b in kept or b in ready or b.taken)
+        lingers = {b: None for b in self._lingering if b in kept or b in ready or b.taken}
+        # A batch that is open, and no claim, goes out when its time is over.
+        for batch in self._live:
+            if batch in kept and not batch.builder.closed and batch not in self._claimed:
+                lingers[batch] = None
+            batch.lingers = batch in lingers
+        self._lingering = deque(lingers)
         for lane in self._lanes.values():
             for number, batch in list(lane.items()):
                 if batch not in kept or batch.builder.closed:
@@ -425,7 +431,8 @@ class RecordAccumulator:
             self.used -= left
             for batch in batches:
                 if batch not in self._claimed:
-                    continue  # the caller was interrupted, and gives it back once more
+                    wake = True  # the caller was interrupted, and gives it back once more
+                    continue
                 lane = self.lane(batch.partition.topic)
                 if not batch.builder.count:
                     self._claimed.pop(batch, None)

@@ -152,7 +152,9 @@ class OneReader:
             yield one
             # With a GIL no other thread comes between the last question and its answer.
             if FREE_THREADS:
-                back = self._back(claim)
+                with self._lock:
+                    if back := threading.get_ident() == claim.iterates and self._held is None:
+                        self._held = claim
             elif back := threading.get_ident() == claim.iterates and self._held is None:
                 self._held = claim
             if not back:
@@ -175,11 +177,3 @@ class OneReader:
             if held is not None and held.ident == threading.get_ident():
                 self._held = None
             raise
-
-    def _back(self, claim: Claim) -> bool:
-        """Whether the thread that iterates is inside again, as nobody has come meanwhile."""
-        with self._lock:
-            if threading.get_ident() != claim.iterates or self._held is not None:
-                return False
-            self._held = claim
-        return True

@@ -188,6 +188,7 @@ class ConsumerDriver(ReadingDriver):
         self.forward = PositionsGoForward()
         self.read: dict[tuple[int, int], bytes | None] = {}
         self.polling = False
+        self._in_turn = self._more = False
         return super().build(config)
 
     def begin(self) -> None:
@@ -201,7 +202,7 @@ class ConsumerDriver(ReadingDriver):
         if self.rng.random() < 0.1 and not self.polling:
             self.seek()
         if self.patient:
-            self.poll(1.0, self.go_on)
+            self.probe()
         else:
             self.poll(self.rng.uniform(0.0, 2.0))
 
@@ -295,13 +296,23 @@ class ConsumerDriver(ReadingDriver):
         return topic.partitions[partition.partition].log.start_offset
 
     def probe(self) -> None:
-        """Poll until the ends are reached."""
-        self.poll(1.0, self.go_on)
+        """Poll until the ends are reached.
+
+        A loop where polls end at once: records at hand may be more than a stack has room for.
+        """
+        self._more = self._in_turn = True
+        while self._more:
+            self._more = False
+            self.poll(1.0, self.go_on)
+        self._in_turn = False
 
     def go_on(self) -> None:
         """Poll again while something is left, or may come from a producer that is served late."""
         if (self.patient or not self.finished()) and self.engine.ended is None:
-            self.probe()
+            if self._in_turn:
+                self._more = True
+            else:
+                self.probe()
 
     def finished(self) -> bool:
         """Every committed record was read."""

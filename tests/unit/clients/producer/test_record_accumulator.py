@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import Any
 
 import pytest
+from tests.property.interrupting import OURS, At, Interruption
 
 from odradek.clients.producer.batch import BatchOutcome, ProducerBatch
 from odradek.clients.producer.record_accumulator import (
@@ -193,6 +195,23 @@ def test_a_claim_given_back_lingers_on_and_takes_more() -> None:
     assert (add(mine).batch, batch.count) == (batch, 2)
     assert mine.take(1.0 + LINGER) == [batch]
     assert mine.used == batch.builder.estimated_size - HEADER_SIZE
+
+
+def test_a_claim_whose_return_is_interrupted_goes_out_all_the_same() -> None:
+    """At any bytecode; whoever is interrupted gives it back once more, and wakes the host."""
+    for number in itertools.count():
+        mine = accumulator()
+        batch = mine.claim(P0, 100, 0.0)
+        batch.append(None, b"v", (), 77)
+        try:
+            with At(number, f"{OURS}/clients/producer/record_accumulator"):
+                mine.yield_claims([batch], 0, 0.1, hurry=False)
+        except Interruption:
+            assert mine.yield_claims([batch], 0, 0.1, hurry=False), number
+            assert mine.take(LINGER) == [batch], number
+        else:
+            break
+    assert number > 100
 
 
 def test_a_claim_is_ready_where_others_opened_a_batch_or_someone_hurries() -> None:

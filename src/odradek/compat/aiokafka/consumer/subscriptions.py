@@ -21,6 +21,7 @@ from odradek.compat.aiokafka.consumer.known import AIOKafkaConsumer as KnowingCo
 from odradek.compat.aiokafka.consumer.listeners import Rebalances
 from odradek.compat.aiokafka.consumer.pauses import Pauses
 from odradek.compat.aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.translation import raising
 
 TURN = 0.1
@@ -170,7 +171,7 @@ class Subscriptions:
         """Wait until all that was called is done; raises what it raised, once."""
         while (changing := self.pending) is not None:
             try:
-                await asyncio.shield(changing)
+                await outcome(changing)
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not changing.cancelled() or (task is not None and task.cancelling()):

@@ -31,6 +31,7 @@ from odradek.compat.aiokafka.producer.beneath import AIOKafkaProducer as _Produc
 from odradek.compat.aiokafka.producer.message_accumulator import BatchBuilder
 from odradek.compat.aiokafka.producer.outcomes import Outcome, batch_outcome
 from odradek.compat.aiokafka.settings import MISSING, producer_settings, running_loop
+from odradek.compat.aiokafka.shielded import outcome
 from odradek.compat.aiokafka.structs import OffsetAndMetadata, RecordMetadata, TopicPartition
 from odradek.compat.aiokafka.translation import raising, translated
 
@@ -135,7 +136,7 @@ class AIOKafkaProducer:
         if self._transactional:
             self._initialised = self._initialise()
             with _in_words():
-                await asyncio.shield(self._initialised)
+                await outcome(self._initialised)
 
     async def stop(self) -> None:
         """Wait for what was sent, at most `request_timeout_ms`, and close; may be called twice.
@@ -291,7 +292,7 @@ class AIOKafkaProducer:
         if self._initialised is None:
             self._initialised = self._initialise()
         with _in_words(), _in_order():
-            await asyncio.shield(self._initialised)
+            await outcome(self._initialised)
             await self._producer.begin_transaction()
         self._begun = True
 
@@ -332,7 +333,7 @@ class AIOKafkaProducer:
         self._ends.add(end)
         end.add_done_callback(self._over)
         with _in_words(), _in_order():
-            await asyncio.shield(end)
+            await outcome(end)
 
     def _over(self, end: asyncio.Task[None]) -> None:
         self._ends.discard(end)
