@@ -9,7 +9,9 @@ from tests.simulation.sasl_scene import Scene as SaslScene
 from tests.simulation.scene import Stage
 
 from odradek.api.consumer import Consumer
+from odradek.common.errors import CredentialsRefusedError
 from odradek.common.types import TopicPartition
+from odradek.network.connection import ASIDE_IDLE
 from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers.disturbances import release
 from odradek.simulation.world.environment import Verdict
@@ -279,3 +281,53 @@ def test_a_login_that_is_refused_by_now_is_tried_once_in_a_long_while() -> None:
         assert len(scene.read(reader, 1)) == 1
         scene.world.advance(0.3)
     assert scene.sasl.refused == 1
+
+
+def test_a_second_connection_hides_no_refused_login() -> None:
+    """R-CS-4: a connection that asks for nothing is no good connection."""
+    scene = SaslScene()
+    scene.write(range(30))
+    reader = scene.consumer(fetch_max_wait_ms=int(WAIT * 1000))
+    reader.assign(TPS)
+    scene.read(reader, 30)
+    scene.world.advance(1.0)
+    for partition in TPS:
+        reader.seek(partition, 9)
+    assert len(scene.read(reader, 3)) == 3
+    scene.sasl.users["alice"] = "another"
+    network = reader._engine.network
+    data = [c for (_, purpose), c in network.connections.items() if purpose == "data"]
+    assert len(network.connections) > len(data)
+    for connection in data:
+        network.disconnected(connection.id, ConnectionResetError("reset"))
+    begin = scene.world.now
+    with pytest.raises(CredentialsRefusedError):
+        while True:
+            reader.poll(0.5)
+            assert scene.world.now - begin < 5.0
+
+
+def test_a_second_connection_is_given_back_soon() -> None:
+    scene = Scene()
+    scene.reader.seek(TPS[0], 7)
+    scene.soon(3)
+    assert scene.purposes == ["aside", "data"]
+    scene.world.advance(2 * ASIDE_IDLE)
+    assert scene.purposes == ["data"]
+    scene.reader.seek(TPS[0], 7)
+    assert scene.soon(3) == [21, 24, 27]
+
+
+def test_a_commit_does_not_wait_for_its_coordinator_to_be_found() -> None:
+    stage = Stage(brokers=1)
+    stage.write(range(30))
+    reader = stage.consumer(
+        group_id="g", enable_auto_commit=False, fetch_max_wait_ms=int(WAIT * 1000)
+    )
+    reader.assign(dict.fromkeys(TPS, 0))  # nobody was asked for committed offsets
+    stage.read(reader, 30)
+    stage.world.advance(1.0)
+    begin = stage.world.now
+    reader.commit(timeout=5.0)
+    assert stage.world.now - begin < 0.5, "the group's topic is made meanwhile"
+    assert reader.committed(TPS)[TPS[0]] is not None

@@ -240,7 +240,12 @@ class AnyBrokerCall:
         ]
         if usable:
             order = [(c.address in self._failed, len(c.in_flight), c.last_used) for c in usable]
-            return usable[order.index(min(order))], now
+            best = usable[order.index(min(order))]
+            if not best.in_flight.has_patient():
+                return best, now
+            # Each has a fetch that its broker may hold; a commit, say, waits for this answer.
+            prompt = self._whose.prompt(best.address, now)
+            return prompt, now if prompt else network.prompt_at(best.address, now)
         until = self.deadline
         if now < until and not any(not c.ready for c in found):
             free = [a for a in addresses if network.connection(a) is None]

@@ -27,7 +27,7 @@ from odradek.metadata.metadata import Metadata
 from odradek.metadata.misled import Misled
 from odradek.metadata.refusals import Refusals
 from odradek.metadata.round import PendingRequest, Round
-from odradek.network.connection import COORDINATOR, Connection
+from odradek.network.connection import ASIDE, COORDINATOR, Connection
 from odradek.network.dial_policy import YOUNG
 from odradek.network.engine import Engine
 from odradek.network.failures import in_words
@@ -484,7 +484,7 @@ class MetadataUpdater:
             return
         if self.current is not None and self.unavailable_since is not None:
             for connection in self._network.connections.values():
-                if connection.ready:
+                if connection.ready and connection.purpose != ASIDE:
                     break
             else:
                 return  # nothing can have changed for the better

@@ -111,7 +111,7 @@ def none_lower(
         return seen.topic_id == topic_id and new.compare(seen.packed)[0]
     epochs = new.epochs()
     return all(
-        known_id == topic_id and n < len(epochs) and epochs[n] >= epoch
+        known_id == topic_id and 0 <= n < len(epochs) and epochs[n] >= epoch
         for n, (known_id, epoch) in seen.items()
     )
 

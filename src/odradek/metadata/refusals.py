@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from odradek.common.errors import KafkaError, NotKafkaError, PlaintextPortError
 from odradek.common.types import Address
+from odradek.network.connection import ASIDE
 from odradek.network.network_client import NetworkClient
 
 GRACE = 1.0
@@ -104,7 +105,8 @@ class Refusals:
 
     def _connected(self) -> bool:
         # A copy: a call that begins asks from its own thread, beside the host's.
-        return any(c.ready for c in tuple(self._network.connections.values()))
+        connections = tuple(self._network.connections.values())
+        return any(c.ready and c.purpose != ASIDE for c in connections)
 
     def _decisive(self, noted: Mapping[Address, KafkaError], since: float) -> KafkaError | None:
         """The error that says it for all, if any does.

@@ -29,6 +29,8 @@ a held JoinGroup a commit, nor a held fetch another question to its broker (the 
 these three, METADATA, BESIDE and ASIDE, are made only then).
 A PROBE only shows whether an address still answers (R-RB-9). Backoff is per address all the same.
 """
+ASIDE_IDLE = 10.0
+"""Seconds for which a connection beside a held fetch is kept without use."""
 CONNECT_SUSPICION = 1.5
 """Seconds after which a dial without TCP is suspect: a lost SYN is sent again after one second, and
 even a stopped process is connected to, by its kernel."""
@@ -280,7 +282,7 @@ class Connection:
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         head = self.in_flight.head
         if head is None:
-            deadline = self.last_used + idle if self.session is None else self.idle_at(idle)
+            deadline = self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
         elif self.suspect:
@@ -296,6 +298,8 @@ class Connection:
 
     def idle_at(self, idle: float) -> float:
         """When it ends for want of use; never while requests wait in its session."""
+        if self.purpose == ASIDE:  # a place at the broker that others may need more
+            idle = min(idle, ASIDE_IDLE)
         waited_for = self.session is not None and self.session.held
         return math.inf if waited_for else self.last_used + idle
 

@@ -215,8 +215,10 @@ def check_api_versions(network: NetworkClient, connection: Connection, now: floa
             told = version >= SAYS_WHO_IS_MEANT and cluster_id is not None
             connection.speaks(versions, node_id if told else None)
             _, newest = versions.get(ApiVersionsRequest.API_KEY, (0, version))
-            network.states.api_versions_known(connection.address, version, newest)
-            if not asks:
+            aside = connection.purpose == ASIDE  # nobody knows yet whose it is
+            if not aside:
+                network.states.api_versions_known(connection.address, version, newest)
+            if not asks and not aside:
                 levels = {f.name: f.max_version_level for f in response.finalized_features}
                 network.learned_features(response.finalized_features_epoch, levels)
             return now

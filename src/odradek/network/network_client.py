@@ -203,7 +203,7 @@ class NetworkClient:
                 return self.ready(address, now)
             aside = self.dial(address, now, purpose=ASIDE)
         if aside.ready:
-            return self.ready(address, now, purpose=ASIDE)
+            return self.ready(address, now, purpose=ASIDE) or self.ready(address, now)
         return None if now < aside.dialled_at + PATIENCE else self.ready(address, now)
 
     def prompt_at(self, address: Address, now: float) -> float:
@@ -618,7 +618,10 @@ class NetworkClient:
             refused = connection.state is ConnectionState.AUTHENTICATION_FAILED
             self.asides.failed(address, now, refused=refused)
         failure = failure and not aside
-        ends = {"in_flight": len(requests), "failure": failure, "connection": connection.id}
+        ends: dict[str, object] = {"in_flight": len(requests), "failure": failure}
+        ends["connection"] = connection.id
+        if aside:
+            ends["purpose"] = ASIDE
         if failure:
             state = connection.record
             until = self.dials.failed(

@@ -93,6 +93,10 @@ def test_a_group_without_members() -> None:
     assert note.what == "7 records wait for group board, which has no members: nobody reads them."
     (usual,) = found(Examination(WELL, replace(group, state="Stable", members=2)))
     assert "most of them in t-0 (7)" in usual.what
+    (waits,) = found(Examination(WELL, replace(group, state="PreparingRebalance", members=2)))
+    assert "shares its partitions out just now (PreparingRebalance, 2 members)" in waits.what
+    assert "killed until its session.timeout.ms is over" in waits.why
+    assert "odradek groups members board" in waits.cure
 
 
 def test_the_order_is_that_of_the_way() -> None:

@@ -473,6 +473,10 @@ def _no_right(error: AuthorizationError) -> Finding:
     )
 
 
+REBALANCING = frozenset(("PreparingRebalance", "CompletingRebalance"))
+"""Kafka's states of a classic group in which nobody has anything to read."""
+
+
 def _of_group(group: GroupStanding) -> Iterator[Finding]:
     name = shlex.quote(group.group_id)
     if isinstance(group.error, AuthorizationError):
@@ -498,6 +502,17 @@ def _of_group(group: GroupStanding) -> Iterator[Finding]:
             "If retention deleted the records, make it longer or the consumers faster; if the "
             "topic was made again, reset the group's offsets (kafka-consumer-groups.sh "
             "--reset-offsets).",
+        )
+    elif group.state in REBALANCING:
+        yield Finding(
+            Trouble.GROUP,
+            f"Group {name} shares its partitions out just now ({group.state}, {group.members} "
+            "members): until that is over nobody reads.",
+            "It waits until all members have joined again: for one that was killed until its "
+            "session.timeout.ms is over (45 s), for one that is at work until its next poll().",
+            f"Ask again in a moment. If it lasts, `odradek groups members {name}` says who is "
+            "there, and who has which partitions.",
+            grave=False,
         )
     elif not group.committed and group.waiting:
         total = sum(group.waiting.values())

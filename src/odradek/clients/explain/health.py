@@ -21,6 +21,7 @@ from odradek.clients.producer.transaction_state import TransactionState
 from odradek.common.errors import KafkaError
 from odradek.common.notebook import Shown
 from odradek.common.printable import cleaned
+from odradek.network.connection import ASIDE
 
 if TYPE_CHECKING:
     from odradek.clients.calls.client_calls import ClientCalls
@@ -191,7 +192,8 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         f"{name} has given this consumer nothing to read for {now - since:.0f} s "
         f"({membership.state.value})"
     )
-    return _Finding(False, since, text, "odradek doctor --group says what the group waits for.")
+    mends = f"odradek groups members {group.group_id} says who is there, and who has what."
+    return _Finding(False, since, text, mends)
 
 
 def _of_transactions(engine: ClientEngine) -> _Finding | None:
@@ -257,7 +259,7 @@ def _brokers(engine: ClientEngine) -> tuple[BrokerHealth, ...]:
         return ()
     ready = set()
     for connection in list(engine.network.connections.values()):
-        if connection.ready and not connection.suspect:
+        if connection.ready and not connection.suspect and connection.purpose != ASIDE:
             ready.add(connection.address)
     found = []
     for broker in sorted(snapshot.brokers.values(), key=lambda one: one.id):

@@ -17,6 +17,7 @@ from odradek.common.backoff import ExponentialBackoff
 from odradek.common.config import Config
 from odradek.common.events import Event, EventLog
 from odradek.common.types import TopicPartition
+from odradek.network.connection import ASIDE
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.brokers.disturbances import disturbed, lost_values
 from odradek.simulation.world.world import World
@@ -118,8 +119,8 @@ class BackoffInBounds:
             state.not_before = -math.inf
         elif event.kind == "foreign_cluster":
             state.failures = max(state.failures, state.before_proof)
-        elif event.kind in ("dial_failed", "disconnected"):
-            self._ended(event, str(address), state)
+        elif event.kind != "dial" and event.fields.get("purpose") != ASIDE:
+            self._ended(event, str(address), state)  # (of an aside nothing is concluded)
 
     def _ended(self, event: Event, address: str, state: _Dialled) -> None:
         failure = bool(event.fields["failure"])

@@ -62,7 +62,7 @@ class FetchRequestState(Sampled):
         """Partitions that failed before, or were moved: an answer without news of them ends their
         backoff, and means that their logs end where they did."""
         self._changes = -1
-        self._kept: list[PartitionState] = []
+        self._kept: dict[PartitionState, None] = {}
 
     @property
     def nameless(self) -> bool:
@@ -88,18 +88,19 @@ class FetchRequestState(Sampled):
         self.wanted[key] = (partition.leader_epoch, offset, most)
         self.parts[name] = (state, state.generation, offset, key)
         self.changed = True
+        self._kept.pop(state, None)
         state.asked_in(self)
         if state.backoff.failures or state.missing_since is not None or not state.confirmed:
             self.doubtful[name] = None
 
     def keep(self, state: PartitionState) -> None:
         """It isn't asked for again before `give_back`."""
-        self._kept.append(state)
+        self._kept[state] = None
         state.asked_in(self)
 
     def give_back(self) -> bool:
         """What was kept may be asked for again; whether there is any."""
-        kept, self._kept = self._kept, []
+        kept, self._kept = self._kept, {}
         waits = [state for state in kept if state.asked is self]
         for state in waits:
             state.asked_in(None)

@@ -77,6 +77,8 @@ MUCH = 64 << 10
 """Bytes of records from which on a broker has probably more, and is asked for it at once."""
 HOLDS = 0.02
 """Seconds after which a fetch without an answer counts as held by its broker."""
+NOT_ASIDE = 0.25
+"""Seconds until it is looked again whether a second connection can be had."""
 
 
 _served = attrgetter("served")
@@ -252,7 +254,10 @@ class Fetcher:
             return False
         connection = self._check.prompt(address, now)
         if connection is None or connection is first:
-            self._wake_at = min(self._wake_at, max(now + HOLDS, network.asides.allowed_at(address)))
+            again_at = network.prompt_at(address, now)
+            if connection is first:
+                again_at = max(now + NOT_ASIDE, network.asides.allowed_at(address))
+            self._wake_at = min(self._wake_at, again_at)
             return False
         if not self._trusted(connection, aside, parts, now):
             return False
@@ -394,6 +399,9 @@ class Fetcher:
         try:
             version = connection.version_for(FetchRequest)
         except KafkaError as error:
+            if asked.aside:
+                network.fail(connection, error, now)
+                return False
             for state, _, _ in parts:
                 self.fail(state, error, now)
             return False
@@ -680,7 +688,8 @@ class Fetcher:
             elif self._subscription.policy == "none":
                 self._engine.out_of_range(state)
             else:
-                logger.warning("position %d of %s isn't in its log", offset, state.partition)
+                text = "position %d of %s isn't in its log; going on as auto.offset.reset says (%s)"
+                logger.warning(text, offset, state.partition, self._subscription.policy)
                 self._subscription.lost_position(state, now)
             return
         error = error_for(code, f"Fetch of {state.partition} at offset {offset}")

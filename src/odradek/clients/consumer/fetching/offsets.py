@@ -183,6 +183,9 @@ class ListOffsetsCall:
         try:
             reply = network.send(connection, body, now)
         except KafkaError as error:
+            if connection.purpose == ASIDE:
+                network.fail(connection, error, now)
+                return
             for wanted, _ in parts:
                 self._give(wanted, error)
             return

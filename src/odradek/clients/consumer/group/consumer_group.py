@@ -61,7 +61,7 @@ JOINS = frozenset((MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBAL
 WAITS = (
     "group %s has given this consumer nothing to read for %.0f s (%s). It waits until all of its "
     "members have joined again, and for one that ended without close() until its session is over "
-    "(session.timeout.ms, here %.0f s); odradek doctor --group says more"
+    "(session.timeout.ms, here %.0f s); `odradek groups members` says who is there"
 )
 
 
