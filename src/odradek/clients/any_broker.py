@@ -245,7 +245,8 @@ class AnyBrokerCall:
                 return best, now
             # Each has a fetch that its broker may hold; a commit, say, waits for this answer.
             prompt = self._whose.prompt(best.address, now)
-            return prompt, now if prompt else network.prompt_at(best.address, now)
+            at = now if prompt is not None else network.prompt_at(best.address, now)
+            return prompt, min(self.deadline, at)
         until = self.deadline
         if now < until and not any(not c.ready for c in found):
             free = [a for a in addresses if network.connection(a) is None]

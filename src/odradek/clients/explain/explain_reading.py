@@ -35,7 +35,7 @@ class ReadingExplanation:
         if self.unknown:
             parts.append(f"nothing known yet of {self.unknown}")
         if self.paused:
-            parts.append(f"{self.paused} paused")
+            parts.append(f"{self.paused} paused, as they were when they were asked for last")
         return f"partitions: {self.partitions}; {'; '.join(parts)}"
 
 

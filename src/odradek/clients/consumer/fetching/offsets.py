@@ -71,9 +71,7 @@ class ListOffsetsCall:
         self._still = still
         self._backoff = Backoff(engine.config.backoff("retry.backoff"), engine.rng)
         self._not_before = -math.inf
-        self._asked: dict[
-            Address, tuple[Completion[Message], Connection, list[TopicPartition]]
-        ] = {}
+        self._asked: dict[Address, _Asked] = {}
         self._wake_at = math.inf
         self._reasons: dict[TopicPartition, str] = {}
         self._seen: Cluster | None = None
