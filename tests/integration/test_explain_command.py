@@ -208,7 +208,9 @@ def test_brokers_that_accept_and_reset_or_close(server: LoopbackServer) -> None:
         assert status == 1
         found = the_address(picture)
         assert found["failures"] >= 2
-        assert found["meaning"], found
+        # (At that very moment it may just be ready again, before it closes: nothing is wrong then.)
+        assert found["meaning"] or found["state"] == "ready", found
+        assert found["last_error"]
         assert picture["outage"]["total"]
 
 

@@ -282,7 +282,8 @@ class Connection:
             return due if self.suspect else min(due, self.dial_suspect_at(suspicion))
         head = self.in_flight.head
         if head is None:
-            deadline = self.idle_at(idle)
+            usual = self.session is None and self.purpose != ASIDE  # `idle_at`, written out
+            deadline = self.last_used + idle if usual else self.idle_at(idle)
             if not self.proved:
                 deadline = min(deadline, self.ready_at + proof)
         elif self.suspect:

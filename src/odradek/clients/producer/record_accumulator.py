@@ -476,7 +476,8 @@ class RecordAccumulator:
             hurry = bool(self.waiters) and self._hurry
             while self._lingering:
                 batch = self._lingering[0]
-                if not batch.builder.closed and not hurry and now < self._ready_at(batch):
+                ready_at = batch.lingers_from + self._linger
+                if not batch.builder.closed and not hurry and now < ready_at:
                     break
                 self._lingering.popleft()
                 batch.lingers = False
@@ -545,7 +546,7 @@ class RecordAccumulator:
         if self._ready:
             return -math.inf
         try:
-            return self._ready_at(self._lingering[0])
+            return self._lingering[0].lingers_from + self._linger
         except IndexError:
             return math.inf
 
