@@ -18,6 +18,7 @@ from odradek.common.errors import (
     TransactionAbortedError,
 )
 from odradek.common.kafka_errors import InvalidTopicExceptionError, TopicAuthorizationError
+from odradek.common.types import TopicPartition
 from odradek.network.flow import Completion
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.runtime.hosts.record_future import RecordFuture
@@ -378,3 +379,20 @@ def test_a_first_record_lingers_no_longer_beside_another_topics() -> None:
     second.result(timeout=10.0)
     assert 1.8 <= stage.world.now - begin < 1.82
     producer.close()
+
+
+def test_leaders_are_dialled_once_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not looked for again for each of thousands of records that waited."""
+    scene = Scene(linger_ms=50)
+    sender, asked = scene.writer._engine.sender, list[TopicPartition]()
+    expect = sender.expect
+
+    def noted(partition: TopicPartition, now: float) -> None:
+        asked.append(partition)
+        expect(partition, now)
+
+    monkeypatch.setattr(sender, "expect", noted)
+    futures = [scene.writer.send("t", b"x", partition=0) for _ in range(500)]
+    scene.back()
+    assert futures[-1].result(30).offset == 499
+    assert len(asked) == 1

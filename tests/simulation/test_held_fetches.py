@@ -87,6 +87,7 @@ def test_an_assignment() -> None:
 
 
 def test_a_partition_that_another_broker_leads_now() -> None:
+    """It was so before, too: simulated brokers answer what they hold when leaders move."""
     stage = Stage(brokers=2, partitions=2)
     stage.write(range(10))
     reader = stage.consumer(fetch_max_wait_ms=int(WAIT * 1000))

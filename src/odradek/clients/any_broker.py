@@ -243,7 +243,7 @@ class AnyBrokerCall:
             best = usable[order.index(min(order))]
             if not best.in_flight.has_patient():
                 return best, now
-            # Each has a fetch that its broker may hold; a commit, say, waits for this answer.
+            # Its broker may hold a fetch; a commit, say, waits for this answer.
             prompt = self._whose.prompt(best.address, now)
             at = now if prompt is not None else network.prompt_at(best.address, now)
             return prompt, min(self.deadline, at)

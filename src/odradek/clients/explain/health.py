@@ -192,7 +192,9 @@ def _of_group(engine: ClientEngine, now: float) -> _Finding | None:
         f"{name} has given this consumer nothing to read for {now - since:.0f} s "
         f"({membership.state.value})"
     )
-    mends = f"odradek groups members {group.group_id} says who is there, and who has what."
+    from shlex import quote
+
+    mends = f"odradek groups members {quote(group.group_id)} says who is there, and who has what."
     return _Finding(False, since, text, mends)
 
 

@@ -331,7 +331,8 @@ class EarlyRecords:
             raise RuntimeError(f"no room for {record.size} bytes that were granted")
         record.empty()
         record.replaced([Part(0, 1, place.batch, place.index)])  # whose outcome is its own
-        self._engine.sender.expect(target, now)
+        if not place.index:  # once for each batch: very many records may have waited
+            self._engine.sender.expect(target, now)
 
     def _fail_all(self, error: KafkaError) -> None:
         for name, waiting in list(self._topics.items()):
