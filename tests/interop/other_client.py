@@ -116,7 +116,8 @@ def write_all(
     servers: Servers, topic: str, rows: Iterable[Row], partitions: Sequence[int] = (), **more: Any
 ) -> None:
     """Write rows; row n goes to `partitions[n % len]`, or where librdkafka's partitioner says."""
-    producer = Producer(settings(servers, **more))
+    # Idempotent, or a batch that a new leader refuses at first is put after the next one.
+    producer = Producer(settings(servers, **{"enable.idempotence": True}, **more))
     failures: list[str] = []
 
     def delivered(error: Any, _: Any) -> None:

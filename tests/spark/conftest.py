@@ -90,7 +90,8 @@ class Topics:
 
     def fill(self, topic: str, rows: Sequence[Row], partitions: int = 2, **more: Any) -> None:
         """Send the rows, row n to partition n modulo `partitions`."""
-        producer = Producer({**self._settings, "linger.ms": 20})
+        # Idempotent, or a batch that a new leader refuses is put after the next one.
+        producer = Producer({**self._settings, "linger.ms": 20, "enable.idempotence": True})
         for n, (key, value) in enumerate(rows):
             producer.produce(topic, value, key, partition=n % partitions, **more)
             producer.poll(0)

@@ -30,8 +30,12 @@ class ParityTopics:
         self._topics = topics
         self._settings: dict[str, Any] = {**topics.cluster.librdkafka_config(), "log_level": 0}
         self._admin = AdminClient(self._settings)
-        self._producer = Producer({**self._settings, "linger.ms": 5})
+        self._producer = self._new_producer()
         self._unfinished: Producer | None = None
+
+    def _new_producer(self) -> Producer:
+        """Idempotent: else a first batch that a new leader refuses is put after the second."""
+        return Producer({**self._settings, "linger.ms": 5, "enable.idempotence": True})
 
     def create(self, name: str, partitions: int, **config: str) -> str:
         return self._topics.create(partitions, PREFIX + name, **config)
@@ -78,7 +82,7 @@ class ParityTopics:
         self.create("pattern-c", 1)
         self._topics.grow(PREFIX + "grown", 2)
         self._wait_for_partitions("grown", 2)
-        self._producer = Producer({**self._settings, "linger.ms": 5})  # it knows the new ones
+        self._producer = self._new_producer()  # it knows the new ones
         self.send("pattern-c", 0, range(4))
         self.send("aged", 0, range(50, 100))
         self.send("fresh", 0, range(10, 15))
