@@ -54,8 +54,13 @@ def is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
-def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "") -> int:
-    """A whole number within bounds; numpy's are taken, True and False aren't numbers."""
+def whole_number(
+    name: str, value: Any, low: int, high: int = INT64_MAX, cure: str = "", beyond: str = ""
+) -> int:
+    """A whole number within bounds; numpy's are taken, True and False aren't numbers.
+
+    What to do is said of another type by `cure`, and of a number out of bounds by `beyond`.
+    """
     if type(value) is int and low <= value <= high:
         return value
     if is_bool(value):
@@ -66,7 +71,8 @@ def whole_number(name: str, value: Any, low: int, high: int = INT64_MAX, cure: s
         raise refusal(name, "a whole number", value, cure) from None
     if not low <= number <= high:
         bounds = f"{low} or more" if number < low else f"{high} at most"
-        raise ConfigurationError(f"{name} must be {bounds}, not {shown(number)}")
+        more = f": {beyond}" if beyond else ""
+        raise ConfigurationError(f"{name} must be {bounds}, not {shown(number)}{more}")
     return int(number)
 
 

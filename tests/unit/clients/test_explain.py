@@ -123,7 +123,7 @@ def test_a_silence_is_explained_by_its_stage(state: str, words: str) -> None:
 
 
 def test_an_address_in_one_line() -> None:
-    assert line(ADDRESS) == "h:1 (broker 1): disconnected"
+    assert line(ADDRESS) == "h:1 (broker 1): disconnected, not needed now"
     pending = changed(state="connecting", pending_for=3.0, setup_left=7.0, silent=True)
     assert line(pending) == "h:1 (broker 1): connecting, silent for 3.0 s, given up in 7.0 s"
     busy = changed(state="ready", in_flight=2, throttled_for=0.5)

@@ -17,6 +17,8 @@ from odradek.common.arguments import INT32_MAX, is_list, mapping, plain, timesta
 from odradek.common.errors import ArgumentError, ConfigurationError
 from odradek.common.types import TopicPartition
 
+_ENDS = "seek_to_beginning() and seek_to_end() go to where records are"
+
 Place = tuple[int, int]
 """An offset, and the leader epoch of the record before it, -1 where that isn't known."""
 
@@ -45,6 +47,8 @@ def some_partitions(given: Any) -> list[TopicPartition]:
         cure = ": give a list of it" if single else ""
         if isinstance(given, Mapping):
             cure = ": give a list of them"
+        if isinstance(given, str):
+            cure = ": give TopicPartition(topic, number), one or a list of them"
         raise ArgumentError(f"{brief(given)} is no list of partitions{cure}")
     return [one_partition(item) for item in given]
 
@@ -65,7 +69,7 @@ def some_or_all(given: Any) -> list[TopicPartition] | None:
 
 def offset_number(name: str, given: Any) -> int:
     """Read the offset of a record, or the one after the last."""
-    return whole_number(name, given, 0, MAX_OFFSET - 1)
+    return whole_number(name, given, 0, MAX_OFFSET - 1, cure=_ENDS, beyond=_ENDS)
 
 
 def place(name: str, given: Any) -> Place:
@@ -74,10 +78,7 @@ def place(name: str, given: Any) -> Place:
         epoch = whole_number(f"leader_epoch at {name}", given.leader_epoch, -1, INT32_MAX)
         return offset_number(name, given.offset), epoch
     if given is None:
-        raise ArgumentError(
-            f"{name} is None: nothing is known of it. Give an offset, or go to where records are "
-            "with seek_to_beginning() or seek_to_end()"
-        )
+        raise ArgumentError(f"{name} is None: nothing is known of it. Give an offset; {_ENDS}")
     return offset_number(name, given), -1
 
 

@@ -8,7 +8,8 @@ handed before it asked for more. Must not: fetch, or know brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from odradek.clients.consumer.fetching.hand_over import HandOver
@@ -27,12 +28,21 @@ EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 COMMITTED = "committed"
 """A reset to what the group has committed; where it hasn't, `auto.offset.reset` decides."""
 MAX_OFFSET = (1 << 63) - 1
+MOST_NAMED = 5
+"""Partitions that an error's text names."""
 GUESSED_BYTES = 1024.0
 """What an offset is taken to hold before the first answer has shown it."""
 LEAST_ASKED = 256 << 10
 """Bytes that are asked for at least: below that a question costs more than its answer."""
 ASKED_MORE = 1.25
 """Records aren't all alike; a second question costs more than a few that aren't wanted."""
+
+
+def _names(partitions: Collection[TopicPartition]) -> str:
+    """The first few of them."""
+    few = ", ".join(str(partition) for partition in islice(partitions, MOST_NAMED))
+    more = f" and {len(partitions) - MOST_NAMED} more" if len(partitions) > MOST_NAMED else ""
+    return f"{few}{more}" or "none so far"
 
 
 class PartitionState:
@@ -435,7 +445,9 @@ class SubscriptionState:
         """The state of an assigned partition."""
         found = self.partitions.get(partition)
         if found is None:
-            raise IllegalStateError(f"{partition} isn't assigned to this consumer")
+            raise IllegalStateError(
+                f"{partition} isn't assigned to this consumer, which has {_names(self.partitions)}"
+            )
         return found
 
     def position(self, partition: TopicPartition) -> int | None:

@@ -40,6 +40,8 @@ def line(a: AddressExplanation) -> str:
         text += f", last error {a.last_error_age:.1f} s ago{tried}: {a.last_error}"
     if a.next_dial_after:
         text += f", {next_dial(a.next_dial_in, a.next_dial_after)}"
+    elif a.state == "disconnected" and not a.failures:
+        text += ", not needed now"
     if a.meaning is not None and a.meaning not in text:
         text += f" [{a.meaning}]"
     return text

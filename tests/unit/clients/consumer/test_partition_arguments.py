@@ -18,7 +18,7 @@ from odradek.clients.consumer.partition_arguments import (
     these_partitions,
 )
 from odradek.clients.consumer.records import OffsetAndMetadata, OffsetAndTimestamp
-from odradek.common.errors import ConfigurationError
+from odradek.common.errors import ConfigurationError, IllegalStateError
 from odradek.common.types import TopicPartition
 from odradek.simulation import World
 
@@ -46,6 +46,22 @@ def test_pairs_are_partitions(given: Any) -> None:
 def test_anything_else_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="is no partition: give TopicPartition"):
         one_partition(given)
+
+
+@pytest.mark.parametrize("given", [-1, -2, "earliest", 1.5, True])
+def test_who_seeks_to_an_end_by_a_number_or_a_word_hears_of_the_calls(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="seek_to_beginning"):
+        place("offset", given)
+
+
+def test_what_isnt_assigned_is_said_beside_what_is() -> None:
+    consumer = on_host(World(1).host("c"), Consumer, {"bootstrap.servers": "b:1"})
+    other = TopicPartition("t", 9)
+    with pytest.raises(IllegalStateError, match="t-9 isn't assigned .*, which has none so far"):
+        consumer.seek(other, 1)
+    consumer.assign([TopicPartition("t", n) for n in range(7)])
+    with pytest.raises(IllegalStateError, match="which has t-0, t-1, t-2, t-3, t-4 and 2 more"):
+        consumer.seek(other, 1)
 
 
 @pytest.mark.parametrize("given", ["t", T0, 7])
