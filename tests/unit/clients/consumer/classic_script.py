@@ -127,6 +127,9 @@ class FakeGroup:
     def unsettled(self, since: float) -> None:
         """What it says after ten seconds is the real group's."""
 
+    def settled(self, now: float) -> None:
+        """And so is that it's over."""
+
     def complain(self, error: KafkaError) -> None:
         self.complaints.append(error)
 

@@ -141,6 +141,9 @@ class Scripted(World):
     def unsettled(self, since: float) -> None:
         """What it says after ten seconds is the real group's."""
 
+    def settled(self, now: float) -> None:
+        """And so is that it's over."""
+
     def failed(self, error: KafkaError, now: float) -> None:
         self.failure = error
 

@@ -63,6 +63,7 @@ WAITS = (
     "members have joined again, and for one that ended without close() until its session is over "
     "(session.timeout.ms, here %.0f s); `odradek groups members` says who is there"
 )
+WAITED = "group %s: the wait is over after %.0f s; all of its members have joined"
 
 
 class Listeners(NamedTuple):
@@ -116,6 +117,8 @@ class ConsumerGroup:
         self._subscription = engine.subscription
         self._listeners = NOBODY
         self._goodbye: PendingCallback | None = None
+        self._waits_since: float | None = None
+        """Since when it has waited for its share, once that was told."""
         """The call of on_revoked for partitions that aren't dropped yet."""
         self._watch = TopicWatch(self)
         self._leaving: Completion[None] | None = None
@@ -205,7 +208,7 @@ class ConsumerGroup:
 
     def _join(self, now: float) -> None:
         self.asked_at = now
-        self.membership = _membership(self)
+        self.membership, self._waits_since = _membership(self), None
         self.engine.post(self._watch.begin)
 
     def _join_after(self, left: Completion[None], listeners: Listeners) -> Flow[None]:
@@ -303,6 +306,13 @@ class ConsumerGroup:
         if member.state in JOINS:
             session = self.config["session.timeout.ms"]
             logger.warning(WAITS, self.group_id, now - since, member.state.value, session)
+            self._waits_since = since
+
+    def settled(self, now: float) -> None:
+        """The membership is stable: say so, if it was said that it isn't."""
+        since, self._waits_since = self._waits_since, None
+        if since is not None:
+            logger.warning(WAITED, self.group_id, now - since)
 
     def complain(self, error: KafkaError) -> None:
         """The next poll raises this, once."""

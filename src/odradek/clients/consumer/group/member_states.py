@@ -108,6 +108,8 @@ class Life:
         before, self.state = self.state, move(self._transitions, self.state, event)
         if self.state in (MemberState.STABLE, MemberState.UNJOINED):
             self.unsettled_since = None
+            if self.state is MemberState.STABLE:
+                self._group.settled(now)
         elif self.unsettled_since is None:
             self.unsettled_since = now
             self._group.unsettled(now)

@@ -156,6 +156,9 @@ class Group(Protocol):
     def unsettled(self, since: float) -> None:
         """It is anything but stable from now on."""
 
+    def settled(self, now: float) -> None:
+        """It is stable."""
+
     def failed(self, error: KafkaError, now: float) -> None:
         """The group refuses this consumer for good: the next `poll()` raises this."""
 
