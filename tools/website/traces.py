@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.api.base import Client
+from odradek.api.consumer import Consumer
 from odradek.common.errors import KafkaError
 from odradek.common.events import Event
 from odradek.simulation.brokers.broker import Misbehaviour
@@ -34,6 +35,8 @@ ASKED_EVERY = 2.0
 """Seconds between two looks at `explain()`."""
 SEEN_EVERY = 0.1
 """Seconds between two looks at the brokers."""
+KILLED = "killed"
+"""The client that is."""
 BEFORE = 4.0
 """When it begins to go wrong."""
 Shown = dict[str, Any]
@@ -47,6 +50,8 @@ class Story:
     name: str
     seconds: float
     hurt: Callable[[KafkaSimulation], object]
+    successor: bool = False
+    """The consumer starts when it goes wrong; until then another one of its group reads."""
 
 
 def the_leader_dies(world: KafkaSimulation) -> None:
@@ -70,12 +75,18 @@ def the_leader_hangs(world: KafkaSimulation) -> None:
     world.after(15.0, lambda: world.repair(leader.id))
 
 
+def the_reader_is_killed(world: KafkaSimulation) -> None:
+    """Stop the consumer's process for good: as with SIGKILL, the group isn't told."""
+    world.world.hosts[KILLED].freeze()
+
+
 STORIES = (
     Story("move", 20.0, lambda world: world.move()),
     Story("leader", 20.0, the_leader_dies),
     Story("hang", 26.0, the_leader_hangs),
     Story("outage", 30.0, all_die),
     Story("foreign", 12.0, lambda world: world.replace_with_foreign()),
+    Story("member", 56.0, the_reader_is_killed, successor=True),
 )
 
 
@@ -86,7 +97,8 @@ class Recorder:
         self.story, self.world = story, world
         world.create_topic(TOPIC)
         self.producer = world.producer(linger_ms=0)
-        self.consumer = world.consumer(group_id="board", auto_offset_reset="earliest")
+        self.consumer = self.member("consumer")
+        self.reader = self.member(KILLED) if story.successor else self.consumer
         self.clients: dict[str, Client[Any]] = {
             "producer": self.producer,
             "consumer": self.consumer,
@@ -99,19 +111,29 @@ class Recorder:
         for name, client in self.clients.items():
             client.listen(partial(self.note, name))
 
+    def member(self, name: str) -> Consumer:
+        """A consumer of the one group."""
+        return self.world.consumer(group_id="board", auto_offset_reset="earliest", name=name)
+
     def play(self) -> Shown:
         """Play it; return what is kept of it."""
         world, story = self.world, self.story
-        self.consumer.subscribe([TOPIC])
+        self.reader.subscribe([TOPIC])
         self.look()
         world.every(SENT_EVERY, self.send)
         world.every(SEEN_EVERY, self.look)
         world.every(ASKED_EVERY, self.ask)
         world.after(BEFORE, lambda: story.hurt(world))
         while world.now < story.seconds:
+            if self.reader is not self.consumer and world.now >= BEFORE:
+                self.reader = self.consumer
+                words = "is started, as the other consumer of its group was killed"
+                self.events.append([at(world.now), "consumer", KILLED, "", words])
+                self.reader.subscribe([TOPIC])
             try:
-                for record in self.consumer.poll(SENT_EVERY / 2):
-                    self.records[int(record.value or b"")][2] = at(world.now)
+                for record in self.reader.poll(SENT_EVERY / 2):
+                    number = int(record.value or b"")
+                    self.records[number][2] = self.records[number][2] or at(world.now)
             except KafkaError as error:
                 self.refused("consumer", error)
                 world.advance(SENT_EVERY)
