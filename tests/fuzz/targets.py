@@ -43,7 +43,7 @@ CHUNK = 4000
 SAME_SHAPES = 5
 """Chunks that are made of the same valid batches: making them takes as long as a thousand cases."""
 STATE = struct.Struct("=qq")
-SLOWEST = 30
+SLOWEST = 100
 """A run takes at most so many times its seconds by the wall clock."""
 GROWTH = 200 << 20
 """More memory than this, after the first chunks, is a leak."""
