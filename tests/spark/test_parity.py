@@ -206,9 +206,10 @@ def compare(outcome: Outcome, case: Case, ours: dict[str, Any]) -> None:
         assert case.named.lower() in said(ours["error"])
     else:
         assert not case.named, "the JVM connector doesn't refuse that"
+        refused = ours.get("error", "")
         if not jvm_answers.ASKED:
             ours = jvm_answers.comparable(ours)
-        assert ours == theirs
+        assert ours == theirs, refused
 
 
 EVERY = (*parity_cases.FIRST, *parity_cases.AGAIN)
