@@ -27,6 +27,7 @@ from odradek.common.outage_log import OutageLog
 from odradek.common.topic_names import check_topic
 from odradek.common.types import Address, Rng
 from odradek.metadata.cluster import Cluster, Topic, from_hint
+from odradek.metadata.denials import Denials
 from odradek.metadata.metadata import Metadata
 from odradek.metadata.metadata_updater import MetadataUpdater
 from odradek.metadata.refusals import Refusal
@@ -98,6 +99,7 @@ class ClientEngine(Engine):
             clock=lambda: self.now,
         )
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
+        self.denials = Denials(network, self.metadata, rng)
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
