@@ -59,7 +59,6 @@ class Denials:
         self._denied: dict[int, Denied] = {}
         self._ends: dict[tuple[Address, str], tuple[int, float]] = {}
         """By address and purpose: how many connections were ended, when the next may be."""
-        metadata.on_denied = self.leading
         network.on_lost.append(self._lost)
 
     def leading(self, partition: TopicPartition, address: Address) -> None:

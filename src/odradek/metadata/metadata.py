@@ -63,8 +63,8 @@ class Metadata:
         self.held_by: list[Callable[[], Iterable[str]]] = []
         """Who names topics that are in use however long ago somebody asked for them."""
         self.on_forgotten: list[Callable[[str], object]] = []
-        self.on_denied: Callable[[TopicPartition, Address], object] = lambda *_: None
-        """Gets a partition, and the address where a broker answered that it doesn't lead it."""
+        self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
+        """Get a partition, and the address where a broker answered that it doesn't lead it."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -115,7 +115,8 @@ class Metadata:
         if isinstance(error, BrokerError):
             self._lower.refused(*partition)
         if at is not None and not hinted and isinstance(error, DENYING):
-            self.on_denied(partition, at)
+            for told in self.on_denied:
+                told(partition, at)
         # A leader that doesn't know the epoch yet, or never will: its topic was made again.
         wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
         if wanted and not hinted:

@@ -117,10 +117,10 @@ def release(cluster: SimulatedCluster, i: int, name: str) -> None:
 
 def release_of_all(cluster: SimulatedCluster, name: str) -> None:
     """Let a cluster be one of another release, from its beginning on."""
-    newest = RELEASES[name]
-    cluster.versions = _spoken(cluster.versions, newest)
-    if newest.get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
-        cluster.transactions.version = 0
+    spoken = _spoken(cluster.versions, RELEASES[name])
+    cluster.versions.clear()
+    cluster.versions.update(spoken)
+    _finalize(cluster, RELEASES[name])
 
 
 def limit(cluster: SimulatedCluster, name: str) -> None:
@@ -130,7 +130,11 @@ def limit(cluster: SimulatedCluster, name: str) -> None:
     for broker in brokers(cluster, EVERYBODY):
         broker.closes_on_unknown = True
         _speak(broker, LIMITED[name])
-    if LIMITED[name].get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
+    _finalize(cluster, LIMITED[name])
+
+
+def _finalize(cluster: SimulatedCluster, newest: Mapping[int, int]) -> None:
+    if newest.get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
         cluster.transactions.version = 0
 
 
