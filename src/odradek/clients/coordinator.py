@@ -242,8 +242,8 @@ class Coordinator:
 
     def denied(self, connection: Connection, broker: int | None) -> None:
         """Who answers there isn't the coordinator, though it was asked as that broker."""
-        thing, answers = (self.kind, self.key), self._answers
-        self._engine.denials.denied(connection, thing, broker, answers, answers + 1)
+        answers = self._answers
+        self._engine.denials.denied(connection, self.name, broker, answers, answers + 1)
 
     def _found(self, broker: int, why: str, now: float) -> None:
         was, self.broker = self.broker, broker

@@ -42,7 +42,7 @@ class Denied(NamedTuple):
     """What one connection's broker goes on denying; one thing is witness enough."""
 
     thing: Hashable
-    """A partition, a group, a transactional id."""
+    """A partition, or a coordinator's name."""
     named: Hashable
     """Who leads or coordinates it, as the cluster says."""
     count: int
@@ -103,10 +103,12 @@ class Denials:
         if now > not_before + IN_A_ROW:
             ends = 0
         self._ends[place] = ends + 1, now + AGAIN.delay(ends, self._rng)
-        what = "it goes on denying what the cluster says of it; is another broker there?"
         if not ends:
-            logger.warning("%s (%s): %s", connection.address, denied.thing, what)
-        self._network.close(connection, now, what)
+            text = "%s goes on denying what the cluster says of it (%s): perhaps another broker is "
+            text += "there by now; it is dialled anew"
+            logger.warning(text, connection.address, denied.thing)
+        why = f"its broker goes on denying what the cluster says of it ({denied.thing})"
+        self._network.close(connection, now, why)
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:
         self._denied.pop(connection.id, None)
