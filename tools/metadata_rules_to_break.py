@@ -19,7 +19,7 @@ METADATA_BREAKAGES: tuple[Breakage, ...] = (
         "a broker that isn't the one is asked for ever",
         "R-RB-8",
         "metadata/denials.py",
-        "if before.count >= DENIALS:",
+        "if before.times >= DENIALS:",
         "if False:",
         DENIALS,
     ),

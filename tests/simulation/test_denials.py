@@ -4,6 +4,7 @@ of the one that is meant. Brokers before 4.4 don't say that they aren't it (KIP-
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ class Pods(Stage):
             self.cluster.crash(i)
             self.stands(i, at=3 - i)
             self.cluster.restart(i, after=0.5)
-            self.world.after(lag, lambda i=i: self.is_named(i, at=3 - i))
+            self.world.after(lag, partial(self.is_named, i, at=3 - i))
 
     def numbers(self) -> list[list[int]]:
         return [[int(value or b"") for value in self.values(p)] for p in (0, 1)]
@@ -162,7 +163,7 @@ def test_elections_end_no_connection() -> None:
             scene.world.advance(1.0)
             for i in (1, 2, 3):
                 scene.cluster.stale_metadata(i)
-                scene.world.after(0.05, lambda i=i: scene.cluster.stale_metadata(i, False))
+                scene.world.after(0.05, partial(scene.cluster.stale_metadata, i, False))
             scene.cluster.move_leader("t", n % 3)
             producer.send("t", b"%d" % n, partition=n % 3).result(5.0)
         assert len(retries) > 60

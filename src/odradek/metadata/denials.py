@@ -45,7 +45,7 @@ class Denied(NamedTuple):
     """A partition, or a coordinator's name."""
     named: Hashable
     """Who leads or coordinates it, as the cluster says."""
-    count: int
+    times: int
     counts_from: int
     """The number of the answer after which the next denial counts."""
     at: float
@@ -89,9 +89,9 @@ class Denials:
         if before is None or moved or now > before.at + IN_A_ROW:
             before = Denied(thing, named, 0, -1, now)
         if before.thing == thing and answered >= before.counts_from:
-            before = Denied(thing, named, before.count + 1, after, now)
+            before = Denied(thing, named, before.times + 1, after, now)
         self._denied[place] = before
-        if before.count >= DENIALS:
+        if before.times >= DENIALS:
             self._dial_anew(connection, before, now)
 
     def _dial_anew(self, connection: Connection, denied: Denied, now: float) -> None:
