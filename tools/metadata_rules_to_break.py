@@ -10,10 +10,51 @@ NO_ID = "        if not snapshot.cluster_id:  # R-RB-5"
 POLICY = "tests/unit/network/test_dial_policy.py"
 FIRST_DIALS = "tests/simulation/test_first_dials.py"
 MISLED = "tests/simulation/test_misled_connections.py"
+DENIALS = "tests/simulation/test_denials.py"
 EXPLORE = "tests/simulation/test_explore.py"
 ASKED = "        if connection.ours or connection.asked_whose:\n"
 
 METADATA_BREAKAGES: tuple[Breakage, ...] = (
+    broken(
+        "a broker that isn't the one is asked for ever",
+        "R-RB-8",
+        "metadata/denials.py",
+        "if before.times >= DENIALS:",
+        "if False:",
+        DENIALS,
+    ),
+    broken(
+        "one denial is enough",
+        "R-RB-8",
+        "metadata/denials.py",
+        "DENIALS = 3",
+        "DENIALS = 1",
+        f"{DENIALS}::test_elections_end_no_connection",
+    ),
+    broken(
+        "a denial counts that nobody has contradicted",
+        "R-RB-8",
+        "metadata/denials.py",
+        " and answered >= before.counts_from",
+        "",
+        "tests/unit/metadata/test_denials.py",
+    ),
+    broken(
+        "a denial ends a connection with writes under way",
+        "R-RB-8",
+        "metadata/denials.py",
+        "if writes or now",
+        "if now",
+        f"{DENIALS}::test_no_write_that_is_unanswered_is_put_in_doubt",
+    ),
+    broken(
+        "a broker that denies for ever is dialled as often",
+        "R-RB-8",
+        "metadata/denials.py",
+        "if writes or now < not_before:",
+        "if writes:",
+        f"{DENIALS}::test_one_that_denies_for_ever_is_dialled_ever_more_seldom",
+    ),
     broken(
         "one more topic copies all that are known",
         "R-MD-7",

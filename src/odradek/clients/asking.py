@@ -67,6 +67,8 @@ MOVED = (
 """After these a partition's leader is looked for again."""
 LOST = (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)
 """After these a coordinator is looked for again."""
+DENYING = (errors.NotLeaderOrFollowerError, errors.NotCoordinatorError)
+"""Who says this isn't the broker that was meant, or isn't yet what the cluster says."""
 LOOK_FOR_LEADERS = 2.0
 """Seconds without an answer after which it is asked whether the leaders are still the same."""
 AT_ONCE = 64
@@ -220,6 +222,8 @@ class _Taken(Generic[K, M, V]):
             if ours and isinstance(error, question.already):
                 self._done(item, value)
             elif isinstance(error, question.moving):
+                if connection is not None and isinstance(error, DENYING):
+                    self._engine.denials.denied(connection, item, None, 0, 0)
                 self.outcome.moved[item] = error
                 del self.left[item]
             elif not error.retriable or (

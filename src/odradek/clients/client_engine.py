@@ -22,6 +22,7 @@ from odradek.common.errors import (
     NoBrokerAvailableError,
 )
 from odradek.common.events import EventLog
+from odradek.common.imports import loaded
 from odradek.common.kafka_errors import error_for
 from odradek.common.outage_log import OutageLog
 from odradek.common.topic_names import check_topic
@@ -39,6 +40,7 @@ from odradek.protocol.message import Message
 
 if TYPE_CHECKING:
     from odradek.clients.traces import Traces
+    from odradek.metadata.denials import Denials
 
 M = TypeVar("M", bound=Message)
 
@@ -98,6 +100,8 @@ class ClientEngine(Engine):
             clock=lambda: self.now,
         )
         self.updater = parts.updater(self, self.network, self.metadata, config, rng)
+        self._denials: Denials | None = None
+        self.metadata.on_denied.append(lambda what, at: self.denials.leading(what, at))
         self.outages = OutageLog(config["client.id"], [str(a) for a in self.updater.bootstrap])
         self.events.listen(self.outages)
         self.components += [self.network, self.outages]
@@ -123,6 +127,16 @@ class ClientEngine(Engine):
             self.network.changed.notify()
 
         self.post(give_back)
+
+    @property
+    def denials(self) -> Denials:
+        """What its brokers deny; most clients never hear of any."""
+        if self._denials is None:
+            loaded("odradek.metadata.denials")
+            from odradek.metadata.denials import Denials
+
+            self._denials = Denials(self.network, self.metadata, self.rng)
+        return self._denials
 
     def traced_by(self, traces: Traces) -> None:
         """Have it hear of what callers do from now on."""

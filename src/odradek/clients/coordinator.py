@@ -96,6 +96,8 @@ class Coordinator:
         self.name = coordinator_name(kind, key)
         self.broker: int | None = None
         """Its broker's id; None while it has to be found."""
+        self._answers = 0
+        """How often brokers have said where it is."""
         self.changed = Signal()
         """Notified when it was found or lost."""
         self._newest: _CoordinatorCall | None = None
@@ -238,8 +240,14 @@ class Coordinator:
         self._backoff.succeeded()
         self._looks.succeeded()
 
+    def denied(self, connection: Connection, broker: int | None) -> None:
+        """Who answers there isn't the coordinator, though it was asked as that broker."""
+        answers = self._answers
+        self._engine.denials.denied(connection, self.name, broker, answers, answers + 1)
+
     def _found(self, broker: int, why: str, now: float) -> None:
         was, self.broker = self.broker, broker
+        self._answers += 1
         self._looks.succeeded()
         self._engine.events.emit(
             now, "coordinator", what=self.name, broker=broker, was=was, why=why
@@ -400,6 +408,8 @@ class _CoordinatorCall(_Call):
                     coordinator.answered()
                 if found is None:
                     return answer
+                if isinstance(found, NotCoordinatorError):
+                    coordinator.denied(connection, self.asked)
                 error = found
             if isinstance(error, LOSING):
                 self._doubt(error, now)

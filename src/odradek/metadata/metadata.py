@@ -13,8 +13,12 @@ from collections.abc import Callable, Iterable
 
 from odradek.common.backoff import ExponentialBackoff
 from odradek.common.errors import BrokerError, KafkaError
-from odradek.common.kafka_errors import UnknownLeaderEpochError
-from odradek.common.types import Rng, TopicPartition
+from odradek.common.kafka_errors import (
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+    UnknownLeaderEpochError,
+)
+from odradek.common.types import Address, Rng, TopicPartition
 from odradek.metadata.cluster import (
     Broker,
     Cluster,
@@ -32,6 +36,9 @@ from odradek.protocol.messages.metadata import MetadataResponse, MetadataRespons
 from odradek.protocol.packed_metadata import PackedPartitions
 
 logger = logging.getLogger("odradek.metadata")
+
+DENYING = (NotLeaderOrFollowerError, ReplicaNotAvailableError)
+"""What a broker says that isn't the leader; the latter one before Kafka 2.6."""
 
 
 class Metadata:
@@ -56,6 +63,8 @@ class Metadata:
         self.held_by: list[Callable[[], Iterable[str]]] = []
         """Who names topics that are in use however long ago somebody asked for them."""
         self.on_forgotten: list[Callable[[str], object]] = []
+        self.on_denied: list[Callable[[TopicPartition, Address], object]] = []
+        """Get a partition, and the address where a broker answered that it doesn't lead it."""
         self.topic_errors: dict[str, int] = {}
         self.changed = Signal()
         self.wanted = Signal()
@@ -93,13 +102,21 @@ class Metadata:
             self.wanted.notify()
 
     def refused(
-        self, partition: TopicPartition, error: KafkaError, *, hinted: bool = False
+        self,
+        partition: TopicPartition,
+        error: KafkaError,
+        *,
+        at: Address | None = None,
+        hinted: bool = False,
     ) -> None:
-        """A request for a partition failed at the leader that is known; `hinted`: the answer named
-        another, so that nobody needs to be asked.
+        """A request for a partition failed at the leader that is known, whose address was `at`;
+        `hinted`: the answer named another, so that nobody needs to be asked.
         """
         if isinstance(error, BrokerError):
             self._lower.refused(*partition)
+        if at is not None and not hinted and isinstance(error, DENYING):
+            for told in self.on_denied:
+                told(partition, at)
         # A leader that doesn't know the epoch yet, or never will: its topic was made again.
         wanted = error.refresh_metadata or isinstance(error, UnknownLeaderEpochError)
         if wanted and not hinted:
@@ -169,6 +186,16 @@ class Metadata:
                     epochs[p.partition] = (topic.topic_id, p.leader_epoch)
 
     # Timing
+
+    @property
+    def answered(self) -> int:
+        """The number of the last request that was answered, of those that were asked for."""
+        return self._done
+
+    @property
+    def next_question(self) -> int:
+        """The number that a request has if it is asked for now."""
+        return self._sent + 1
 
     @property
     def requested(self) -> bool:

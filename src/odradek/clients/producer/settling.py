@@ -118,7 +118,7 @@ class Settling:
             self._give_up(queue, batch, failure, "no retries left")
             self._resolve(queue)
         else:
-            self._retry_later(queue, batch, failure, hinted=hinted)
+            self._retry_later(queue, batch, failure, address=address, hinted=hinted)
 
     def _leave_out(
         self,
@@ -311,7 +311,13 @@ class Settling:
         )
 
     def _retry_later(
-        self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError, *, hinted: bool
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: KafkaError,
+        *,
+        address: Address | None = None,
+        hinted: bool,
     ) -> None:
         now = self._engine.now
         ending = isinstance(error, ConcurrentTransactionsError)  # the last one's markers
@@ -328,5 +334,5 @@ class Settling:
             error=f"{type(error).__name__}: {error}",
             backoff=round(delay, 6),
         )
-        self._engine.metadata.refused(batch.partition, error, hinted=hinted)
+        self._engine.metadata.refused(batch.partition, error, at=address, hinted=hinted)
         queue.put_back(batch)

@@ -27,16 +27,16 @@ END_TXN, WITH_EPOCHS = 26, 5
 """EndTxn gives the next epoch from this version on (KIP-890)."""
 RELEASES = {
     "2.4": {
-        0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 19: 5, 20: 4,
+        0: 8, 1: 11, 2: 5, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 18: 3, 19: 5, 20: 4,
         22: 2, 23: 3, 24: 1, 25: 1, 26: 1, 28: 2, 60: -1, 68: -1,
     },
     "3.5": {
-        0: 9, 1: 15, 2: 8, 3: 12, 8: 8, 9: 8, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5, 19: 7, 20: 6,
-        22: 4, 23: 4, 24: 4, 25: 3, 26: 3, 28: 3, 60: 0, 68: -1,
+        0: 9, 1: 15, 2: 8, 3: 12, 8: 8, 9: 8, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5, 18: 3, 19: 7,
+        20: 6, 22: 4, 23: 4, 24: 4, 25: 3, 26: 3, 28: 3, 60: 0, 68: -1,
     },
     "3.9": {
-        0: 11, 1: 17, 2: 9, 3: 12, 8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 19: 7, 20: 6,
-        22: 5, 23: 4, 24: 5, 25: 4, 26: 4, 28: 4, 60: 1, 68: 0,
+        0: 11, 1: 17, 2: 9, 3: 12, 8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 18: 4, 19: 7,
+        20: 6, 22: 5, 23: 4, 24: 5, 25: 4, 26: 4, 28: 4, 60: 1, 68: 0,
     },
     "newest": {},
 }  # fmt: skip
@@ -115,6 +115,14 @@ def release(cluster: SimulatedCluster, i: int, name: str) -> None:
     _speak(broker, RELEASES[name])
 
 
+def release_of_all(cluster: SimulatedCluster, name: str) -> None:
+    """Let a cluster be one of another release, from its beginning on."""
+    spoken = _spoken(cluster.versions, RELEASES[name])
+    cluster.versions.clear()
+    cluster.versions.update(spoken)
+    _finalize(cluster, RELEASES[name])
+
+
 def limit(cluster: SimulatedCluster, name: str) -> None:
     """Let all brokers be of a limited kind; as Event Hubs does, they close on what they can't read
     of ApiVersions.
@@ -122,17 +130,27 @@ def limit(cluster: SimulatedCluster, name: str) -> None:
     for broker in brokers(cluster, EVERYBODY):
         broker.closes_on_unknown = True
         _speak(broker, LIMITED[name])
-    if LIMITED[name].get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
+    _finalize(cluster, LIMITED[name])
+
+
+def _finalize(cluster: SimulatedCluster, newest: Mapping[int, int]) -> None:
+    if newest.get(END_TXN, WITH_EPOCHS) < WITH_EPOCHS:
         cluster.transactions.version = 0
 
 
 def _speak(broker: SimulatedBroker, newest: Mapping[int, int]) -> None:
-    broker.versions = {
+    broker.versions = _spoken(broker.cluster.versions, newest)
+    broker.disconnect_all()
+
+
+def _spoken(
+    versions: Mapping[int, tuple[int, int]], newest: Mapping[int, int]
+) -> dict[int, tuple[int, int]]:
+    return {
         key: (low, min(high, newest.get(key, high)))
-        for key, (low, high) in broker.cluster.versions.items()
+        for key, (low, high) in versions.items()
         if newest.get(key, high) >= low
     }
-    broker.disconnect_all()
 
 
 # Topics and logs

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.simulation.brokers import disturbances
 from odradek.simulation.brokers.cluster import SimulatedCluster
 from odradek.simulation.faults.fault_arguments import (
@@ -71,9 +70,7 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
         found.sasl = stage.cluster.sasl
         found.create_topic(TOPIC, max(1, disturbances.size(stage.cluster, TOPIC)))
         if older:
-            disturbances.release(found, 1, OLDER)
-            spoken = found.brokers[1].spoken
-            found.brokers[1].versions = {**spoken, ApiVersionsRequest.API_KEY: (0, 4)}
+            disturbances.release_of_all(found, OLDER)
         stage.bystanders.append(found)
     return found
 

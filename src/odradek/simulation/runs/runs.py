@@ -14,6 +14,7 @@ from typing import Any
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER
 from odradek.record import BatchBuilder
 from odradek.simulation.brokers.cluster import SimulatedCluster
+from odradek.simulation.brokers.disturbances import release_of_all
 from odradek.simulation.brokers.partition_log import check_batch
 from odradek.simulation.checkers.call_checkers import Complaints, listening
 from odradek.simulation.checkers.invariants import Checkers, Violation
@@ -190,6 +191,8 @@ def _configure(cluster: SimulatedCluster, given: Mapping[str, Any]) -> None:
     groups, transactions = cluster.group_settings, cluster.transactions
     groups.initial_rebalance_delay = given.get("initial_rebalance_delay", 0.0)
     groups.strict_epochs = bool(given.get("strict_epochs", False))
+    if "release" in given:
+        release_of_all(cluster, str(given["release"]))
     if "coordinators" in given:
         cluster.groups.partitions = given["coordinators"]
     if "transaction_version" in given:

@@ -27,7 +27,9 @@ from typing import Any, Literal, get_args
 
 from odradek.common.config import ADMIN, CONSUMER, PRODUCER, Config
 from odradek.common.errors import KafkaError
+from odradek.simulation.brokers.disturbances import RELEASES
 from odradek.simulation.faults.fault_arguments import TOPIC as TOPIC
+from odradek.simulation.faults.misled_verbs import OLDER
 from odradek.simulation.faults.verbs import (
     BOOTSTRAP_NAME,
     HOSTILE,
@@ -69,12 +71,12 @@ KINDS = {
 PLAIN_KINDS = (PRODUCER, CONSUMER, ADMIN, METADATA)
 CUTS = ("unclean_election", "delete_topic", "recreate_topic", "delete_records", "release")
 CLUSTER = (
-    "coordinators", "initial_rebalance_delay", "marker_delay", "strict_epochs",
+    "coordinators", "initial_rebalance_delay", "marker_delay", "release", "strict_epochs",
     "transaction_version",
 )  # fmt: skip
 """Settings of brokers: partitions of `__consumer_offsets`; seconds; seconds until a marker is
-written; whether commits are taken under the present epoch only (brokers before KIP-1251); the
-finalized `transaction.version`."""
+written; the release, as 3.9; whether commits are taken under the present epoch only (brokers before
+KIP-1251); the finalized `transaction.version`."""
 MOST = {"brokers": 100, "partitions": 1000, "operations": 100_000, "volume": 10_000}
 SERVERS = f"{BOOTSTRAP_NAME}:9092"
 TWO_SERVERS = f"{NOWHERE}:9092,{SERVERS}"
@@ -373,6 +375,8 @@ def _check_topics(schedule: Schedule) -> None:
             raise ScheduleError(f"cluster has no {name!r} (it has: {', '.join(CLUSTER)})")
         if not isinstance(value, bool):
             _number(f"cluster: {name}", value)
+        if name == "release" and str(value) not in RELEASES:
+            raise ScheduleError(f"cluster: release must be one of {', '.join(RELEASES)}")
 
 
 def _check_client(client: ScheduledClient) -> None:
@@ -545,7 +549,9 @@ def _misled(seed: int, *, short: bool) -> Schedule:
     faults = [draw(rng, at, schedule.scope, MISLED) for at in times]
     # A name of brokers' addresses would take bootstrapping clients abroad, which is another story.
     faults += [f for f in plain.faults if rng.random() < 0.5 and f.verb != "dns_change"]
-    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)))
+    # Brokers of most clusters don't know KIP-1242 yet: they don't say that they aren't meant.
+    older = {"release": float(OLDER)} if seed % 3 == 0 else {}
+    return replace(schedule, faults=tuple(sorted(faults, key=lambda f: f.at)), cluster=older)
 
 
 def _slow(seed: int, *, short: bool) -> Schedule:

@@ -586,7 +586,7 @@ class Fetcher:
         if data.error_code:
             if data.error_code == UnknownTopicIdError.code:
                 self._check.doubt(asked.address, now)
-            self._failed(state, offset, data, brokers, now)
+            self._failed(state, offset, data, asked.address, brokers, now)
             return
         highest, stable = data.high_watermark, data.last_stable_offset
         state.told_ends(highest, stable, stable if self._isolation else highest, now)
@@ -669,6 +669,7 @@ class Fetcher:
         state: PartitionState,
         offset: int,
         data: PartitionData,
+        address: Address,
         brokers: list[Broker],
         now: float,
     ) -> None:
@@ -698,7 +699,7 @@ class Fetcher:
             return
         retriable = error.retriable or code in RETRIED_ALL_THE_SAME
         if retriable and not isinstance(error, CorruptMessageError):
-            self._retry(state, error, now)
+            self._retry(state, error, now, address)
         else:
             self.fail(state, error, now)
 
@@ -707,8 +708,10 @@ class Fetcher:
         self._subscription.fail(state, error, now)
         self.changed.notify()
 
-    def _retry(self, state: PartitionState, error: KafkaError, now: float) -> None:
-        """KIP-580: again after a backoff of this partition's own."""
+    def _retry(
+        self, state: PartitionState, error: KafkaError, now: float, address: Address | None = None
+    ) -> None:
+        """KIP-580: again after a backoff of this partition's own; `address`: the leader's."""
         until = state.backoff.failed(now)
         self._engine.events.emit(
             now,
@@ -718,7 +721,7 @@ class Fetcher:
             attempt=state.backoff.failures,
             backoff=round(until - now, 6),
         )
-        self._engine.metadata.refused(state.partition, error)
+        self._engine.metadata.refused(state.partition, error, at=address)
 
     # Handing out (in the caller's thread)
 

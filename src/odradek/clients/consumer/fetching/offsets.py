@@ -202,10 +202,10 @@ class ListOffsetsCall:
                 if connection.purpose == ASIDE and self._in_vain(connection, reply, now):
                     continue  # asked again at once, and not there
                 if reply.error is not None:
-                    self._failed(partitions, reply.error, now)
+                    self._failed(partitions, reply.error, address, now)
                 else:
                     response = cast("ListOffsetsResponse", reply.result())
-                    self._take(partitions, response, now)
+                    self._take(partitions, response, address, now)
             elif connection.suspect:
                 self._reasons.update(dict.fromkeys(partitions, f"{address} is silent"))
 
@@ -237,7 +237,13 @@ class ListOffsetsCall:
             if often[p] > 1 or not connection.suspect
         }
 
-    def _take(self, asked: list[TopicPartition], response: ListOffsetsResponse, now: float) -> None:
+    def _take(
+        self,
+        asked: list[TopicPartition],
+        response: ListOffsetsResponse,
+        address: Address,
+        now: float,
+    ) -> None:
         answers = {
             TopicPartition(t.name, p.partition_index): p
             for t in response.topics
@@ -249,7 +255,8 @@ class ListOffsetsCall:
                 self._retry([partition], "the answer leaves it out", now)
             elif answer.error_code:
                 error = error_for(answer.error_code, f"ListOffsets of {partition}")
-                self._failed([partition], error.needing("DESCRIBE", partition.topic), now)
+                error.needing("DESCRIBE", partition.topic)
+                self._failed([partition], error, address, now)
             else:
                 self._give(
                     partition, ListedOffset(answer.offset, answer.timestamp, answer.leader_epoch)
@@ -260,11 +267,17 @@ class ListOffsetsCall:
         self._reasons.pop(partition, None)
         self._found(partition, result)
 
-    def _failed(self, partitions: list[TopicPartition], error: BaseException, now: float) -> None:
+    def _failed(
+        self,
+        partitions: list[TopicPartition],
+        error: BaseException,
+        address: Address,
+        now: float,
+    ) -> None:
         if isinstance(error, KafkaError) and error.retriable:
             self._retry(partitions, f"{type(error).__name__}: {error}", now)
             for partition in partitions:
-                self._engine.metadata.refused(partition, error)
+                self._engine.metadata.refused(partition, error, at=address)
         elif isinstance(error, KafkaError):
             for partition in partitions:
                 self._give(partition, error)

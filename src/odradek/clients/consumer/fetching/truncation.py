@@ -81,7 +81,7 @@ class TruncationCheck:
         self,
         engine: ConsumerEngine,
         subscription: SubscriptionState,
-        retry: Callable[[PartitionState, KafkaError, float], None],
+        retry: Callable[[PartitionState, KafkaError, float, Address], None],
     ) -> None:
         self._engine = engine
         self._subscription = subscription
@@ -164,22 +164,25 @@ class TruncationCheck:
                 continue
             answer = answers.get(state.partition)
             if reply.error is not None:
-                self._failed(state, reply.error, now)
+                self._failed(state, reply.error, question.address, now)
             elif answer is None:
                 missing = DisconnectedError(f"{state.partition} is missing in the answer")
-                self._failed(state, missing, now)
+                self._failed(state, missing, question.address, now)
             elif answer.error_code:
                 what = f"OffsetForLeaderEpoch of {state.partition}"
                 error = error_for(answer.error_code, what)
-                self._failed(state, error.needing("DESCRIBE", state.partition.topic), now)
+                error.needing("DESCRIBE", state.partition.topic)
+                self._failed(state, error, question.address, now)
             else:
                 self._judge(state, question, answer, now)
 
-    def _failed(self, state: PartitionState, error: BaseException, now: float) -> None:
+    def _failed(
+        self, state: PartitionState, error: BaseException, address: Address, now: float
+    ) -> None:
         if not isinstance(error, KafkaError):
             raise error
         if error.retriable:
-            self._retry(state, error, now)
+            self._retry(state, error, now, address)
         else:
             self._engine.fetcher.fail(state, error, now)
 
