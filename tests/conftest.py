@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import find, settings, strategies
-from tests.source_trees import parsed
+from tests.source_trees import forget
 
 pytest_plugins = ["tests.planted_secrets"]
 
@@ -41,4 +41,4 @@ def pytest_collection() -> Generator[None, object, object]:
 def no_trees_are_left() -> Iterator[None]:
     """A million nodes would make each collection of a later test take half a second."""
     yield
-    parsed.cache_clear()
+    forget()

@@ -16,14 +16,19 @@ PACKAGE = Path(odradek.__file__).parent
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """Parse a file once, without the collector: it would walk over a million nodes again and again,
-    for three times as long as the parsing takes.
+    """Parse a file once, and keep its tree until the module of tests ends.
+
+    So long the collector rests, until `forget`: it would walk over a million nodes again and again,
+    for as long as the parsing takes and the reading.
     """
     gc.disable()
-    try:
-        return ast.parse(path.read_text(), str(path))
-    finally:
-        gc.enable()
+    return ast.parse(path.read_text(), str(path))
+
+
+def forget() -> None:
+    """Let go of all trees."""
+    parsed.cache_clear()
+    gc.enable()
 
 
 def naming(*words: str) -> Iterator[Path]:

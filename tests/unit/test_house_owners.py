@@ -52,7 +52,8 @@ def declared(tree: ast.Module) -> set[str]:
                     values = ast.walk(node.value)
                     found |= {str(v.value) for v in values if isinstance(v, ast.Constant)}
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found |= {node.attr} if ast.unparse(node.value) == "self" else set()
+                whose = node.value.id if isinstance(node.value, ast.Name) else ""
+                found |= {node.attr} if whose == "self" else set()
     return found
 
 
