@@ -65,7 +65,7 @@ STARVED_S = 1800
 """Seconds that a test may take where nobody owes it a processor."""
 
 SUITES = {
-    "unit": Suite(("unit",), 3, "worksteal"),
+    "unit": Suite(("unit",), 2, "worksteal"),
     "simulation": Suite(("simulation",), 2, "worksteal", gives_way=True),
     "property": Suite(("spec", "property"), 2, "worksteal", gives_way=True),
     # It builds kernels, and then runs its targets side by side.
