@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odradek.serialization import RegisteredSchema, SchemaRegistryClient, SchemaRegistryError
+from odradek.serialization.errors import SchemaRegistryError
 from odradek.spark.sink.sink_problems import SinkRowError, SinkSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.serialization import RegisteredSchema, SchemaRegistryClient
 
 Write = Callable[[Any], bytes]
 """Makes framed bytes of a value as `to_pylist` gives it, maps as dicts; raises where it can't."""
