@@ -62,8 +62,8 @@ def server() -> Iterator[RegistryServer]:
         yield found
 
 
-def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": 500})
+def registry(server: RegistryServer, timeout_ms: int = 5000) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": timeout_ms})
 
 
 def servers(cluster: FakeCluster) -> dict[str, str]:
@@ -296,9 +296,8 @@ def test_a_registry_that_is_away_loses_nothing(
         for at in range(3):
             sender.send("y", {"id": at}).result(10)
     server.rule = lambda _: (503, {})
-    with Consumer(
-        servers(cluster), value_deserializer=AvroDeserializer(registry(server))
-    ) as reader:
+    read = AvroDeserializer(registry(server, 1500))
+    with Consumer(servers(cluster), value_deserializer=read) as reader:
         reader.assign({TopicPartition("y", 0): 0})
         with pytest.raises(RegistryUnreachableError):
             some(reader, 1)

@@ -126,7 +126,7 @@ def server() -> Iterator[RegistryServer]:
 
 @pytest.fixture
 def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 500})
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
 
 
 def column(*rows: bytes | None) -> pa.Array:
@@ -257,12 +257,11 @@ def test_schemas_without_a_type(registry: SchemaRegistryClient, schema: str) -> 
         avro_to_arrow(column(), registry, schema)
 
 
-def test_a_registry_that_is_away_fails_the_call(
-    server: RegistryServer, registry: SchemaRegistryClient
-) -> None:
+def test_a_registry_that_is_away_fails_the_call(server: RegistryServer) -> None:
     server.rule = lambda _: (503, {})
+    away = SchemaRegistryClient({"url": server.url, "default.api.timeout.ms": 300})
     with pytest.raises(RegistryUnreachableError):
-        avro_to_arrow(column(b"\0\0\0\0\1\2"), registry)
+        avro_to_arrow(column(b"\0\0\0\0\1\2"), away)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

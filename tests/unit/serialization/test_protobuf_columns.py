@@ -52,7 +52,7 @@ def server() -> Iterator[RegistryServer]:
 
 @pytest.fixture
 def registry(server: RegistryServer) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 500})
+    return SchemaRegistryClient({"schema.registry.url": server.url, "default.api.timeout.ms": 5000})
 
 
 def column(*rows: bytes | None) -> pa.Array:
