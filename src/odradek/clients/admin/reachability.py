@@ -43,8 +43,9 @@ from odradek.protocol.messages.metadata import (
 
 ENOUGH_FAILURES = 3
 """Dials of an address that fail in a row, after which it isn't waited for."""
-SLACK = 0.1
-"""Seconds before the caller's deadline at which what is known by then is told."""
+SLACK = 0.5
+"""Seconds before the caller's deadline at which what is known by then is told: a busy machine may
+take so long for the way back."""
 WELL, PARTLY, OUT_OF_REACH = "well", "partly", "out of reach"
 
 
