@@ -13,9 +13,13 @@ from tests.simulation.scene import Stage
 
 from odradek.api.admin import Admin
 from odradek.api.producer import Producer
+from odradek.common.errors import KafkaError
 from odradek.common.events import Event
+from odradek.common.kafka_errors import NotLeaderOrFollowerError
 from odradek.common.types import Address, TopicPartition
+from odradek.simulation import SimulatedCluster
 from odradek.simulation.brokers import disturbances
+from odradek.simulation.brokers.broker import SimulatedBroker
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1)]
 LAG = 5.0
@@ -26,8 +30,8 @@ AGES = pytest.mark.parametrize("release", ["3.9", "newest"])
 class Pods(Stage):
     """Two brokers with names, each of which leads a partition of topic t."""
 
-    def __init__(self, release: str = "3.9", **more: Any) -> None:
-        super().__init__(1, 2, 2, **more)
+    def __init__(self, release: str = "3.9", partitions: int = 2, **more: Any) -> None:
+        super().__init__(1, 2, partitions, **more)
         disturbances.release_of_all(self.cluster, release)
         self.ips = {i: broker.address for i, broker in self.cluster.brokers.items()}
         for i, broker in self.cluster.brokers.items():
@@ -193,3 +197,97 @@ def test_no_write_that_is_unanswered_is_put_in_doubt() -> None:
         for i in (1, 2):
             scene.cluster.stale_metadata(i, False)
         assert stuck.result(5.0).offset == 1
+
+
+def test_a_busy_producers_connection_runs_dry_first() -> None:
+    """Each of its partitions is tried again at a time of its own: there is always a write out."""
+    scene = Pods(partitions=100)
+    disturbances.slow_api(scene.cluster, "Produce", 0.1)
+    with scene.producer(linger_ms=0) as producer:
+        for partition in range(100):
+            producer.send("t", b"first", partition=partition).result(5.0)
+        began, futures = scene.world.now, []
+        scene.swap()
+        for n in range(700):
+            futures.append(producer.send("t", b"%d" % n, partition=n % 100))
+            scene.world.advance(0.01)
+        while not all(future.done() for future in futures):
+            scene.world.advance(0.1)
+            assert scene.world.now < began + LAG + 8.0
+        assert [f.result(0.0).offset for f in futures] == [1 + n // 100 for n in range(700)]
+        assert dials_of(scene, "producer", began) <= 16
+
+
+def test_who_tries_only_once_asks_for_the_leader_all_the_same() -> None:
+    scene = Stage(1, 3, 3)
+    disturbances.release_of_all(scene.cluster, "3.5")  # whose refusals don't name the new leader
+    once: dict[str, Any] = {"enable_idempotence": False, "acks": 1, "retries": 0}
+    with scene.producer(linger_ms=0, **once) as producer:
+        producer.send("t", b"0", partition=0).result(5.0)
+        scene.cluster.move_leader("t", 0)
+        with pytest.raises(NotLeaderOrFollowerError):
+            producer.send("t", b"1", partition=0).result(5.0)
+        scene.world.advance(1.0)
+        assert producer.send("t", b"2", partition=0).result(5.0).offset == 1
+
+
+class Abroad(Stage):
+    """Two brokers of 3.9, and a cluster that isn't ours, with the same topic."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2, 2)
+        disturbances.release_of_all(self.cluster, "3.9")
+        self.foreign = SimulatedCluster(self.world, 1, "foreign-1", name="f", bootstrap_name=None)
+        disturbances.release_of_all(self.foreign, "3.9")
+        self.foreign.create_topic("t", partitions=2)
+        self.foreign.groups.create()
+
+    def leads_abroad(self, broker: SimulatedBroker) -> None:
+        self.world.divert(broker.address, self.foreign.brokers[1])
+        broker.disconnect_all()
+
+    def leads_home(self, broker: SimulatedBroker) -> None:
+        self.world.divert(broker.address, broker)
+        self.foreign.brokers[1].disconnect_all()
+
+
+def test_no_foreign_leader_moves_a_position() -> None:
+    """OffsetForLeaderEpoch goes by topics' names: it is asked of what is known to be ours only."""
+    scene = Abroad()
+    scene.write(range(20))
+    broker = leader_of(scene.cluster, 0)
+    other = 3 - broker.id
+    with scene.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign({BOTH[0]: 0})
+        assert scene.read(consumer, 10) == [*range(0, 20, 2)]
+        scene.cluster.move_leader("t", 0, other)
+        scene.cluster.move_leader("t", 0, broker.id)
+        ours = scene.cluster.topics["t"].partitions[0].leader_epoch
+        scene.foreign.topics["t"].partitions[0].leader_epoch = ours
+        scene.leads_abroad(broker)
+        for _ in range(6):
+            assert consumer.poll(0.5) == []
+        scene.leads_home(broker)
+        scene.write(range(20, 24))
+        assert scene.read(consumer, 2) == [20, 22]
+
+
+def test_no_foreign_coordinator_takes_a_commit() -> None:
+    scene = Abroad()
+    place = BOTH[0]
+    with scene.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign([place])
+        consumer.commit({place: 5}, timeout=5.0)
+        broker = scene.cluster.leader(scene.cluster.groups.name, scene.cluster.groups.index("g"))
+        assert broker is not None
+        scene.leads_abroad(broker)
+        with pytest.raises(KafkaError):
+            consumer.commit({place: 9}, timeout=4.0)
+        with pytest.raises(KafkaError):
+            consumer.committed([place], timeout=4.0)
+        scene.leads_home(broker)
+        found = consumer.committed([place], timeout=10.0)[place]
+        assert found is not None
+        assert found.offset == 5
+    logs = scene.foreign.topics[scene.foreign.groups.name].partitions
+    assert all(not partition.log.batches for partition in logs)

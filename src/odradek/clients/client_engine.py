@@ -135,7 +135,8 @@ class ClientEngine(Engine):
             loaded("odradek.metadata.denials")
             from odradek.metadata.denials import Denials
 
-            self._denials = Denials(self.network, self.metadata, self.rng)
+            name, backoff = self.config["client.id"], self.config["retry.backoff.max.ms"]
+            self._denials = Denials(name, self.network, self.metadata, self.rng, backoff)
         return self._denials
 
     def traced_by(self, traces: Traces) -> None:

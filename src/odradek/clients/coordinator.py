@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 
 from odradek.clients.any_broker import AnyBrokerCall, Sent
 from odradek.clients.client_engine import ClientEngine
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.refusals import is_refusal
 from odradek.common.backoff import Backoff, ExponentialBackoff
 from odradek.common.errors import (
@@ -98,6 +99,7 @@ class Coordinator:
         """Its broker's id; None while it has to be found."""
         self._answers = 0
         """How often brokers have said where it is."""
+        self.whose = ClusterCheck(engine)
         self.changed = Signal()
         """Notified when it was found or lost."""
         self._newest: _CoordinatorCall | None = None
@@ -492,7 +494,8 @@ class _CoordinatorCall(_Call):
             if purpose != (purpose := self._purpose(address)):
                 dialled = network.connection(address, purpose)
             found = network.ready(address, now, purpose=purpose)
-            if found is not None and not found.suspect:
+            # A foreign one would take commits, and give offsets that are none of ours (R-RB-5).
+            if found is not None and not found.suspect and coordinator.whose.agreed(found, now):
                 return found
             there = network.connection(address, purpose)
             if there is not None and there.suspect and not there.ready:

@@ -6,10 +6,12 @@ an older one is can't be asked, and it would answer NOT_LEADER_OR_FOLLOWER for a
 connection lasts, while metadata goes on naming the broker that was meant.
 
 In: refusals by who isn't a leader or a coordinator. Out: their connections are closed, so that the
-name is resolved and the address dialled anew (R-RB-8). It takes several refusals, each after an
-answer that was asked for since the one before, as a new leader may not know it yet, or a stale
-broker may have been asked. And it is done ever more seldom, as a cluster without a controller says
-so for hours; and never while a write is unanswered there, whose outcome would be in doubt.
+name is resolved and the address dialled anew (R-RB-8). It takes several refusals over some seconds,
+each after an answer that was asked for since the one before, as a new leader may not know it yet,
+or a stale broker may have been asked. And it is done ever more seldom, as a cluster without a
+controller says so for hours; and never while a write is unanswered there, whose outcome would be in
+doubt, or a question for metadata, whose end would be told as an outage: nothing new is sent until
+they are answered.
 Must not: conclude anything about the address: it hasn't failed, and its backoff doesn't grow.
 """
 
@@ -26,16 +28,27 @@ from odradek.common.types import Address, Rng, TopicPartition
 from odradek.metadata.metadata import Metadata
 from odradek.network.connection import ASIDE, Connection
 from odradek.network.network_client import NetworkClient
+from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
 
 logger = logging.getLogger("odradek.metadata")
 
 DENIALS = 3
-"""So many in a row say that another broker is there. Elections are over after the first two."""
+"""So many in a row say that another broker is there."""
+AFTER = 3.0
+"""Seconds from the first of them on, as elections take a while on a busy cluster, for which many
+clients would be dialled anew at the same moment."""
+IN_A_ROW = 5.0
+"""Seconds from one to the next at most, or a few of the longest backoffs between them."""
+BACKOFFS = 3.0
 AGAIN = ExponentialBackoff(1.0, 10.0)
 """Seconds from one such end of an address's connection to the next, by how many there were."""
-IN_A_ROW = 60.0
-"""Seconds after which what was before doesn't count any more."""
+FORGOTTEN = 60.0
+"""Seconds without one after which those before don't count any more."""
+RUNS_DRY = 0.5
+"""Seconds for which nothing new goes to a connection that is to be closed and has to answer."""
+KEPT = frozenset((ProduceRequest.API_KEY, MetadataRequest.API_KEY))
+"""What is waited for."""
 
 
 class Denied(NamedTuple):
@@ -48,14 +61,20 @@ class Denied(NamedTuple):
     times: int
     counts_from: int
     """The number of the answer after which the next denial counts."""
+    since: float
     at: float
 
 
 class Denials:
     """What brokers deny to one client."""
 
-    def __init__(self, network: NetworkClient, metadata: Metadata, rng: Rng) -> None:
+    def __init__(
+        self, client: str, network: NetworkClient, metadata: Metadata, rng: Rng, backoff: float
+    ) -> None:
+        """`client`: its name; `backoff`: seconds between its tries at most."""
+        self._client = client
         self._network, self._metadata, self._rng = network, metadata, rng
+        self._in_a_row = max(IN_A_ROW, BACKOFFS * backoff)
         self._denied: dict[int, Denied] = {}
         self._ends: dict[tuple[Address, str], tuple[int, float]] = {}
         """By address and purpose: how many connections were ended, when the next may be."""
@@ -79,35 +98,41 @@ class Denials:
         """Who answers on a connection isn't the broker that is `named` for a thing.
 
         `answered` is how many answers have named it so far, `after` the number of the first that
-        will have been asked for after this; both 0 where each denial follows such an answer.
+        will have been asked for after this; both 0 where who asks has looked it up each time.
         """
         if connection.ended or connection.purpose == ASIDE:
             return
         now, place = self._network.engine.now, connection.id
         before = self._denied.get(place)
         moved = before is not None and before.thing == thing and before.named != named
-        if before is None or moved or now > before.at + IN_A_ROW:
-            before = Denied(thing, named, 0, -1, now)
-        if before.thing == thing and answered >= before.counts_from:
-            before = Denied(thing, named, before.times + 1, after, now)
+        if before is None or moved or now > before.at + self._in_a_row:
+            before = Denied(thing, named, 0, -1, now, now)
+        if before.thing == thing:
+            before = before._replace(at=now)
+            if answered >= before.counts_from:
+                before = before._replace(times=before.times + 1, counts_from=after)
         self._denied[place] = before
-        if before.times >= DENIALS:
+        if before.times >= DENIALS and now >= before.since + AFTER:
             self._dial_anew(connection, before, now)
 
     def _dial_anew(self, connection: Connection, denied: Denied, now: float) -> None:
         place = connection.address, connection.purpose
         ends, not_before = self._ends.get(place, (0, -math.inf))
-        writes = any(r.body.API_KEY == ProduceRequest.API_KEY for r in connection.in_flight)
-        if writes or now < not_before:  # the next denial comes
+        if now < not_before:  # the next denial comes
             return
-        if now > not_before + IN_A_ROW:
+        if any(r.body.API_KEY in KEPT for r in connection.in_flight):
+            connection.throttle(now + RUNS_DRY)  # a busy producer's would go on for ever
+            return
+        if now > not_before + FORGOTTEN:
             ends = 0
+        self._ends = {p: end for p, end in self._ends.items() if now <= end[1] + FORGOTTEN}
         self._ends[place] = ends + 1, now + AGAIN.delay(ends, self._rng)
-        if not ends:
-            text = "%s goes on denying what the cluster says of it (%s): perhaps another broker is "
-            text += "there by now; it is dialled anew"
-            logger.warning(text, connection.address, denied.thing)
         why = f"its broker goes on denying what the cluster says of it ({denied.thing})"
+        logger.log(
+            logging.WARNING if ends else logging.INFO,
+            "[%s] %s is dialled anew, as %s: perhaps another broker is there by now",
+            *(self._client, connection.address, why),
+        )
         self._network.close(connection, now, why)
 
     def _lost(self, connection: Connection, error: KafkaError, failure: bool, now: float) -> None:

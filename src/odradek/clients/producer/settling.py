@@ -115,6 +115,7 @@ class Settling:
         elif batch.attempts > self._retries:
             what = f"{batch.count} records of {batch.partition} after {self._retries} retries"
             self._events.emit(self._engine.now, "expired", what=what)
+            self._engine.metadata.refused(batch.partition, failure, at=address, hinted=hinted)
             self._give_up(queue, batch, failure, "no retries left")
             self._resolve(queue)
         else:
@@ -157,6 +158,7 @@ class Settling:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
+            self._engine.metadata.refused(batch.partition, failure)
             self._give_up(queue, batch, in_doubt(batch, failure), "no retries left")
         else:
             queue.out_of_order.add(batch)

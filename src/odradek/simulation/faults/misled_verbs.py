@@ -71,6 +71,8 @@ def _bystander(stage: Stage, older: bool) -> SimulatedCluster:
         found.create_topic(TOPIC, max(1, disturbances.size(stage.cluster, TOPIC)))
         if older:
             disturbances.release_of_all(found, OLDER)
+        for coordinators in (found.groups, found.transactions):  # it would take commits
+            coordinators.create()
         stage.bystanders.append(found)
     return found
 

@@ -103,7 +103,7 @@ class Fetcher:
         self._limits = limits_of(config)
         self._check = ClusterCheck(engine)
         self._replicas = ReadReplicas(engine, subscription)
-        self._truncation = TruncationCheck(engine, subscription, self._retry)
+        self._truncation = TruncationCheck(engine, subscription, self._retry, self._check)
         self.changed = Signal()
         """Notified when there is something for the caller: records or an error."""
         self.waiting = WaitingRecords(subscription, self._room)

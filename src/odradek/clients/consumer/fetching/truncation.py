@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from odradek.clients.cluster_check import ClusterCheck
 from odradek.clients.consumer.records import LogTruncationError
 from odradek.clients.consumer.subscription_state import (
     EARLIEST,
@@ -47,6 +48,8 @@ logger = logging.getLogger("odradek.consumer")
 FIRST_VERSION_FOR_CONSUMERS = 3
 """Before it, a client needed rights over the whole cluster."""
 _REPLICA_ID = -1  # an ordinary client
+WHOSE_AGAIN = 1.0
+"""Seconds until it is looked whether a leader is known to be ours, where nothing says so before."""
 
 
 class Question(NamedTuple):
@@ -82,8 +85,10 @@ class TruncationCheck:
         engine: ConsumerEngine,
         subscription: SubscriptionState,
         retry: Callable[[PartitionState, KafkaError, float, Address], None],
+        whose: ClusterCheck,
     ) -> None:
         self._engine = engine
+        self._whose = whose
         self._subscription = subscription
         self._retry = retry
         self._asked: dict[PartitionState, Question] = {}
@@ -114,8 +119,10 @@ class TruncationCheck:
             connection = network.ready(address, now)
             if connection is None:
                 wake_at = min(wake_at, network.next_dial_at(address, now))
-            else:
+            elif self._whose.passed(connection, now):
                 self._send(connection, parts, now)
+            else:  # a foreign leader's answer would move a position (R-RB-5)
+                wake_at = min(wake_at, now + WHOSE_AGAIN)
         return wake_at
 
     def _send(
