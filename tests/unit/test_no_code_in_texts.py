@@ -20,6 +20,7 @@ OWN_TABLES = {
     "odradek/cli/__init__.py": "import_module",
     "odradek/cli/demo/versus/reader.py": "import_module",
     "odradek/spark/__init__.py": "import_module",
+    "odradek/serialization/__init__.py": "import_module",
     "odradek/serialization/protobuf_files.py": "import_module",  # Google's own files
     "odradek/testing/__init__.py": "import_module",
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
