@@ -30,6 +30,8 @@ from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint
 from cython.cimports.libc.stdlib import calloc, free, malloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
+    PyObject_GC_UnTrack,
+    PyObject_IS_GC,
     PyType_GenericAlloc,
     PyTypeObject,
     copy_near,
@@ -1187,11 +1189,18 @@ def build_reports(cls, kind, topic, partition, outcome, error, now, given):
         offset = base + index if base >= 0 else None
         time = items[at + 2] if appended < 0 else appended
         made = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), cls), 0)
-        made._record = (
+        record = (
             topic, partition, offset, time, kind, items[at + 3], items[at + 4], None, -1,
         )  # fmt: skip
+        more = (end - begun, None)
+        # Nothing in them refers back to them, until somebody puts it there (`collectable`).
+        PyObject_GC_UnTrack(record)
+        PyObject_GC_UnTrack(more)
+        if PyObject_IS_GC(made):
+            PyObject_GC_UnTrack(made)
+        made._record = record
         made._error = error
-        made._more = (end - begun, None)
+        made._more = more
         found.append(made)
         at += 6
         count -= 1

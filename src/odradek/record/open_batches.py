@@ -160,7 +160,8 @@ def build_reports(
     now: float,
     given: Sequence[Any],
 ) -> list[M]:
-    """Make a `cls` of each `ITEMS` of what was noted: what programs are told of their messages.
+    """Make a `cls` of each `ITEMS` of what was noted: what programs are told of their messages. The
+    garbage collector doesn't see them until `collectable` is asked for one.
 
     `outcome`: the offset of the batch and the time of its log, each -1 where there is none. An
     object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds

@@ -6,8 +6,8 @@ producer, their outcomes as reports. Must not: decide how anything is sent.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -93,20 +93,20 @@ class Producer:
         Raises `BufferError` when the queue is full: `poll()`, then try again; `TypeError`,
         and `KafkaException`: `MSG_SIZE_TOO_LARGE`, `_STATE` outside of a transaction …
         """
-        if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         if self._closed:
             raise RuntimeError("Producer has been closed")
         call = callback or on_delivery or self._on_delivery
         number = None if partition == ANY_PARTITION else as_partition(partition)
-        sent, producer, begun = self._sent, self._producer, time.monotonic()
+        sent, producer, begun = self._sent, self._producer, monotonic()
         try:
-            if headers is None:
+            if headers is None:  # what is like most messages isn't looked at twice
                 number = producer.report_at_once(
                     sent.room, sent.by_batch, begun, topic, key, value, number, timestamp, call
                 )
                 if number is True:
                     return
+            if not isinstance(topic, str):
+                raise TypeError(f"topic must be a str, not {type(topic).__name__}")
             value, key, pairs = as_bytes(value), as_bytes(key), as_headers(headers)
             size = (0 if value is None else len(value)) + (0 if key is None else len(key))
             sent.admit(size)
@@ -160,10 +160,10 @@ class Producer:
 
     def flush(self, timeout: float = -1) -> int:
         """Send all messages, and wait until each was reported; gives how many are left."""
-        deadline = time.monotonic() + checked_seconds(timeout)
+        deadline = monotonic() + checked_seconds(timeout)
         self._open()
         while len(self._sent):
-            left = max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - monotonic())
             with suppress(odradek.KafkaError):  # the outcomes say what goes wrong
                 self._open().flush(min(left, PATIENCE))
             if not self._queue.serve(min(left, PATIENCE)) and not left:
@@ -246,12 +246,12 @@ class Producer:
         call `abort_transaction()`.
         """
         producer, seconds = self._transactional(), checked_seconds(timeout)
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         if self.flush(seconds):
             late = KafkaError(KafkaError._TIMED_OUT, "messages are still on their way", False, True)
             raise KafkaException(late)
         with translating(transactional=True):
-            producer.commit_transaction(max(0.0, deadline - time.monotonic()))
+            producer.commit_transaction(max(0.0, deadline - monotonic()))
 
     def abort_transaction(self, timeout: float = -1) -> None:
         """Give up the transaction; messages that weren't sent are reported with `_PURGE_QUEUE`."""
