@@ -8,8 +8,9 @@ planner of Spark's comes by here.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from odradek.common.imports import on_first_use
 
 if TYPE_CHECKING:
     from odradek.serialization.async_registry_client import (
@@ -114,13 +115,7 @@ _HOME = {
     "topic_subject_name_strategy": "odradek.serialization.subjects",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(home), name)
-    return found
+__getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

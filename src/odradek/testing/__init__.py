@@ -11,8 +11,9 @@ Odradek installed.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from odradek.common.imports import on_first_use
 
 if TYPE_CHECKING:
     from odradek.testing.async_tests import loop_factories as loop_factories
@@ -51,14 +52,7 @@ _HOME = {
     "loop_factories": "odradek.testing.async_tests",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'odradek.testing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

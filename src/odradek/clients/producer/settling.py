@@ -158,7 +158,6 @@ class Settling:
             self._give_up(queue, batch, failure, type(failure).__name__)  # KIP-360: by an abort
             return
         if batch.attempts > self._retries:
-            self._engine.metadata.refused(batch.partition, failure)
             self._give_up(queue, batch, in_doubt(batch, failure), "no retries left")
         else:
             queue.out_of_order.add(batch)

@@ -68,6 +68,7 @@ def as_partition(number: int) -> int | None:
     """A partition's number; None where the partitioner chooses."""
     if number == ANY_PARTITION:
         return None
-    if index(number) < 0:
+    found = int(index(number))  # True is 1 there, too
+    if found < 0:
         raise_error(KafkaError._UNKNOWN_PARTITION, f"there is no partition {number}")
-    return number
+    return found

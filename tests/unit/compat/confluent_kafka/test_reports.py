@@ -12,11 +12,12 @@ import pytest
 import odradek
 from odradek.clients.producer.batch import BatchOutcome, Part, ProducerBatch
 from odradek.common.errors import DisconnectedError
-from odradek.compat.confluent_kafka import KafkaError
+from odradek.compat.confluent_kafka import KafkaError, Producer
 from odradek.compat.confluent_kafka.callback_queue import CallbackQueue
 from odradek.compat.confluent_kafka.sent_messages import SentMessages
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.record import BatchBuilder
+from odradek.testing import FakeCluster
 
 APPENDED = 77
 
@@ -223,3 +224,19 @@ def test_threads_lose_and_double_nothing() -> None:
         pass
     assert len(told) == len(set(told)) == 900
     assert len(scene.sent) == 0
+
+
+@pytest.mark.parametrize("value", [b"x", "x"])
+def test_true_is_partition_1(value: str | bytes) -> None:
+    """Python's bools are ints, and `True` had meant that the message was taken already."""
+    told: list[tuple[object, ...]] = []
+    with FakeCluster() as cluster:
+        cluster.create_topic("t", partitions=2)
+        with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            for _ in range(2):  # with and without an open batch
+                producer.produce(
+                    "t", value, partition=True,
+                    on_delivery=lambda _, m: told.append((m.value(), m.partition())),
+                )  # fmt: skip
+            assert producer.flush(10) == 0
+    assert told == [(b"x", 1)] * 2
