@@ -20,10 +20,12 @@ OWN_TABLES = {
     "odradek/cli/__init__.py": "import_module",
     "odradek/cli/demo/versus/reader.py": "import_module",
     "odradek/spark/__init__.py": "import_module",
+    "odradek/serialization/__init__.py": "loaded",
     "odradek/serialization/protobuf_files.py": "import_module",  # Google's own files
+    "odradek/testing/__init__.py": "import_module",
     "odradek/compat/confluent_kafka/__init__.py": "import_module",
     "odradek/compat/under_their_names.py": "import_module",  # below one of two names
-    "odradek/common/imports.py": "loaded",  # what its callers name, who are looked at too
+    "odradek/common/imports.py": "import_module",  # what its callers name, who are looked at too
 }
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import _imp
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import TracebackType
-from typing import Any
 
 OPTIONAL = {
     "cryptography": ("PKCS12 stores, signed assertions and certificates for tests need", "stores"),
@@ -48,20 +47,6 @@ def loaded(*names: str) -> None:
         if name not in _loaded or sys.modules.get(name) is None:  # pytest puts those back, for one
             with _amid():
                 _load(name)
-
-
-def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make the `__getattr__` of a package whose names are in these modules, by name."""
-
-    def find(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        loaded(home)
-        found = vars(sys.modules[package])[name] = getattr(sys.modules[home], name)
-        return found
-
-    return find
 
 
 def keep_amid(amid: Callable[[], AbstractContextManager[object]]) -> None:

@@ -8,9 +8,10 @@ planner of Spark's comes by here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
-from odradek.common.imports import on_first_use
+from odradek.common.imports import loaded
 
 if TYPE_CHECKING:
     from odradek.serialization.async_registry_client import (
@@ -115,7 +116,14 @@ _HOME = {
     "topic_subject_name_strategy": "odradek.serialization.subjects",
 }
 
-__getattr__ = on_first_use(__name__, _HOME)
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    loaded(home)  # also amid calls of Spark's workers (R-HO-1)
+    found = globals()[name] = getattr(sys.modules[home], name)
+    return found
 
 
 def __dir__() -> list[str]:

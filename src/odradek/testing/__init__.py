@@ -11,9 +11,8 @@ Odradek installed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from odradek.common.imports import on_first_use
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from odradek.testing.async_tests import loop_factories as loop_factories
@@ -52,7 +51,14 @@ _HOME = {
     "loop_factories": "odradek.testing.async_tests",
 }
 
-__getattr__ = on_first_use(__name__, _HOME)
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'odradek.testing' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
