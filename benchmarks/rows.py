@@ -487,6 +487,7 @@ ROWS: dict[str, Row] = {
                 for against in ("confluent", "java")
             ),
             quick=True,
+            warm_up="java",
         ),
         *_asyncio(),
         *_compat(),
@@ -504,6 +505,7 @@ ROWS: dict[str, Row] = {
                 for against in ("confluent", "java")
             ),
             quick=True,
+            warm_up="java",
         ),
         _moving(),
         Row(

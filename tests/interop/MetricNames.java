@@ -51,9 +51,9 @@ public class MetricNames {
                 read += consumer.poll(Duration.ofSeconds(1)).count();
             consumer.commitSync();
             consumer.poll(Duration.ofMillis(600));
-            tell(consumer.metrics());
             for (long end = System.currentTimeMillis() + pause; System.currentTimeMillis() < end; )
                 consumer.poll(Duration.ofMillis(200));
+            tell(consumer.metrics());
         }
         try (Admin admin = Admin.create(config)) {
             admin.listTopics().names().get();

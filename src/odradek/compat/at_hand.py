@@ -57,6 +57,14 @@ class AtHand(ConsumerState, Generic[R]):
             group.given.append(self._clock())
         return record
 
+    def rest(self) -> tuple[Iterator[R], ConsumerGroup | None, Callable[[], float], int]:
+        """All that is here, for who takes it himself; `at_hand` has none of it then. With it the
+        group whose callbacks come first, the clock by which it is told of each record, and how many
+        may be taken before `fetch`.
+        """
+        left, self._given = self._stretch - self._given, self._stretch
+        return self._found or iter(()), self._group, self._clock, left
+
     def is_assigned(self, topic: str, partition: int) -> bool:
         """Whether it reads a partition."""
         return (topic, partition) in self._engine.subscription.partitions

@@ -73,6 +73,7 @@ __all__ = [
     "SentNumbers",
     "StopReason",
     "apart",
+    "arrow_batch",
     "batch_size",
     "become",
     "blanks",
@@ -103,6 +104,7 @@ DECODER = choose_kernel(_asked, kernel_sources.DECODER)
 if TYPE_CHECKING or DECODER == "native":
     from odradek.record.kernel import (
         apart,
+        arrow_batch,
         become,
         blanks,
         build_rows,
@@ -132,6 +134,9 @@ else:
         """Decode in plain Python, and say once that it is slow unless that was asked for."""
         kernel_sources.warn_once(_asked)
         return reference.decode(buffer, **options)
+
+    def arrow_batch(columns: RecordColumns, wanted: bytes, topic: str, partition: int) -> None:
+        """Leave it to pyarrow."""
 
     def microseconds(milliseconds: IntBuffer, start: int, count: int) -> None:
         """Leave it to pyarrow."""

@@ -12,10 +12,10 @@ from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.common.errors import KafkaError
-from odradek.record import microseconds, wide_types
+from odradek.record import arrow_batch, microseconds, wide_types
 from odradek.record.columns import (
     LAYOUTS,
     BinaryColumn,
@@ -39,6 +39,10 @@ COLUMN_NAMES = (
     "headers",
 )
 """All columns in the order of Spark's Kafka source; `headers` only where it was asked for."""
+
+
+_LETTERS = dict(zip(COLUMN_NAMES, ("k", "v", "t", "p", "o", "m", "y"), strict=False))
+"""What the kernel calls the columns that it can make."""
 
 
 class ArrowSchemaError(KafkaError, ValueError):
@@ -76,6 +80,19 @@ def _projection(include_headers: bool, names: Sequence[str] | None) -> tuple[str
     return tuple(names)
 
 
+class ArrowColumns(NamedTuple):
+    """What is to be made of records: which columns, in which order."""
+
+    schema: pa.Schema
+    types: dict[str, pa.DataType]
+    """By name, in order."""
+    layout: Layout
+    letters: bytes | None
+    """The names as the kernel has them; None where pyarrow makes such batches alone."""
+    take_over: Any
+    """Makes a batch of what the kernel has prepared."""
+
+
 def arrow_schema(
     include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
 ) -> pa.Schema:
@@ -84,17 +101,29 @@ def arrow_schema(
     Spark compares it with its own exactly: names, order, types, and every field nullable. With the
     layout `binary_view` only the types of `key` and `value` differ.
     """
+    return arrow_columns(include_headers, names, layout).schema
+
+
+def arrow_columns(
+    include_headers: bool = False, names: Sequence[str] | None = None, layout: Layout = "binary"
+) -> ArrowColumns:
+    """The same with all that `to_record_batch` has to know of it."""
     if layout not in LAYOUTS:
         raise ArrowSchemaError(f"no layout {layout!r}; there are {', '.join(LAYOUTS)}")
-    return _schema(_projection(include_headers, names), layout)
+    return _columns(_projection(include_headers, names), layout)
 
 
 @lru_cache(64)
-def _schema(names: tuple[str, ...], layout: Layout) -> pa.Schema:
+def _columns(names: tuple[str, ...], layout: Layout) -> ArrowColumns:
     import pyarrow as pa
 
-    types = _fields(layout)
-    return pa.schema([(name, types[name]) for name in names])
+    types = {name: _fields(layout)[name] for name in names}
+    letters = None
+    # Arrow's documentation of its C data interface calls it so; pyarrow promises no such name.
+    take_over = getattr(pa.RecordBatch, "_import_from_c", None)
+    if take_over and names and layout == "binary" and "headers" not in names:
+        letters = "".join(_LETTERS[name] for name in names).encode()
+    return ArrowColumns(pa.schema(list(types.items())), types, layout, letters, take_over)
 
 
 def to_record_batch(
@@ -105,24 +134,27 @@ def to_record_batch(
     include_headers: bool = False,
     names: Sequence[str] | None = None,
     layout: Layout = "binary",
-    schema: pa.Schema | None = None,
+    wanted: ArrowColumns | None = None,
 ) -> pa.RecordBatch:
     """Wrap columns as a record batch that keeps their buffers alive.
 
-    `schema`: what `arrow_schema` gave for these columns, where it was asked before.
+    `wanted`: what `arrow_columns` gave for these columns, where it was asked before.
 
     A timestamp that microseconds in 64 bits can't hold (beyond the year 294246) is null, so that
     one producer's wrong clock doesn't stop a reader.
     """
+    if wanted is None:
+        wanted = arrow_columns(include_headers, names, layout)
+    n = columns.count
+    if n < FEW and wanted.letters is not None:  # pyarrow's calls would take most of the time
+        made = arrow_batch(columns, wanted.letters, topic, partition)
+        if made is not None:
+            taken: pa.RecordBatch = wanted.take_over(made.address, wanted.schema)
+            return taken
     import pyarrow as pa
 
-    if schema is None:
-        schema = arrow_schema(include_headers, names, layout)
-    n = columns.count
-    types = _fields(layout)
     arrays: list[Any] = []
-    for name in schema.names:
-        kind = types[name]
+    for name, kind in wanted.types.items():
         if name in ("key", "value"):
             arrays.append(_payload(columns, name, kind))
         elif name == "topic":
@@ -137,7 +169,7 @@ def to_record_batch(
             arrays.append(_types(columns, kind))
         else:
             arrays.append(_headers(columns, kind))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted.schema)
 
 
 def _repeated(value: str | int, kind: Any, count: int) -> Any:
@@ -153,27 +185,16 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
             kind, count, [None, pa.py_buffer(value.to_bytes(4, sys.byteorder, signed=True) * count)]
         )
     text = value.encode()
-    ends = _kept_ends.get(len(text)) if count < FEW else None
-    if ends is None:
-        ends = _ends(len(text), max(count, FEW))
-        if count < FEW:
-            _kept_ends[len(text)] = ends
+    size = len(text)
+    ends = array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
     return pa.Array.from_buffers(
         kind, count, [None, pa.py_buffer(ends), pa.py_buffer(text * count)]
     )
 
 
-def _ends(size: int, count: int) -> array[int]:
-    return array("i", range(0, size * count + 1, size) if size else [0] * (count + 1))
-
-
-_kept_ends: dict[int, array[int]] = {}
-"""By the length of a text, for few rows, where these numbers are what takes the time: a buffer may
-be longer than its column, and topics' names have few lengths."""
 FEW = 1024
-"""Fewer rows of one number are made as quickly as they are found."""
-LEAST = 64
-"""Rows of a text that are written at least, for the next few rows of the same."""
+"""Batches of fewer rows are made by the kernel in one piece. In larger ones a column keeps no
+other's memory alive."""
 
 
 class _Constants:
@@ -191,12 +212,10 @@ class _Constants:
 
     def array(self, value: str | int, kind: Any, count: int) -> Any:
         """Give a column of `count` rows; its buffers are shared and must not be written."""
-        if count < FEW and type(value) is int:  # of thousands of partitions none would be kept long
-            return _repeated(value, kind, count)
         kept = self._kept.get(value)
         if kept is not None and len(kept) >= count:
             return kept.slice(0, count)
-        made = _repeated(value, kind, max(LEAST, 1 << (count - 1).bit_length()))
+        made = _repeated(value, kind, max(FEW, 1 << (count - 1).bit_length()))
         self._keep(value, made)
         return made.slice(0, count)
 

@@ -39,10 +39,12 @@ from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
 from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
-from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
+    ArrowArray,
+    Py_IsInitialized,
     Py_SET_TYPE,
     PyGC_Disable,
     PyGC_Enable,
@@ -64,6 +66,7 @@ from cython.cimports.odradek.record.native import (
     odradek_crc_prepare,
     odradek_digest,
     odradek_free_threads,
+    odradek_lent,
     odradek_lock,
     odradek_make_long,
     odradek_new_tuple,
@@ -109,6 +112,7 @@ INLINE = cython.declare(int64_t, 12)
 VIEW = cython.declare(int64_t, 16)
 LARGEST_VIEWED = cython.declare(int64_t, 0x7FFFFFFF)
 HEADER_COST = cython.declare(int64_t, COST_OF_A_HEADER)
+MOST_LENT = cython.declare(int64_t, 1 << 15)
 
 # ---------------------------------------------------------------- memory
 
@@ -1290,6 +1294,7 @@ class Unread(RawHeaders):
 
 _NO_NUMBERS = array("q")
 _NO_BINARY = BinaryColumn(array("i", (0,)), b"", None)
+_NO_COLUMN = Column(array("i", (0,)), b"", None)
 _NO_VIEWS = ViewColumn(b"", (b"",), None)
 _scratches: list[Scratch] = []
 """Memory to decompress into, one for each thread that decodes at this moment."""
@@ -1791,6 +1796,211 @@ def wide_types(types, start: int64_t, count: int64_t):
         for index in range(count):
             to[index] = source[start + index]
     return memoryview(found)
+
+
+Lent = cython.typedef(cython.pointer(odradek_lent))
+NOTED = cython.declare(int64_t, (cython.sizeof(odradek_lent) + 63) // 64 * 64)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def aligned(size: int64_t) -> int64_t:
+    """The next place where a column may begin."""
+    return (size + 63) // 64 * 64
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def release_column(array: cython.pointer(ArrowArray)) -> cython.void:
+    """A batch's columns go with it."""
+    array.release = cython.NULL
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def give_lent(lent: Lent) -> cython.void:
+    """Nobody reads a batch any more."""
+    index: cython.int
+    for index in range(lent.views):
+        PyBuffer_Release(cython.address(lent.view[index]))
+    note_lent(-lent.capacity)
+    pool_give(cython.cast(Bytes, lent), lent.capacity)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def release_batch(array: cython.pointer(ArrowArray)) -> cython.void:
+    """Arrow calls this in whatever thread, and perhaps when Python has ended."""
+    lent: Lent = cython.cast(Lent, array.private_data)
+    array.release = cython.NULL
+    if Py_IsInitialized():
+        with cython.gil:
+            give_lent(lent)
+
+
+@cython.cfunc
+def hold(lent: Lent, buffer, least: int64_t) -> Bytes:
+    """Keep a buffer, of so many bytes at least, for as long as Arrow has the batch."""
+    view: cython.pointer(Py_buffer) = cython.address(lent.view[lent.views])
+    if lent.views == 9:
+        raise ValueError("a column is named twice")
+    PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE)
+    lent.views += 1
+    if view.len < least:
+        raise IndexError(f"a column of {view.len} bytes, where {least} are needed")
+    return cython.cast(Bytes, view.buf)
+
+
+@cython.cfunc
+def hold_binary(lent: Lent, index: cython.int, column, stop: int64_t) -> cython.int:
+    """Keep the buffers of keys or values up to a row."""
+    ends: Bytes = hold(lent, column.offsets, 4 * (stop + 1))
+    last: int64_t = cython.cast(cython.pointer(int32_t), ends)[stop]
+    lent.buffers[index][1] = ends
+    lent.buffers[index][2] = hold(lent, column.data, last)
+    lent.column[index].n_buffers = 3
+    if column.validity is not None:
+        lent.buffers[index][0] = hold(lent, column.validity, (stop + 7) // 8)
+        lent.column[index].null_count = -1  # Arrow counts them when somebody asks
+    return 0
+
+
+@cython.final
+@cython.cclass
+class ArrowBatch:
+    """A record batch as Arrow's C data interface has it, until Arrow takes it over."""
+
+    array: ArrowArray
+
+    def __cinit__(self) -> None:
+        self.array.release = cython.NULL
+
+    @property
+    def address(self) -> int:
+        """Where its structure is."""
+        return cython.cast(cython.size_t, cython.address(self.array))
+
+    def __dealloc__(self) -> None:
+        if self.array.release:
+            self.array.release(cython.address(self.array))
+
+
+def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
+    """Make a record batch of some columns, each named by a letter in `wanted`: `k`ey, `v`alue,
+    `t`opic, `p`artition, `o`ffset, `m`oment (the timestamp) and `y` for its type.
+
+    None where pyarrow has to make it: of nothing, of views, of buffers that aren't the kernel's, of
+    a time that microseconds can't hold. A column of the batch keeps all of it alive.
+    """
+    made: ArrowBatch = ArrowBatch()
+    count: int64_t = columns.count
+    start: int64_t = columns.start
+    stop: int64_t = start + count
+    kinds: int64_t = len(wanted)
+    letters: Source = cython.cast(Source, PyBytes_AS_STRING(wanted))
+    name_size: cython.Py_ssize_t
+    name: cython.p_char
+    lent: Lent
+    here: Bytes
+    bytes_: Bytes
+    column: cython.pointer(ArrowArray)
+    moments: cython.pointer(int64_t)
+    numbers: cython.pointer(int32_t)
+    source: cython.pointer(int64_t)
+    size: int64_t = NOTED
+    index: int64_t
+    row: int64_t
+    letter: uint8_t
+    if start < 0 or count <= 0 or count > MOST_LENT or kinds > 7:
+        return None
+    if not isinstance(columns.keys or _NO_COLUMN, Column):
+        return None
+    if not isinstance(columns.values or _NO_COLUMN, Column):
+        return None
+    name = cython.cast(cython.p_char, PyUnicode_AsUTF8AndSize(topic, cython.address(name_size)))
+    if name_size > MOST_LENT:
+        return None
+    for index in range(kinds):
+        letter = letters[index]
+        if letter == ord("t"):
+            size += aligned(4 * (count + 1)) + aligned(name_size * count)
+        elif letter == ord("p") or letter == ord("y"):
+            size += aligned(4 * count)
+        elif letter == ord("m"):
+            size += aligned(8 * count)
+    lent = cython.cast(Lent, pool_take(size))
+    if not lent:
+        raise MemoryError
+    memset(lent, 0, cython.sizeof(odradek_lent))
+    lent.capacity = rounded(size)
+    note_lent(lent.capacity)
+    made.array.private_data = lent
+    made.array.release = release_batch  # from here on it is given back in any case
+    here = cython.cast(Bytes, lent) + NOTED
+    for index in range(kinds):
+        letter = letters[index]
+        column = cython.address(lent.column[index])
+        column.length = count
+        column.n_buffers = 2
+        column.buffers = lent.buffers[index]
+        column.release = release_column
+        lent.columns[index] = column
+        numbers = cython.cast(cython.pointer(int32_t), here)
+        if letter == ord("k") or letter == ord("v"):
+            payload = columns.keys if letter == ord("k") else columns.values
+            if payload is None:
+                return None
+            hold_binary(lent, index, payload, stop)
+            column.offset = start
+        elif letter == ord("o"):
+            lent.buffers[index][1] = hold(lent, columns.offsets, 8 * stop)
+            column.offset = start
+        elif letter == ord("t"):
+            column.n_buffers = 3
+            lent.buffers[index][1] = here
+            here += aligned(4 * (count + 1))
+            lent.buffers[index][2] = here
+            for row in range(count):
+                numbers[row] = cython.cast(int32_t, row * name_size)
+                memcpy(here + row * name_size, name, name_size)
+            numbers[count] = cython.cast(int32_t, count * name_size)
+            here += aligned(name_size * count)
+        elif letter == ord("p"):
+            lent.buffers[index][1] = here
+            for row in range(count):
+                numbers[row] = partition
+            here += aligned(4 * count)
+        elif letter == ord("y"):
+            bytes_ = hold(lent, columns.timestamp_types, stop)
+            lent.buffers[index][1] = here
+            for row in range(count):
+                numbers[row] = bytes_[start + row]
+            here += aligned(4 * count)
+        elif letter == ord("m"):
+            source = cython.cast(
+                cython.pointer(int64_t), hold(lent, columns.timestamps_ms, 8 * stop)
+            )
+            moments = cython.cast(cython.pointer(int64_t), here)
+            lent.buffers[index][1] = here
+            for row in range(count):
+                if source[start + row] > INT64_MAX // 1000:
+                    return None
+                if source[start + row] < -(INT64_MAX // 1000):
+                    return None
+                moments[row] = source[start + row] * 1000
+            here += aligned(8 * count)
+        else:
+            raise ValueError(f"no column {chr(letter)!r}")
+    made.array.length = count
+    made.array.n_buffers = 1
+    made.array.buffers = lent.none
+    made.array.n_children = kinds
+    made.array.children = lent.columns
+    return made
 
 
 @cython.cfunc

@@ -75,6 +75,30 @@ typedef char odradek_mutex;
 #define odradek_free_threads 0
 #endif
 
+/* Arrow's C data interface; the structure is its specification's. */
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+#endif
+
+/* What a record batch refers to as long as Arrow has it, before the columns that were written for it. */
+typedef struct {
+    int64_t capacity; /* bytes, those after it among them */
+    int views;
+    Py_buffer view[9];
+    struct ArrowArray column[7];
+    struct ArrowArray *columns[7];
+    const void *buffers[7][3];
+    const void *none[1];
+} odradek_lent;
+
 /* Each kernel has a pool of its own, and this is its mutex. */
 static odradek_mutex odradek_pool;
 

@@ -4,6 +4,7 @@
 Cimported by `kernel.py` and `kernel_encode.py` and compiled into each of them.
 """
 
+from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -25,6 +26,28 @@ cdef extern from "native.h" nogil:
     const bint odradek_free_threads
 
 
+cdef extern from "native.h":
+    struct ArrowArray:
+        int64_t length
+        int64_t null_count
+        int64_t offset
+        int64_t n_buffers
+        int64_t n_children
+        const void** buffers
+        ArrowArray** children
+        ArrowArray* dictionary
+        void (*release)(ArrowArray*) noexcept nogil
+        void* private_data
+    ctypedef struct odradek_lent:
+        int64_t capacity
+        int views
+        Py_buffer view[9]
+        ArrowArray column[7]
+        ArrowArray* columns[7]
+        const void* buffers[7][3]
+        const void* none[1]
+
+
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         pass
@@ -36,6 +59,7 @@ cdef extern from "Python.h":
     bint PyObject_GC_IsTracked(object)
     bint PyObject_IS_GC(object)
     void Py_SET_TYPE(object, PyTypeObject* kind)
+    bint Py_IsInitialized() nogil
 
 
 cdef extern from "native.h":

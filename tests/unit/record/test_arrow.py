@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import random
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -106,6 +108,40 @@ def test_slices_share_buffers() -> None:
                     assert [b and b.address for b in ours] == [b and b.address for b in theirs]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_kernel_and_pyarrow_make_the_same_of_few_rows(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    nulls = rng.choice((0.0, 0.3, 1.0))
+    rows: list[Row] = []
+    for offset in range(rng.randrange(1, FEW)):
+        key, value = (
+            None if rng.random() < nulls else bytes(rng.randrange(40)) for _ in ("key", "value")
+        )
+        rows.append((offset * 3, rng.randrange(-5, 1 << 45), 0, key, value, ()))
+    columns = columns_of(rows)
+    for _ in range(10):
+        start = rng.randrange(len(rows))
+        part = columns.slice(start, rng.randrange(start, len(rows)) + 1)
+        names = rng.sample(COLUMN_NAMES[:-1], rng.randrange(1, 8))
+        topic = rng.choice(("", "a", "täglich", "x" * 249))
+        found = to_record_batch(part, topic, seed, names=names)
+        with monkeypatch.context() as patch:
+            patch.setattr("odradek.record.arrow.arrow_batch", lambda *_: None)
+            wanted = to_record_batch(part, topic, seed, names=names)
+        found.validate(full=True)
+        assert found.equals(wanted)
+        assert found.schema.equals(wanted.schema)
+        assert [c.null_count for c in found.columns] == [c.null_count for c in wanted.columns]
+
+
+def test_a_column_outlives_its_batch() -> None:
+    column = to_record_batch(columns_of(), "t", 3).column("value")
+    gc.collect()
+    assert column.to_pylist() == [row[4] for row in ROWS]
+
+
 def test_projection() -> None:
     columns = columns_of(want_key=False, want_headers=False)
     batch = to_record_batch(columns, "t", 3, names=["offset", "value"])
@@ -170,16 +206,6 @@ def test_topics_of_any_name_and_number_of_rows(count: int) -> None:
         assert batch.column("topic").to_pylist() == [name] * count
         assert batch.column("partition").to_pylist() == [7] * count
         assert batch.column("topic")[count // 2 :].to_pylist() == [name] * (count - count // 2)
-
-
-def test_the_topic_of_a_few_rows_is_written_once() -> None:
-    """A consumer of thousands of partitions has many batches of few rows of one topic."""
-    made = _Constants()
-    columns = [made.array("a-topic", pa.string(), count) for count in (20, 3, 64, 1)]
-    assert len({column.buffers()[2].address for column in columns}) == 1
-    assert [len(column) for column in columns] == [20, 3, 64, 1]
-    assert columns[2].to_pylist() == ["a-topic"] * 64
-    assert made.array("a-topic", pa.string(), 0).to_pylist() == []
 
 
 def test_constant_columns_are_written_once_and_shared() -> None:

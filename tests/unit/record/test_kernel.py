@@ -26,9 +26,9 @@ from tests.fuzz.services import text_hash
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.common.errors import CorruptRecordError
 from odradek.record import kernel_sources, reference
-from odradek.record.arrow import to_record_batch
+from odradek.record.arrow import arrow_columns, to_record_batch
 from odradek.record.batch import CRC_START, crc32c
-from odradek.record.columns import BinaryColumn, Headers, Row, ViewColumn
+from odradek.record.columns import BinaryColumn, Headers, RecordColumns, Row, ViewColumn
 from odradek.record.reference import encode
 from odradek.record.rows import build_rows
 from odradek.record.survey import survey_batches
@@ -335,6 +335,64 @@ def test_numbers_as_arrow_wants_them() -> None:
             kernel.microseconds(array("q", [1, 2]), start, count)
         with pytest.raises(IndexError, match="more timestamp types"):
             kernel.wide_types(b"\0\1", start, count)
+
+
+def test_a_batch_for_arrow_gives_its_memory_back(empty_pool: None) -> None:
+    wanted, before = arrow_columns(), kernel.pool_state().lent
+    columns = kernel.decode(batches(300), start_offset=0).columns
+    decoded = kernel.pool_state().lent
+    made = kernel.arrow_batch(columns, b"kvtpomy", "a-topic", 7)
+    assert made is not None
+    assert kernel.pool_state().lent > decoded > before
+    del made  # nobody took it over
+    assert kernel.pool_state().lent == decoded
+    kept = [to_record_batch(columns, "a-topic", 7, wanted=wanted) for _ in range(3)]
+    column = kept[0].column("offset")
+    del columns
+    kept.clear()
+    assert kernel.pool_state().lent > decoded  # one column keeps all of its batch
+    thread = threading.Thread(target=lambda held: held.clear(), args=([column],))
+    del column
+    thread.start()
+    thread.join()
+    assert kernel.pool_state().lent == before
+
+
+def test_what_pyarrow_has_to_make_is_left_to_it() -> None:
+    columns = kernel.decode(batches(9), start_offset=0).columns
+    late: list[Row] = [(0, 1 << 62, 0, b"k", b"v", ())]
+    views = kernel.decode(batches(9), start_offset=0, layout="binary_view").columns
+    bare = kernel.decode(batches(9), start_offset=0, want_key=False).columns
+    others = RecordColumns(
+        *(2, array("q", [1, 2]), array("q", [1, 2]), b"\0\0"),
+        *(BinaryColumn(array("i", [0, 1, 2]), b"kk"), BinaryColumn(array("i", [0, 1, 2]), b"vv")),
+        None,
+    )
+    for left, letters in (
+        (columns.slice(3, 3), b"o"),
+        (kernel.decode(memoryview(encode(late)), start_offset=0).columns, b"om"),
+        *((views, b"v"), (bare, b"k"), (others, b"kv")),
+    ):
+        before = kernel.pool_state().lent
+        assert kernel.arrow_batch(left, letters, "t", 0) is None
+        assert kernel.pool_state().lent == before
+
+
+def test_columns_that_are_short_or_not_there_give_their_memory_back() -> None:
+    columns = kernel.decode(batches(9), start_offset=0).columns
+    before = kernel.pool_state().lent
+    for kind, letters, text in (
+        (ValueError, b"x", "no column 'x'"),
+        (ValueError, b"kkkk", "a column is named twice"),
+        (TypeError, None, "wanted"),
+    ):
+        with pytest.raises(kind, match=text):
+            kernel.arrow_batch(columns, letters, "t", 0)  # type: ignore[arg-type]
+    columns.count += 1000  # as no decoder makes them
+    for letter in b"kvomy":
+        with pytest.raises(IndexError, match="bytes, where"):
+            kernel.arrow_batch(columns, bytes((letter,)), "t", 0)
+    assert kernel.pool_state().lent == before
 
 
 def test_surveys_agree() -> None:

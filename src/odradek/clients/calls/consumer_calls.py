@@ -176,11 +176,11 @@ class ConsumerCalls(GroupCalls):
         chosen = None if columns is None else names("columns", columns, "columns' names")
         with_headers = flag("include_headers", include_headers)
         kind: Layout = text("layout", layout)  # type: ignore[assignment]  # looked at below
-        schema = self.engine.delivery.arrow_columns(chosen, with_headers, kind)
+        wanted = self.engine.delivery.arrow_columns(chosen, with_headers, kind)
         enough = self._arrow_rows
 
         def take(now: float) -> pa.RecordBatch | None:
-            return self.engine.delivery.arrow(schema, kind, enough, now)
+            return self.engine.delivery.arrow(wanted, enough, now)
 
         if columns is None:
             self._whole_rows = (with_headers, layout, take)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import odradek
@@ -55,6 +55,8 @@ class AssignedConsumer:
         self._all_books = OffsetBooks(store=self._given.store_offsets)
         self._last: tuple[Any, ...] | None = None
         """The record that was handed out last, until somebody looks into the books."""
+        self._in_hand: Iterator[Message] = iter(())
+        """Messages that have come already."""
         self._every = self._given.commit_every
         self._ends = PartitionEnds() if self._given.partition_eof else None
         self._callbacks: dict[str, RebalanceCallback | None] = {}

@@ -7,7 +7,7 @@ decide what is assigned or fetched, or look at each message for what can be look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from time import monotonic
 from typing import Any
 from weakref import ref
@@ -71,15 +71,30 @@ class ConsumerCore(AssignedConsumer):
 
     def at_hand(self) -> Message | None:
         """The next message, where it has come already and nothing else has to be looked at."""
-        late = self._overdue or not self._queue.empty()
-        if self._ends is not None or self._closed or late:
+        try:
+            return next(self._in_hand, None)
+        except ValueError:  # another thread takes one just now
             return None
-        if self._every is not None and monotonic() >= self._commit_at:
-            return None
-        found: Message | None = self._consumer.at_hand()
-        if found is not None:
-            self._last = found._record
-        return found
+
+    def _rest_in_hand(self) -> Iterator[Message]:
+        """What has come, one by one, until something else has to be looked at. It is one function
+        that goes on, as each message would wait for all calls there are in between.
+        """
+        found, group, clock, most = self._consumer.rest()
+        nothing_waits, every = self._queue.empty, self._every
+        callbacks = () if group is None else group.callbacks.waiting
+        for _ in range(most):
+            if self._overdue or self._closed or callbacks or not nothing_waits():
+                return
+            if every is not None and monotonic() >= self._commit_at:
+                return
+            message = next(found, None)
+            if message is None:
+                return
+            if group is not None:
+                group.given.append(clock())
+            self._last = message._record
+            yield message
 
     def poll(self, timeout: float) -> Flow[Message | None]:
         """The next message, None after `timeout` seconds; callbacks are made meanwhile."""
@@ -167,6 +182,8 @@ class ConsumerCore(AssignedConsumer):
         if message is not None:
             books.handed_out(message._record)
             found.append(message)
+            if self._ends is None:
+                self._in_hand = self._rest_in_hand()
         return found
 
     def _end(self) -> Flow[Message | None]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from odradek.clients.consumer.consumer_engine import ConsumerEngine
     from odradek.clients.traces import Runs
+    from odradek.record.arrow import ArrowColumns
     from odradek.record.columns import Layout
 
 logger = logging.getLogger("odradek.consumer")
@@ -162,30 +163,23 @@ class Delivery:
     @staticmethod
     def arrow_columns(
         names: Sequence[str] | None, include_headers: bool, layout: Layout
-    ) -> pa.Schema:
-        """Give the schema of these columns, and refuse columns that aren't there. The first call
-        imports pyarrow, which takes a while: to be asked before a timeout begins.
+    ) -> ArrowColumns:
+        """Give these columns, and refuse those that aren't there. The first call imports pyarrow,
+        which takes a while: to be asked before a timeout begins.
         """
         loaded("pyarrow", "odradek.record.arrow")
-        from odradek.record.arrow import arrow_schema
+        from odradek.record.arrow import arrow_columns
 
-        return arrow_schema(include_headers, names, layout)
+        return arrow_columns(include_headers, names, layout)
 
-    def arrow(
-        self,
-        schema: pa.Schema,
-        layout: Layout,
-        enough: int,
-        now: float,
-    ) -> pa.RecordBatch | None:
-        """Decode and hand out one partition's records as a record batch of a schema that
-        `arrow_columns` gave: as many rows as `enough` says, to the end of a batch of Kafka's, where
-        there are.
+    def arrow(self, wanted: ArrowColumns, enough: int, now: float) -> pa.RecordBatch | None:
+        """Decode and hand out one partition's records as a record batch of what `arrow_columns`
+        gave: as many rows as `enough` says, to the end of a batch of Kafka's, where there are.
         """
         from odradek.record.arrow import to_record_batch
 
-        wanted = schema.names
-        key, value, headers = "key" in wanted, "value" in wanted, "headers" in wanted
+        types, layout = wanted.types, wanted.layout
+        key, value, headers = "key" in types, "value" in types, "headers" in types
         entry = self._head()
         while entry is not None:
             try:
@@ -200,7 +194,7 @@ class Delivery:
             else:
                 if self._note_taken(entry, columns, now):
                     topic, partition = entry.state.partition
-                    return to_record_batch(columns, topic, partition, schema=schema, layout=layout)
+                    return to_record_batch(columns, topic, partition, wanted=wanted)
                 self.handed_over()
             entry = self._next()
         return None
