@@ -100,19 +100,16 @@ def lane(implementation: Any, snapshot: object, case: Sends) -> Lane:
     return made
 
 
-class Notes:
+def notes_of(implementation: Any, told: bool, late: list[int]) -> Any:
     """What is noted for the reports of a batch."""
 
-    def __init__(self, told: bool, late: list[int]) -> None:
-        self.waiting: list[Any] = []
-        self.size, self.can_be_made, self._late = 0, told, late
+    class Reports(implementation.Notes):  # type: ignore[misc]
+        def late(self) -> None:
+            late.append(1)
 
-    def add(self, message: tuple[Any, ...], size: int) -> None:
-        self.waiting.extend(message)
-        self.size += size
-
-    def late(self) -> None:
-        self._late.append(1)
+    made = Reports()
+    made.can_be_made = told
+    return made
 
 
 def drive(implementation: Any, case: Sends) -> Outcome:
@@ -126,7 +123,7 @@ def drive(implementation: Any, case: Sends) -> Outcome:
     )
     room = implementation.Room(*case.room)
     late: list[int] = []
-    notes = {batch: Notes(case.told, late) for batch in lanes["t"].open.values()}
+    notes = {batch: notes_of(implementation, case.told, late) for batch in lanes["t"].open.values()}
     told: Outcome = []
     for step in case.steps:
         key, value, headers, time = step.record
@@ -145,7 +142,7 @@ def drive(implementation: Any, case: Sends) -> Outcome:
         told.append(answer(found, places))
     told += [room.messages, room.size, len(late)]
     for batch, note in notes.items():
-        told += [places[batch], note.waiting, note.size, batch.builder.count]
+        told += [places[batch], note.items(), note.size, batch.builder.count]
         told.append(attempt(batch.builder.build))
     return told
 

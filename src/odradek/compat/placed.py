@@ -11,11 +11,11 @@ from typing import Any
 
 from odradek.api.producer import Producer
 from odradek.clients.producer.batch import ProducerBatch
-from odradek.record import ITEMS, Room, build_reports
+from odradek.record import Notes, Room, build_reports
 
 __all__ = [
-    "ITEMS",
     "Batch",
+    "Notes",
     "Place",
     "PlacingProducer",
     "Room",

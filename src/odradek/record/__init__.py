@@ -29,12 +29,12 @@ from odradek.record.kernel_sources import choose_kernel, kernel_warning
 if TYPE_CHECKING:
     from odradek.record.kernel_columns import ColumnReader
     from odradek.record.sending import (
-        ITEMS,
         KERNEL,
         BatchBuilder,
         ColumnEncoder,
         Encoded,
         InvalidRowError,
+        Notes,
         OpenBatches,
         Piece,
         Room,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "ITEMS",
     "KERNEL",
     "BatchBuilder",
     "BatchHeader",
@@ -62,6 +61,7 @@ __all__ = [
     "Encoded",
     "HeaderColumn",
     "InvalidRowError",
+    "Notes",
     "OpenBatches",
     "Piece",
     "PoolState",

@@ -25,9 +25,10 @@ from cython.cimports.cpython.bytes import (
 )
 from cython.cimports.cpython.list import PyList_GET_SIZE
 from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
+from cython.cimports.cpython.ref import Py_DECREF, Py_INCREF, PyObject
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint32_t
-from cython.cimports.libc.stdlib import calloc, free, malloc
+from cython.cimports.libc.stdlib import calloc, free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.record.native import (
     PyObject_GC_UnTrack,
@@ -945,6 +946,151 @@ class Room:
         return there
 
 
+Note = cython.struct(
+    index=int64_t,
+    begun=cython.double,
+    at=int64_t,
+    key=cython.pointer(PyObject),
+    value=cython.pointer(PyObject),
+)
+
+
+@cython.cclass
+class Notes:
+    """What the reports of messages need; see `open_batches.Notes`, whose twin this is."""
+
+    size = cython.declare(cython.longlong, visibility="public")
+    can_be_made = cython.declare(cython.bint, visibility="public")
+    calls = cython.declare(list, visibility="readonly")
+    notes: cython.pointer(Note)
+    first: int64_t
+    stop: int64_t
+    capacity: int64_t
+    mutex: odradek_mutex
+
+    def __cinit__(self, *_) -> None:
+        self.notes = cython.NULL
+        self.first = self.stop = self.capacity = 0
+        self.calls = []
+
+    def __dealloc__(self) -> None:
+        index: int64_t
+        for index in range(self.first, self.stop):
+            Py_DECREF(cython.cast(object, self.notes[index].key))
+            Py_DECREF(cython.cast(object, self.notes[index].value))
+        free(self.notes)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.stop - self.first
+
+    @cython.cfunc
+    def room_for(self, more: int64_t):
+        """Have memory for so many more."""
+        capacity: int64_t = max(2 * self.capacity, self.stop + more, 16)
+        notes: cython.pointer(Note)
+        if self.stop + more <= self.capacity:
+            return
+        notes = cython.cast(
+            cython.pointer(Note), realloc(self.notes, capacity * cython.sizeof(Note))
+        )
+        if not notes:
+            raise MemoryError
+        self.notes = notes
+        self.capacity = capacity
+
+    @cython.cfunc
+    def put(self, index: int64_t, begun: cython.double, at: int64_t, key, value) -> cython.void:
+        """Note a message for which there is room; its call comes beside it."""
+        note: cython.pointer(Note) = cython.address(self.notes[self.stop])
+        note.index = index
+        note.begun = begun
+        note.at = at
+        Py_INCREF(key)
+        Py_INCREF(value)
+        note.key = cython.cast(cython.pointer(PyObject), key)
+        note.value = cython.cast(cython.pointer(PyObject), value)
+        self.stop += 1
+
+    @cython.cfunc
+    def note(
+        self,
+        index: int64_t,
+        begun: cython.double,
+        at: int64_t,
+        key,
+        value,
+        call,
+        size: cython.longlong,
+    ):
+        odradek_lock(cython.address(self.mutex))
+        try:
+            self.room_for(1)
+            self.calls.append(call)
+            self.put(index, begun, at, key, value)
+            self.size += size
+        finally:
+            odradek_unlock(cython.address(self.mutex))
+
+    def add(self, message: tuple, size: cython.longlong) -> None:
+        """Note a message: its index, when and with which time it was sent, key, value and call;
+        and its bytes of key and value.
+        """
+        index, begun, at, key, value, call = message
+        self.note(index, begun, at, key, value, call, size)
+
+    def take(self, most: int64_t) -> Notes:
+        """Take the first of them out, at most so many."""
+        made: Notes = Notes()
+        count: int64_t
+        odradek_lock(cython.address(self.mutex))
+        try:
+            count = max(0, min(most, self.stop - self.first))
+            made.room_for(count)
+            made.calls = self.calls[:count]
+            del self.calls[:count]
+            memcpy(made.notes, self.notes + self.first, count * cython.sizeof(Note))
+            made.stop = count
+            self.first += count
+        finally:
+            odradek_unlock(cython.address(self.mutex))
+        return made
+
+    def put_back(self, taken: Notes, told: int64_t) -> None:
+        """Those that `take` gave last come first again, but the first so many."""
+        count: int64_t = taken.stop - taken.first - told
+        if told < 0 or count < 0 or count > self.first:
+            raise ValueError("they weren't taken from here")
+        odradek_lock(cython.address(self.mutex))
+        try:
+            self.calls[:0] = taken.calls[told:]
+            self.first -= count
+            memcpy(
+                self.notes + self.first,
+                taken.notes + taken.first + told,
+                count * cython.sizeof(Note),
+            )
+            taken.stop -= count
+            del taken.calls[told:]
+        finally:
+            odradek_unlock(cython.address(self.mutex))
+
+    def items(self) -> list:
+        """All of them, as `add` was given them."""
+        index: int64_t
+        found: list = []
+        for index in range(self.first, self.stop):
+            note = self.notes[index]
+            found.append(
+                (
+                    note.index, note.begun, note.at, cython.cast(object, note.key),
+                    cython.cast(object, note.value), self.calls[index - self.first],
+                )
+            )  # fmt: skip
+        return found
+
+
 @cython.final
 @cython.cclass
 class _Route:
@@ -1113,7 +1259,7 @@ class OpenBatches:
         none with room, or it isn't as most messages are, give its partition as `send` does.
         """
         route: _Route
-        waiting: list
+        notes: Notes
         given: int64_t
         size: int64_t = 0
         if type(topic) is not str:
@@ -1140,70 +1286,53 @@ class OpenBatches:
         batch = self.batch(route, partition)
         if batch is None:
             return partition
-        reports = by_batch.get(batch)
-        if reports is None or room.messages < 1 or room.size < size:
+        notes = by_batch.get(batch)
+        if notes is None or room.messages < 1 or room.size < size:
             return partition
         if given <= 0:
-            timestamp_ms = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
-        waiting = reports.waiting
+            given = cython.cast(int64_t, cython.cast(cython.double, self.clock()) * 1000)
+            timestamp_ms = given
         index = self.builder(batch).append(key, value, _NO_HEADERS, timestamp_ms)
         if index is None:
             return partition
         if odradek_free_threads:  # another thread may have a message, too
             room.take(size)
-            reports.add((index, begun, timestamp_ms, key, value, call), size)
         else:
             room.messages -= 1
             room.size -= size
-            waiting.append(index)
-            waiting.append(begun)
-            waiting.append(timestamp_ms)
-            waiting.append(key)
-            waiting.append(value)
-            waiting.append(call)
-            reports.size += size
-        if reports.can_be_made:
-            reports.late()
+        notes.note(index, begun, given, key, value, call, size)
+        if notes.can_be_made:
+            notes.late()
         return True
 
 
-def build_reports(cls, kind, topic, partition, outcome, error, now, given):
+def build_reports(cls, kind, topic, partition, outcome, error, now, notes: Notes) -> list:
     """Make what programs are told of messages; see `open_batches.build_reports`, its twin."""
-    items: tuple = tuple(given)
-    count: int64_t = len(items) // 6
-    at: int64_t = 0
+    at: int64_t
     base: int64_t
     appended: int64_t
-    index: int64_t
     end: cython.double = now
-    begun: cython.double
+    note: cython.pointer(Note)
     found: list = []
     base, appended = outcome
-    if len(items) != 6 * count:
-        raise ValueError("a part of a message is missing")
     if cls.__new__ is not object.__new__ or cls.__itemsize__:
         raise TypeError(f"{cls!r} makes its objects by itself")
-    while count > 0:
-        index = items[at]
-        begun = items[at + 1]
-        offset = base + index if base >= 0 else None
-        time = items[at + 2] if appended < 0 else appended
+    for at in range(notes.first, notes.stop):
+        note = cython.address(notes.notes[at])
+        offset = base + note.index if base >= 0 else None
+        time = note.at if appended < 0 else appended
+        key = cython.cast(object, note.key)
+        value = cython.cast(object, note.value)
         made = PyType_GenericAlloc(cython.cast(cython.pointer(PyTypeObject), cls), 0)
-        record = (
-            topic, partition, offset, time, kind, items[at + 3], items[at + 4], None, -1,
-        )  # fmt: skip
-        more = (end - begun, None)
+        record = (topic, partition, offset, time, kind, key, value, None, -1)
         # Nothing in them refers back to them, until somebody puts it there (`collectable`).
         PyObject_GC_UnTrack(record)
-        PyObject_GC_UnTrack(more)
         if PyObject_IS_GC(made):
             PyObject_GC_UnTrack(made)
         made._record = record
         made._error = error
-        made._more = more
+        made._more = end - note.begun
         found.append(made)
-        at += 6
-        count -= 1
     return found
 
 

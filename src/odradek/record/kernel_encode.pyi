@@ -1,6 +1,7 @@
 from odradek.record.builder import BatchBuilder as BatchBuilder
 from odradek.record.columns import ByteBuffer
 from odradek.record.encoder import ColumnEncoder as ColumnEncoder
+from odradek.record.open_batches import Notes as Notes
 from odradek.record.open_batches import OpenBatches as OpenBatches
 from odradek.record.open_batches import Room as Room
 from odradek.record.open_batches import build_reports as build_reports

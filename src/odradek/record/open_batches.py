@@ -9,16 +9,13 @@ Must not: wait, open or close a batch, or change what was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 M = TypeVar("M")
-
-ITEMS = 6
-"""Of a message, which stand one after another in a list: its index in its batch, when and with
-which time it was sent, key, value, and what its report calls. A tuple for each would have the
-garbage collector look at a hundred thousand of them again and again.
-"""
+Note = tuple[int, float, int, bytes | None, bytes | None, Any]
+"""Of a message: its index in its batch, when (by a monotonic clock) and with which time it was
+sent, key, value, and what its report calls."""
 _new = object.__new__
 _PARTS = ("_record", "_error", "_more")
 """Of a report."""
@@ -50,6 +47,61 @@ class Room:
         self.messages -= 1
         self.size -= size
         return self.messages >= 0 and self.size >= 0
+
+
+class Notes:
+    """What the reports of one batch's messages need, in order. Of the kernel's twin the garbage
+    collector sees what reports call and nothing else: it would look at a hundred thousand messages
+    again and again.
+    """
+
+    __slots__ = ("_notes", "_sizes", "can_be_made")
+
+    def __init__(self, *_: object) -> None:
+        self._notes: list[Note] = []
+        self._sizes: list[int] = []
+        """Not a sum: without a GIL two that add at once would lose the bytes of one."""
+        self.can_be_made = False
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._notes)
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values of all that were ever added."""
+        return sum(self._sizes)
+
+    def add(self, message: Note, size: int) -> None:
+        """Note a message: its index, when and with which time it was sent, key, value and call;
+        and its bytes of key and value.
+        """
+        self._notes.append(message)
+        self._sizes.append(size)
+
+    def take(self, most: int) -> Notes:
+        """Take the first of them out, at most so many."""
+        made = Notes()
+        made._notes = self._notes[: max(0, most)]
+        del self._notes[: len(made._notes)]
+        return made
+
+    def put_back(self, taken: Notes, told: int) -> None:
+        """Those that `take` gave last come first again, but the first so many."""
+        if not 0 <= told <= taken.count:
+            raise ValueError("they weren't taken from here")
+        self._notes[:0] = taken._notes[told:]
+        del taken._notes[told:]
+
+    def items(self) -> list[Note]:
+        """All of them, as `add` was given them."""
+        return [*self._notes]
+
+    @property
+    def calls(self) -> list[Any]:
+        """What their reports call."""
+        return [note[-1] for note in self._notes]
 
 
 class OpenBatches:
@@ -122,25 +174,25 @@ class OpenBatches:
         """Put a message into its open batch and note what its report needs: True. Where there is
         none with room, or it isn't as most messages are, give its partition as `send` does.
 
-        `by_batch` has the notes of batches: `waiting`, `size`, `add()`, `can_be_made` and `late()`;
-        `begun` is noted as well.
+        `by_batch` has the notes of batches, which have a `late()` as well, called for one that
+        comes when the reports of its batch can be made already.
         """
         usual = type(topic) is str and type(timestamp_ms) is int and timestamp_ms < 1 << 63
         if not usual or not all(part is None or type(part) is bytes for part in (key, value)):
             return partition
         partition, batch = self._found(topic, key, value, partition)
-        reports = by_batch.get(batch)
+        notes = by_batch.get(batch)
         size = len(key or b"") + len(value or b"")
-        if reports is None or room.messages < 1 or room.size < size:
+        if notes is None or room.messages < 1 or room.size < size:
             return partition
         at = timestamp_ms if timestamp_ms > 0 else int(self._clock() * 1000)
         index = batch.builder.append(key, value, (), at)
         if index is None:
             return partition
         room.take(size)
-        reports.add((index, begun, at, key, value, call), size)
-        if reports.can_be_made:  # the outcome came in between
-            reports.late()
+        notes.add((index, begun, at, key, value, call), size)
+        if notes.can_be_made:  # the outcome came in between
+            notes.late()
         return True
 
 
@@ -158,24 +210,24 @@ def build_reports(
     outcome: tuple[int, int],
     error: Any,
     now: float,
-    given: Sequence[Any],
+    notes: Notes,
 ) -> list[M]:
-    """Make a `cls` of each `ITEMS` of what was noted: what programs are told of their messages. The
-    garbage collector doesn't see them until `collectable` is asked for one.
+    """Make a `cls` of each message that was noted: what programs are told of it. The garbage
+    collector doesn't see them until `collectable` is asked for one.
 
     `outcome`: the offset of the batch and the time of its log, each -1 where there is none. An
     object has `_record`, with the items of our clients' records, `_error`, and `_more`: the seconds
-    since it was sent, and None.
+    since it was sent.
     """
     check_plain(cls)
     base, appended = outcome
     found = []
-    for index, begun, at, key, value, _ in zip(*[iter(given)] * ITEMS, strict=True):
+    for index, begun, at, key, value, _ in notes.items():
         made = _new(cls)
         offset = base + index if base >= 0 else None
         time_ms = at if appended < 0 else appended
         record = (topic, partition, offset, time_ms, kind, key, value, None, -1)
-        parts = (record, error, (now - begun, None))
+        parts = (record, error, now - begun)
         for name, part in zip(_PARTS, parts, strict=True):
             setattr(made, name, part)
         found.append(made)

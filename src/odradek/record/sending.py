@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from odradek.record import DECODER, kernel_sources
 from odradek.record.builder import estimate_record_size
 from odradek.record.kernel_sources import choose_kernel
-from odradek.record.open_batches import ITEMS
 from odradek.record.sent_columns import (
     Encoded,
     InvalidRowError,
@@ -25,12 +24,12 @@ from odradek.record.sent_columns import (
 )
 
 __all__ = [
-    "ITEMS",
     "KERNEL",
     "BatchBuilder",
     "ColumnEncoder",
     "Encoded",
     "InvalidRowError",
+    "Notes",
     "OpenBatches",
     "Piece",
     "Room",
@@ -56,12 +55,13 @@ if TYPE_CHECKING:
     from odradek.record.builder import BatchBuilder
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.key_hash import murmur2, partition_for_key
-    from odradek.record.open_batches import OpenBatches, Room, build_reports
+    from odradek.record.open_batches import Notes, OpenBatches, Room, build_reports
     from odradek.record.sent_columns import gather, only_bytes
 elif _encoder == "native":
     from odradek.record.kernel_encode import (
         BatchBuilder,
         ColumnEncoder,
+        Notes,
         OpenBatches,
         Room,
         build_reports,
@@ -74,7 +74,7 @@ else:
     from odradek.record import builder
     from odradek.record.encoder import ColumnEncoder
     from odradek.record.key_hash import murmur2, partition_for_key
-    from odradek.record.open_batches import OpenBatches, Room, build_reports
+    from odradek.record.open_batches import Notes, OpenBatches, Room, build_reports
     from odradek.record.sent_columns import gather, only_bytes
 
     class BatchBuilder(builder.BatchBuilder):

@@ -24,6 +24,7 @@ class Encoding:
     OpenBatches: Any
     Room: Any
     build_reports: Any
+    Notes: Any
 
 
 PYTHON = Encoding(
@@ -36,6 +37,7 @@ PYTHON = Encoding(
     open_batches.OpenBatches,
     open_batches.Room,
     open_batches.build_reports,
+    open_batches.Notes,
 )
 
 
@@ -47,7 +49,7 @@ def _native() -> list[Encoding]:
     parts: Any = found
     classes = (parts.BatchBuilder, parts.ColumnEncoder)
     functions = (parts.murmur2, parts.partition_for_key)
-    of_messages = (parts.OpenBatches, parts.Room, parts.build_reports)
+    of_messages = (parts.OpenBatches, parts.Room, parts.build_reports, parts.Notes)
     return [Encoding("native", *classes, *functions, parts.__name__, *of_messages)]
 
 

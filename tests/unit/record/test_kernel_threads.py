@@ -237,7 +237,7 @@ def test_notes_of_a_message_stay_together() -> None:
             assert done is True
 
     at_once(*(lambda t=t: send(t) for t in range(THREADS)))
-    parts = list(zip(*[iter(reports.waiting)] * 6, strict=True))
+    parts = reports.items()
     assert len(parts) == THREADS * RECORDS
     size = 2 * sum(len(key(t, n)) for t in range(THREADS) for n in range(RECORDS))
     assert (reports.size, room.messages, room.size) == (
@@ -249,6 +249,7 @@ def test_notes_of_a_message_stay_together() -> None:
     for index, begun, at, name, value, thread in parts:
         assert (begun, at, value) == (0.0, 7, name)
         assert found[index] == name
+        assert name is not None
         assert name.startswith(b"%d-" % thread)
 
 

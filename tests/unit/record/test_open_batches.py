@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import weakref
 from types import FrameType, SimpleNamespace
 from typing import Any, Self
 
@@ -64,20 +67,16 @@ class Lane:
         return 1
 
 
-class Reports:
-    """The notes of a batch."""
+def notes_of(use: Encoding) -> Any:
+    """The notes of a batch, which count those that come late."""
 
-    def __init__(self) -> None:
-        self.waiting: list[Any] = []
-        self.size = self.lates = 0
-        self.can_be_made = False
+    class Reports(use.Notes):  # type: ignore[misc, name-defined]
+        lates = 0
 
-    def add(self, message: tuple[Any, ...], size: int) -> None:
-        self.waiting.extend(message)
-        self.size += size
+        def late(self) -> None:
+            self.lates += 1
 
-    def late(self) -> None:
-        self.lates += 1
+    return Reports()
 
 
 class Scene:
@@ -92,7 +91,7 @@ class Scene:
         self.lanes = {"t": self.lane}
         self.open = use.OpenBatches(self.lanes, self.metadata, self.process, lambda: NOW, make)
         self.room = use.Room(100, 10_000)
-        self.reports = {self.batches[1]: Reports(), self.batches[2]: Reports()}
+        self.reports = {batch: notes_of(use) for batch in self.batches.values()}
         self.by_batch = dict(self.reports.items())
 
     def send(
@@ -134,7 +133,7 @@ def test_a_class_that_makes_its_objects_is_refused(use: Encoding) -> None:
         Scene(use, make=OwnMaking)
     for cls in (OwnMaking, int, FrameType):  # a frame inherits `__new__`, but has items
         with pytest.raises(TypeError, match="by itself"):
-            use.build_reports(cls, 0, "t", 0, (0, 0), None, 1.0, [])
+            use.build_reports(cls, 0, "t", 0, (0, 0), None, 1.0, use.Notes())
 
 
 def test_keys_decide_where_they_are_asked(use: Encoding) -> None:
@@ -194,11 +193,12 @@ def test_a_message_is_noted(use: Encoding) -> None:
     assert scene.report(value=None, at=55, partition=1) is True
     assert scene.report(at=-3, partition=1) is True
     notes = scene.reports[scene.batches[1]]
-    assert notes.waiting == [
-        *(0, 0.5, AT, None, b"1234", print),
-        *(1, 0.5, 55, None, None, None),
-        *(2, 0.5, AT, None, b"v", None),
+    assert notes.items() == [
+        (0, 0.5, AT, None, b"1234", print),
+        (1, 0.5, 55, None, None, None),
+        (2, 0.5, AT, None, b"v", None),
     ]
+    assert notes.calls == [print, None, None]
     assert (notes.size, notes.lates) == (5, 0)
     assert (scene.room.messages, scene.room.size) == (97, 9995)
     assert scene.counts() == [3, 0]
@@ -235,11 +235,13 @@ def test_one_that_comes_after_the_outcome_says_so(use: Encoding) -> None:
     notes = scene.reports[scene.batches[1]]
     notes.can_be_made = True
     assert scene.report() is True
-    assert (len(notes.waiting), notes.lates) == (6, 1)
+    assert (notes.count, notes.lates) == (1, 1)
 
 
 def made(use: Encoding, outcome: tuple[int, int], *rows: tuple[Any, ...]) -> list[Any]:
-    given = [item for row in rows for item in row]
+    given = use.Notes()
+    for row in rows:
+        given.add(row, 0)
     error = LookupError if outcome == (-1, -1) else None
     found = use.build_reports(Message, 0, "t", 3, outcome, error, 10.0, given)
     assert all(type(message) is Message for message in found)
@@ -249,16 +251,56 @@ def made(use: Encoding, outcome: tuple[int, int], *rows: tuple[Any, ...]) -> lis
 def test_reports_are_built(use: Encoding) -> None:
     first, second = (0, 9.0, 55, b"k", b"v", print), (4, 9.5, 56, None, None, None)
     assert made(use, (70, -1), first, second) == [
-        (("t", 3, 70, 55, 0, b"k", b"v", None, -1), None, (1.0, None)),
-        (("t", 3, 74, 56, 0, None, None, None, -1), None, (0.5, None)),
+        (("t", 3, 70, 55, 0, b"k", b"v", None, -1), None, 1.0),
+        (("t", 3, 74, 56, 0, None, None, None, -1), None, 0.5),
     ]
     assert made(use, (70, 99), first)[0][0][:4] == ("t", 3, 70, 99)
     assert made(use, (-1, -1), first) == [
-        (("t", 3, None, 55, 0, b"k", b"v", None, -1), LookupError, (1.0, None))
+        (("t", 3, None, 55, 0, b"k", b"v", None, -1), LookupError, 1.0)
     ]
     assert made(use, (0, -1)) == []
-    with pytest.raises(ValueError):
-        use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0, [0, 1.0, 2, None])
+    with pytest.raises(TypeError):
+        use.build_reports(Message, 0, "t", 3, (0, -1), None, 1.0)
+
+
+def test_notes_are_taken_out_and_put_back(use: Encoding) -> None:
+    notes, held = use.Notes(), str(object()).encode()
+    before = sys.getrefcount(held)
+    wanted = [(n, float(n), n, held, None, n) for n in range(50)]
+    for note in wanted[:40]:
+        notes.add(note, 7)
+    first = notes.take(15)
+    assert (first.items(), first.calls) == (wanted[:15], [*range(15)])
+    for note in wanted[40:]:
+        notes.add(note, 7)
+    notes.put_back(first, 4)
+    assert (first.items(), notes.items()) == (wanted[:4], wanted[4:])
+    assert notes.calls == [*range(4, 50)]
+    assert (notes.count, notes.size, first.size) == (46, 350, 0)
+    assert notes.take(-1).count == notes.take(0).count == 0
+    rest = notes.take(1000)
+    assert (rest.items(), notes.items(), notes.calls) == (wanted[4:], [], [])
+    with pytest.raises(ValueError, match="taken from here"):
+        notes.put_back(rest, 47)
+    with pytest.raises(ValueError, match="taken from here"):
+        notes.put_back(rest, -1)
+    del notes, first, wanted, note
+    assert sys.getrefcount(held) == before + 46
+    del rest
+    assert sys.getrefcount(held) == before
+
+
+def test_what_a_note_calls_may_refer_back(use: Encoding) -> None:
+    class Held:
+        notes: Any = None
+
+    held, notes = Held(), use.Notes()
+    held.notes = notes
+    notes.add((0, 0.0, 0, None, None, held), 0)
+    found = weakref.ref(held)
+    del held, notes
+    gc.collect()
+    assert found() is None
 
 
 def test_both_make_the_same_batches() -> None:
@@ -269,7 +311,7 @@ def test_both_make_the_same_batches() -> None:
             scene.send(key=b"%d" % n, value=b"v" * n, at=n, headers=(("n", b"h"),))
             scene.report(key=b"%d" % n, value=b"w" * n, at=n + 1)
         written.append(
-            [(bytes(b.builder.build()), scene.reports[b].waiting) for b in scene.batches.values()]
+            [(bytes(b.builder.build()), scene.reports[b].items()) for b in scene.batches.values()]
         )
     assert written == [written[0]] * len(ENCODINGS)
     assert ENCODINGS[0] is PYTHON

@@ -20,7 +20,6 @@ TIMESTAMP_LOG_APPEND_TIME = 2
 _NO_TIMESTAMP = (TIMESTAMP_NOT_AVAILABLE, 0)
 _NO_OFFSET = -1001
 _MOST_DELIVERIES = 1 << 15
-_NOTHING_MORE = (None, None)
 _KEY, _VALUE, _HEADERS = 5, 6, 7
 """Which items of a record they are."""
 N = TypeVar("N", int, float)
@@ -60,10 +59,10 @@ class Message:
         self._error = error
         if not -_MOST_DELIVERIES <= (delivery_count or 0) < _MOST_DELIVERIES:
             raise OverflowError(f"delivery_count must fit in 16 bits, not {delivery_count}")
-        self._more: tuple[float | None, int | None] = (
-            _from(0, latency),
-            _from(1, delivery_count),
-        )
+        self._more: float | tuple[float | None, int] | None = _from(0, latency)
+        """The latency, and where there is one the number of deliveries."""
+        if (deliveries := _from(1, delivery_count)) is not None:
+            self._more = self._more, deliveries
 
     def topic(self) -> str | None:
         """The topic's name."""
@@ -105,7 +104,8 @@ class Message:
 
     def latency(self) -> float | None:
         """Seconds from `produce()` to the outcome, in a delivery report."""
-        return self._more[0]
+        more = self._more
+        return more[0] if isinstance(more, tuple) else more
 
     def leader_epoch(self) -> int | None:
         """The epoch of the leader that appended the record, None where that isn't known."""
@@ -114,7 +114,7 @@ class Message:
 
     def delivery_count(self) -> int | None:
         """For share groups, which this release doesn't have: always None."""
-        return self._more[1]
+        return self._more[1] if isinstance(self._more, tuple) else None
 
     def set_topic(self, topic: str) -> None:
         """Replace the topic."""
@@ -161,7 +161,7 @@ class Message:
     def _arguments(self) -> tuple[Any, ...]:
         """What `Message()` makes it of: numbers below 0 for what isn't there."""
         topic, number, place, at, kind, key, value, headers, epoch = self._parts()
-        latency, deliveries = self._more
+        latency, deliveries = self.latency(), self.delivery_count()
         return (
             topic,
             -1 if number is None else number,
@@ -183,11 +183,10 @@ class Message:
 def messages_of(records: Sequence[tuple[Any, ...]]) -> list[Message]:
     """Records that were read, as messages; nothing is called for each of them."""
     found = blanks(Message, len(records))
-    nothing = _NOTHING_MORE
     for made, record in zip(found, records, strict=True):
         made._record = record
         made._error = None
-        made._more = nothing
+        made._more = None
     return found
 
 

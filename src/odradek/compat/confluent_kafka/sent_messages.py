@@ -9,7 +9,7 @@ Out: reports, made into callbacks when the program asks for them; how many messa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -18,7 +18,7 @@ from odradek.compat.confluent_kafka.kafka_error import KafkaError
 from odradek.compat.confluent_kafka.message import TIMESTAMP_CREATE_TIME, Message
 from odradek.compat.confluent_kafka.settings import Given
 from odradek.compat.confluent_kafka.translated_errors import code_of
-from odradek.compat.placed import ITEMS, Batch, Room, build_reports
+from odradek.compat.placed import Batch, Notes, Room, build_reports
 
 DeliveryCallback = Callable[[KafkaError | None, Message], object]
 CREATE_TIME = TIMESTAMP_CREATE_TIME - 1
@@ -79,38 +79,27 @@ class SentMessages:
     def forget(self, reports: Reports) -> None:
         """All of these were told."""
         self._all.pop(reports, None)
-        if reports.waiting:  # one came in between
+        if reports.count:  # one came in between
             self._all[reports] = None
 
 
-class Reports:
+class Reports(Notes):
     """The reports of one batch: calls that wait."""
 
-    __slots__ = ("_adding", "_batch", "_in_hand", "_one", "_sent", "can_be_made", "size", "waiting")
+    __slots__ = ("_batch", "_in_hand", "_one", "_sent")
 
     def __init__(self, sent: SentMessages, batch: Batch) -> None:
+        super().__init__()
         self._sent = sent
         self._batch = batch
         self._one = Lock()
         """Who makes them."""
-        self._adding = Lock()
-        """Who adds: without a GIL two at once would lose the bytes of one."""
         self._in_hand = 0
-        self.waiting: list[Any] = []
-        self.size = 0
-        """Bytes of keys and values."""
-        self.can_be_made = False
-
-    def add(self, message: tuple[Any, ...], size: int) -> None:
-        """Note a message: its `ITEMS`, and its bytes of key and value."""
-        with self._adding:
-            self.waiting.extend(message)
-            self.size += size
 
     @property
     def left(self) -> int:
         """How many weren't told."""
-        return len(self.waiting) // ITEMS + self._in_hand
+        return self.count + self._in_hand
 
     def late(self) -> None:
         """One came after the outcome."""
@@ -123,26 +112,22 @@ class Reports:
         if self._batch.parts is not None:
             with self._one:
                 self._move()
-        if self.waiting:
+        if self.count:
             self._sent.deliver(self)
 
     def _move(self) -> None:
         """The messages are in other batches now."""
         sent, each = self._sent, self.size // max(1, self.left)
-        for index, *others in self._taken():
+        taken = self._take(self.count)  # others may come meanwhile
+        for index, *others in taken.items():
             batch, place, _ = self._batch.find(index)
             sent.expect(batch, (place, *others), each)
             self._in_hand -= 1
         sent.forget(self)
 
-    def _taken(self) -> Iterator[tuple[Any, ...]]:
-        """What waits, message by message; others may come meanwhile."""
-        return zip(*[iter(self._take(len(self.waiting)))] * ITEMS, strict=True)
-
-    def _take(self, count: int) -> list[Any]:
-        taken = self.waiting[:count]
-        self._in_hand = len(taken) // ITEMS
-        del self.waiting[:count]
+    def _take(self, most: int) -> Notes:
+        taken = self.take(most)
+        self._in_hand = taken.count
         return taken
 
     def __call__(self) -> int:
@@ -151,11 +136,11 @@ class Reports:
             return 0  # another thread does, or this one, further up
         made = 0
         try:
-            while self.waiting:
+            while self.count:
                 made += self._tell()
         finally:
             self._one.release()
-        if self.waiting:  # one came in between, and found that they are being made
+        if self.left:  # one came in between, and found that they are being made
             self._sent.deliver(self)
         else:
             self._sent.forget(self)
@@ -175,18 +160,18 @@ class Reports:
             found = batch.done.result()
             outcome = found.base_offset, found.log_append_time_ms
         told, now = error is not None or not sent.only_errors, monotonic()
-        taken = self._take(MOST_AT_ONCE * ITEMS)
+        taken = self._take(MOST_AT_ONCE)
         try:
             messages = build_reports(
                 Message, CREATE_TIME, topic, number, outcome, error, now, taken
             )
-            for call, message in zip(taken[ITEMS - 1 :: ITEMS], messages, strict=True):
+            for call, message in zip(taken.calls, messages, strict=True):
                 made += 1
                 self._in_hand -= 1
                 if call is not None and told:
                     call(error, message)
         except BaseException:
-            self.waiting[:0] = taken[made * ITEMS :]
+            self.put_back(taken, made)
             self._in_hand = 0
             raise
         return made

@@ -11,7 +11,7 @@ import pytest
 
 from odradek.clients.consumer.records import ConsumerRecord
 from odradek.compat.confluent_kafka.message import Message, messages_of
-from odradek.compat.placed import build_reports
+from odradek.compat.placed import Notes, build_reports
 from odradek.record import KERNEL
 
 RECORD = ConsumerRecord("t", 0, 1, 2, 0, b"key", b"value", (("a", b"b"),), -1)
@@ -48,7 +48,8 @@ def test_what_refers_back_to_its_message_is_let_go(put: Callable[[Any, Any], obj
 
 def test_the_collector_sees_a_report_once_it_may_refer_back() -> None:
     """A thousand at a time are let go before it could find anything in them."""
-    given = [0, 9.0, 55, b"k", b"v", print]
+    given = Notes()
+    given.add((0, 9.0, 55, b"k", b"v", print), 2)
     (report,) = build_reports(Message, 0, "t", 3, (70, -1), None, 10.0, given)
     if KERNEL == "native":
         assert not any(map(gc.is_tracked, (report, report._record, report._more)))
