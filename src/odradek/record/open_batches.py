@@ -48,6 +48,11 @@ class Room:
         self.size -= size
         return self.messages >= 0 and self.size >= 0
 
+    def counted(self, messages: int, left: int, size: int) -> bool:
+        """So many messages and bytes may come, as somebody has counted: one of this size first."""
+        self.messages, self.size = messages, left
+        return self.take(size)
+
 
 class Notes:
     """What the reports of one batch's messages need, in order. Of the kernel's twin the garbage

@@ -51,9 +51,9 @@ class SentMessages:
         room = self.room
         if not room.take(size):
             waiting = list(self._all)
-            room.messages = self._most_messages - sum(reports.left for reports in waiting) - 1
-            room.size = self._most_bytes - sum(reports.size for reports in waiting) - size
-            if room.messages < 0 or room.size < 0:
+            messages = self._most_messages - sum(reports.left for reports in waiting)
+            bytes_left = self._most_bytes - sum(reports.size for reports in waiting)
+            if not room.counted(messages, bytes_left, size):
                 raise BufferError("Local: Queue full")
 
     def expect(self, batch: Batch, message: tuple[Any, ...], size: int) -> None:
