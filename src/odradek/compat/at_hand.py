@@ -58,12 +58,15 @@ class AtHand(ConsumerState, Generic[R]):
         return record
 
     def rest(self) -> tuple[Iterator[R], ConsumerGroup | None, Callable[[], float], int]:
-        """All that is here, for who takes it himself; `at_hand` has none of it then. With it the
-        group whose callbacks come first, the clock by which it is told of each record, and how many
-        may be taken before `fetch`.
+        """All that is here, for who takes it himself and says with `took` how many; what is left
+        then `at_hand` gives. With it the group whose callbacks come first, the clock by which it is
+        told of each record, and how many may be taken before `fetch`.
         """
-        left, self._given = self._stretch - self._given, self._stretch
-        return self._found or iter(()), self._group, self._clock, left
+        return self._found or iter(()), self._group, self._clock, self._stretch - self._given
+
+    def took(self, count: int) -> None:
+        """So many of the rest were taken."""
+        self._given += count
 
     def is_assigned(self, topic: str, partition: int) -> bool:
         """Whether it reads a partition."""

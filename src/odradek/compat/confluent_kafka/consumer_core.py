@@ -80,21 +80,25 @@ class ConsumerCore(AssignedConsumer):
         """What has come, one by one, until something else has to be looked at. It is one function
         that goes on, as each message would wait for all calls there are in between.
         """
-        found, group, clock, most = self._consumer.rest()
+        consumer, taken = self._consumer, 0
+        found, group, clock, most = consumer.rest()
         nothing_waits, every = self._queue.empty, self._every
         callbacks = () if group is None else group.callbacks.waiting
-        for _ in range(most):
-            if self._overdue or self._closed or callbacks or not nothing_waits():
-                return
-            if every is not None and monotonic() >= self._commit_at:
-                return
-            message = next(found, None)
-            if message is None:
-                return
-            if group is not None:
-                group.given.append(clock())
-            self._last = message._record
-            yield message
+        try:
+            for taken in range(1, most + 1):  # noqa: B007  # it is told in the end
+                if self._overdue or self._closed or callbacks or not nothing_waits():
+                    return
+                if every is not None and monotonic() >= self._commit_at:
+                    return
+                message = next(found, None)
+                if message is None:
+                    return
+                if group is not None:
+                    group.given.append(clock())
+                self._last = message._record
+                yield message
+        finally:
+            consumer.took(taken)
 
     def poll(self, timeout: float) -> Flow[Message | None]:
         """The next message, None after `timeout` seconds; callbacks are made meanwhile."""
@@ -176,9 +180,9 @@ class ConsumerCore(AssignedConsumer):
                 books.handed_out(run[-1])
                 found += messages_of(run)
             return found
-        message = consumer.at_hand()
-        if message is None and (yield consumer.fetch(patience)):
-            message = consumer.at_hand()
+        message, tries = consumer.at_hand(), 2  # a loop's turn may come after the last one here
+        while message is None and tries and (yield consumer.fetch(patience)):
+            message, tries = consumer.at_hand(), tries - 1
         if message is not None:
             books.handed_out(message._record)
             found.append(message)

@@ -1,0 +1,77 @@
+"""Messages that have come already: `poll()` hands them out, each made once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from odradek.compat.confluent_kafka import Consumer, Producer, TopicPartition
+from odradek.compat.confluent_kafka import consumer as consumers
+from odradek.compat.confluent_kafka.aio import AIOConsumer
+from odradek.compat.confluent_kafka.message import messages_of
+from odradek.testing import FakeCluster
+
+RECORDS = 1100
+"""More than an iteration makes at once."""
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with FakeCluster(1, topics=["t"]) as brokers:
+        producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "linger.ms": 5000})
+        for number in range(RECORDS):
+            producer.produce("t", str(number).encode(), partition=0)
+        producer.flush()  # they go together
+        producer.close()
+        yield brokers.bootstrap_servers
+
+
+def config(servers: str, **more: Any) -> dict[str, Any]:
+    return {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False} | more
+
+
+def test_a_callback_in_between_doesnt_have_messages_made_anew(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    told: list[str] = []
+    make = messages_of
+
+    def noted(rows: list[Any]) -> list[Any]:
+        made.append(len(rows))
+        return make(rows)
+
+    monkeypatch.setattr(consumers, "messages_of", noted)
+    more = {"statistics.interval.ms": 1, "stats_cb": told.append}
+    consumer = Consumer(config(servers, **more))
+    try:
+        consumer.assign([TopicPartition("t", 0, 0)])
+        for number in range(50):
+            message = consumer.poll(30)
+            assert message is not None
+            assert message.value() == str(number).encode()
+            time.sleep(0.002)
+        assert len(told) > 10  # callbacks came in between
+        assert made == [1024]
+    finally:
+        consumer.close()
+
+
+def test_no_poll_without_patience_misses_what_has_come(servers: str) -> None:
+    """Not even where the loop has its turn after the last record of those that were made."""
+
+    async def values() -> list[Any]:
+        consumer = AIOConsumer(config(servers))
+        try:
+            await consumer.assign([TopicPartition("t", 0, 0)])
+            messages = [await consumer.poll(30)]
+            messages += [await consumer.poll(0) for _ in range(RECORDS - 1)]
+            return [None if message is None else message.value() for message in messages]
+        finally:
+            await consumer.close()
+
+    assert asyncio.run(values()) == [str(number).encode() for number in range(RECORDS)]
