@@ -236,7 +236,7 @@ def parse_address(name: str, text: str) -> Address:
             "sasl.username and sasl.password"
         )
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536 or "," in host:
-        raise ConfigurationError(f"{name}: {text!r} isn't host:port")
+        raise ConfigurationError(f"{name}: {text!r} isn't host:port, as in localhost:9092")
     return Address(host, int(port))
 
 

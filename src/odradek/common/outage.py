@@ -126,7 +126,7 @@ def named(failing: Mapping[str, str]) -> str:
     """What is wrong, and with which addresses; the first few of each."""
     groups: dict[str, list[str]] = {}
     for address, error in failing.items():
-        groups.setdefault(plain(error), []).append(address)
+        groups.setdefault(plain(error).rstrip("."), []).append(address)
     found = [
         f"{error}: {', '.join(addresses[:NAMED])}"
         + (f" and {len(addresses) - NAMED} more" if len(addresses) > NAMED else "")

@@ -33,12 +33,17 @@ from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
 from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
-from odradek.network.failures import as_error, ended_unexplained, in_words
+from odradek.network.failures import (
+    as_error,
+    ended_in_handshake,
+    ended_unexplained,
+    in_words,
+)
 from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal
 from odradek.network.in_flight_requests import InFlightRequest
-from odradek.network.probe import judged, suspect
+from odradek.network.probe import in_plaintext, judged, suspect
 from odradek.protocol.headers import decode_answer, peek_correlation_id
 from odradek.protocol.message import Message
 
@@ -570,6 +575,8 @@ class NetworkClient:
         suspect(self, connection, error)
         if error is None and connection.state is ConnectionState.AUTHENTICATING:
             error = silent_refusal()
+        if self._in_handshake(connection) and ended_unexplained(error):
+            error = ended_in_handshake(connection.address)  # reset, as by a port without TLS
         aside = connection.purpose == ASIDE
         if setting_up and not aside and ended_unexplained(error) and self._steps_down(connection):
             why = "closed on ApiVersions without a word: the next dial asks in another version"
@@ -586,6 +593,10 @@ class NetworkClient:
             connection.leaves_in_use()
             self.dials.alarmed(now)
         self._end(connection, as_error(error, setting_up=setting_up), now, failure=failure)
+
+    def _in_handshake(self, connection: Connection) -> bool:
+        connecting = connection.state is ConnectionState.CONNECTING
+        return connecting and self.tls and not in_plaintext(connection)
 
     def _steps_down(self, connection: Connection) -> bool:
         head = connection.in_flight.head

@@ -54,13 +54,19 @@ class ColumnNames(NamedTuple):
                 raise ArrowSchemaError(
                     f"column {name!r} is missing; there are {', '.join(names) or 'none'}"
                 )
-        for name in names:
-            unknown = self == usual and name not in found.values()
-            if unknown or (names.count(name) > 1 and name in found.values()):
+        strange = [n for n in names if self == usual and n not in found.values()]
+        twice = [name for name in found.values() if names.count(name) > 1]
+        for wrong, one, more in (
+            (strange, "has no meaning here", "have no meaning here"),
+            (twice, "stands twice", "stand twice"),
+        ):
+            if wrong:
+                kept = [name for name in dict.fromkeys(names) if name not in wrong]
                 raise ArrowSchemaError(
-                    f"column {name!r} has no meaning here or stands twice; a record is made of "
-                    f"{', '.join(self._fields)}. Select and rename before "
-                    "sending, or name the columns in the call."
+                    f"{'columns' if wrong[1:] else 'column'} {', '.join(map(repr, wrong))} "
+                    f"{more if wrong[1:] else one}; a record is made of {', '.join(self._fields)}. "
+                    f"Select and rename before sending, as in table.select({kept}), or name the "
+                    "columns in the call."
                 )
         return found
 

@@ -41,6 +41,7 @@ class Proxy(World):
         self.modes["front:9092"] = mode
         self.pictures["*"] = ClusterPicture(brokers={1: "b1:9092"}, topics={"t": [1]})
         self.words = words
+        self.ending: OSError = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
         self.plain: set[int] = set()
         self.ends: list[tuple[bool, KafkaError]] = []
         self.engine.network.on_lost.append(self._lost)
@@ -56,7 +57,7 @@ class Proxy(World):
     def _reached(self, number: int) -> None:
         there = number in self._open and self._mode(number) != "refused"
         if there and number not in self.plain:
-            self._end(number, ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
+            self._end(number, self.ending)
         else:
             super()._reached(number)
 
@@ -78,6 +79,17 @@ class Proxy(World):
     def go(self) -> None:
         """Ask for a topic for a while, and look how the plaintext dials ended."""
         self.wait(self.engine.topic("t", 8.0), 8.0)
+
+
+def test_a_handshake_that_is_cut_off_says_what_to_look_at() -> None:
+    """A port without TLS resets the connection, as it has more bytes than it has read."""
+    proxy = Proxy(probe=False)
+    proxy.ending = ConnectionResetError(104, "Connection reset by peer")
+    proxy.go()
+    assert len(proxy.ends) > 2
+    for _, error in proxy.ends:
+        assert type(error) is USUAL
+        assert "a port that doesn't speak TLS" in str(error)
 
 
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}

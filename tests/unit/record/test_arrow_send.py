@@ -115,7 +115,11 @@ def test_a_header_without_key() -> None:
     [
         ({"key": ["a"]}, "'value' is missing; there are key"),
         ({}, "'value' is missing; there are none"),
-        ({"value": ["a"], "Key": ["a"]}, "'Key' has no meaning here .* value, key, headers"),
+        ({"value": ["a"], "Key": ["a"]}, "'Key' has no meaning here; .* value, key, headers"),
+        (
+            {"value": ["a"], "offset": [1], "topic": ["t"]},
+            r"columns 'offset', 'topic' have no meaning here; .* as in table.select\(\['value'\]\)",
+        ),
         ({"value": [1]}, "'value' has type int64; it must be binary or string"),
         ({"value": ["a"], "key": [1.5]}, "'key' has type double"),
         ({"value": ["a"], "partition": ["0"]}, "'partition' has type string; .* an integer"),
@@ -309,5 +313,5 @@ def test_columns_with_names_of_your_own() -> None:
     for wrong in (ColumnNames(key="nowhere"), ColumnNames(partition="p")):
         with pytest.raises(ArrowSchemaError, match="is missing; there are id, text, value, ts"):
             columns_from_arrow(table, wrong)
-    with pytest.raises(ArrowSchemaError, match="'id' has no meaning here"):
+    with pytest.raises(ArrowSchemaError, match="'id', 'text', 'ts' have no meaning here"):
         columns_from_arrow(table)

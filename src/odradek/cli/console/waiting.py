@@ -26,6 +26,7 @@ from odradek.common.errors import (
     KafkaTimeoutError,
     UnsupportedFeatureError,
 )
+from odradek.common.events import Event
 from odradek.common.printable import printable
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ R = TypeVar("R")
 
 PROGRESS = 5.0
 """Seconds of waiting after which a line on stderr says what for."""
+FAILING = 5
+"""Addresses that are named."""
 _IN_TIME = re.compile(r"no [^:\n]* in time: ")
 """What an error says first, and isn't so as long as there is time."""
 REGISTRY = "still waiting for the schema registry (schema.registry.url)"
@@ -90,10 +93,31 @@ def patiently(
             tell(f"still waiting for {what} ({left:.0f} s left): {said}")
 
 
+class Failing:
+    """Which addresses a client can't reach just now, in words: a listener of its events."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind in ("dial_failed", "dns_failed"):
+            self._errors[event.fields["address"]] = event.fields["error"]
+        elif event.kind == "proved":
+            self._errors.pop(event.fields["address"], None)
+
+    def __str__(self) -> str:
+        found = [f"{address}: {error}" for address, error in [*self._errors.items()][:FAILING]]
+        return "".join(f"\n  {line}" for line in found)
+
+
 @contextlib.contextmanager
-def telling_of_waiting(text: str, after: float = PROGRESS) -> Iterator[None]:
-    """Say this once on stderr where what is done here takes longer than `after` seconds."""
-    progress = threading.Timer(after, say, [text])
+def telling_of_waiting(
+    text: str, after: float = PROGRESS, failing: Failing | None = None
+) -> Iterator[None]:
+    """Say this once on stderr where what is done here takes longer than `after` seconds, and what
+    is failing then.
+    """
+    progress = threading.Timer(after, lambda: say(f"{text}{failing or ''}"))
     progress.daemon = True
     progress.start()
     try:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from odradek.cli.doctor.findings import Finding, Seen, Trouble
-from odradek.clients.explain.causes import DialStage
+from odradek.clients.explain.causes import SAYS_NOTHING, DialStage
 from odradek.common.printable import cleaned
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _way(seen: Seen) -> Iterator[Check]:
         detail = _detail(seen, best, stage)
         if rank < reached:
             skipped = detail == "none"
+            if stage is DialStage.PROTOCOL and best.meaning in SAYS_NOTHING:
+                skipped = True  # nobody knows what is spoken there
             yield Check(step, NOT_SEEN if skipped else OK, detail)
         else:
             meaning = best.meaning or best.last_error or ""
@@ -134,7 +136,8 @@ def _cluster(seen: Seen, wrong: set[Trouble]) -> Iterator[Check]:
     own = any(topic.topic in KAFKAS_OWN for topic in reach.standings)
     yield Check(
         "topics", WRONG if bad else OK,
-        f"{len(reach.standings)} there, with {there} partitions"
+        f"{len(reach.standings)} {'of those named are ' if seen.topics_named else ''}there, with "
+        f"{there} partitions"
         + (", Kafka's own among them" if own else ""),
     )  # fmt: skip
     rights = [(t.topic, t.rights) for t in reach.standings if t.rights is not None]

@@ -258,8 +258,9 @@ def _for_localhost(seen: Seen, address: str) -> str:
     port = address.rpartition(":")[2]
     if seen.around.container:
         return (
-            "Use the name of the broker's container or service instead, from a network that both "
-            f"are in; or, for a broker on the machine itself, {HOST_OF_CONTAINERS}:{port}."
+            "If the broker runs in this container, start it, or correct the port. Else use the "
+            "name of the broker's container or service, from a network that both are in; or, for a "
+            f"broker on the machine itself, {HOST_OF_CONTAINERS}:{port}."
         )
     return (
         f"Start the broker. If it runs in a container, publish its port (`docker run -p {port}:"

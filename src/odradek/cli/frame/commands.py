@@ -22,7 +22,7 @@ from typer.core import TyperCommand
 
 from odradek.api.admin import Admin
 from odradek.cli.console.properties import UsageError
-from odradek.cli.console.waiting import ending, perhaps_unread, say, telling_of_waiting
+from odradek.cli.console.waiting import Failing, ending, perhaps_unread, say, telling_of_waiting
 from odradek.cli.frame.likenesses import told_with_likenesses
 from odradek.cli.frame.results import (
     Result,
@@ -98,6 +98,8 @@ class AdminRun:
         self._timeout = timeout
         self._until = time.monotonic() + timeout
         self._telling = contextlib.ExitStack()
+        self._failing = Failing()
+        admin.listen(self._failing)
 
     def left(self) -> float:
         """Seconds that are left of `--timeout`; every call of `admin` gets them as its timeout."""
@@ -182,7 +184,7 @@ class AdminRun:
     def tell_of_waiting(self) -> None:
         """From now on, a line on stderr says so where it takes long."""
         text = f"still waiting for the cluster; {self.left():.0f} s at most"
-        self._telling.enter_context(telling_of_waiting(text))
+        self._telling.enter_context(telling_of_waiting(text, failing=self._failing))
 
     def close(self) -> None:
         """End what `tell_of_waiting` began."""

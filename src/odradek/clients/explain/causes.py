@@ -82,6 +82,9 @@ HALF_DEAD = Cause(
     "Wait half a minute for a broker that is starting; then read its log.",
 )
 
+SAYS_NOTHING = frozenset((MUTE.meaning, CLOSES.meaning))
+"""Of addresses that never said a word of Kafka's protocol."""
+
 # In this order: the first class that fits.
 CAUSES: tuple[tuple[type[BaseException], Cause], ...] = (
     (

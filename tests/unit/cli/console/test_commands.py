@@ -14,13 +14,21 @@ from tests.spec.commands import client_of, parameters
 from typer.testing import CliRunner
 
 from odradek.cli import broker_api_versions
-from odradek.cli.console import consume, produce
+from odradek.cli.console import consume, produce, waiting
 from odradek.cli.console.consume import formatter_of
 from odradek.cli.console.formatting import RecordFormatter
 from odradek.cli.console.places import LogPlace, PlaceKind, end_place, log_place
 from odradek.cli.console.properties import UsageError
-from odradek.cli.console.waiting import PROGRESS, patiently, telling_at_first, terminable
+from odradek.cli.console.waiting import (
+    PROGRESS,
+    Failing,
+    patiently,
+    telling_at_first,
+    telling_of_waiting,
+    terminable,
+)
 from odradek.common.errors import KafkaTimeoutError
+from odradek.common.events import Event
 
 START = "--bootstrap-server a:1 --topic t"
 REGISTRY = "--formatter-property schema.registry.url=http://a:1"
@@ -280,6 +288,27 @@ def test_patience_is_told_and_has_an_end(text: str, why: str) -> None:
         f"still waiting for x (6 s left): {why}",
         f"still waiting for x (1 s left): {why}",
     ]
+
+
+def test_who_waits_is_told_what_fails_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    told = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        told.set()
+
+    monkeypatch.setattr(waiting, "say", say)
+    failing = Failing()
+    refused = {"error": "ConnectionRefusedByPeerError: connection refused", "failures": 1}
+    failing(Event(1.0, "dial_failed", {"address": "h:1", **refused}))
+    failing(Event(1.0, "dns_failed", {"address": "i:2", "error": "the name has no address"}))
+    failing(Event(1.0, "dial_failed", {"address": "j:3", **refused}))
+    failing(Event(2.0, "proved", {"address": "j:3"}))
+    with telling_of_waiting("still there", 0.05, failing):
+        assert told.wait(10)
+    wanted = "still there\n  h:1: ConnectionRefusedByPeerError: connection refused\n"
+    assert said == [f"{wanted}  i:2: the name has no address"]
 
 
 def test_what_takes_long_at_first_is_told_until_it_succeeds(

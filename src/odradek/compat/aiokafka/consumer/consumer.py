@@ -313,6 +313,8 @@ class AIOKafkaConsumer:
             raise AssertionError("partitions must be TopicPartition tuples")
         if self._closed:
             raise ConsumerStoppedError("the consumer was stopped")
+        if not self._started:
+            raise IllegalStateError("the consumer wasn't started: call await start() first")
 
     async def _settled(self) -> None:
         """Something is subscribed or assigned, and that is done."""
