@@ -29,7 +29,7 @@ MOST = {
     "poll() of a record that is there": 192,
     "poll() that waits for a record": 232,
     "poll() that waits for a record, soon after another": 188,
-    "poll_arrow() of a batch that is there": 195,
+    "poll_arrow() of a batch that is there": 185,
     "poll(5, 1) while more of its batch waits": 52,
     "a record from send_and_wait() to a task that polls": 499,
     "a second of a producer that idles": 60,
