@@ -19,7 +19,6 @@ CO_COROUTINE = 0x80
 """Of an `async def`, as `inspect` has it, which takes a tenth of a client's start to import."""
 P = ParamSpec("P")
 R = TypeVar("R")
-C = TypeVar("C")
 OF_SERIALIZERS = frozenset(
     (
         *("auto.register.schemas", "use.latest.version", "normalize.schemas"),
@@ -390,28 +389,3 @@ def missing_method(of: object, name: str) -> AttributeError:
     text = f"{cls!r} object has no attribute {name!r}"
     cure = METHODS.get(cls, {}).get(name)
     return AttributeError(f"{text}: write {cure}" if cure else text, name=name, obj=of)
-
-
-class Absent:
-    """A name that other clients' users look for: who does is told what to write instead.
-
-    For classes of which there is an object for each record: a `__getattr__` would make each look at
-    an attribute four times as dear (75 -> 290 ns for a call that looks at four, Python 3.11).
-    """
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, of: object, cls: type) -> object:
-        if of is None:
-            raise AttributeError(f"type object {cls.__name__!r} has no attribute {self._name!r}")
-        raise missing_method(of, self._name)
-
-
-def with_absent(cls: type[C]) -> type[C]:
-    """Have a class answer to the names in `METHODS` that it hasn't."""
-    for name in METHODS[cls.__name__]:
-        setattr(cls, name, Absent(name))
-    return cls

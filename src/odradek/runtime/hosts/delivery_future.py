@@ -21,7 +21,7 @@ from odradek.clients.producer.batch import BatchOutcome, ProducerBatch, RecordMe
 from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import ArgumentError
-from odradek.common.habits import with_absent
+from odradek.common.habits import missing_method
 from odradek.network.flow import Completion
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class LoopFuture(Generic[T]):
         self._producer = producer
         self._cancelled = False
         self._listeners: list[tuple[object, Callable[[], object]]] | None = None
+
+    if not TYPE_CHECKING:  # as the clients have it
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_method(self, name)
 
     # What whoever inherits must have
 
@@ -185,7 +190,6 @@ class LoopFuture(Generic[T]):
         return f"<{type(self).__name__} {state}>"
 
 
-@with_absent
 class DeliveryFuture(LoopFuture[RecordMetadata]):
     """The outcome of one `send()` of an `AsyncProducer`: `await` gives `RecordMetadata`.
 

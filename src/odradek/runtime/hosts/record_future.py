@@ -16,7 +16,7 @@ from odradek.clients.producer.batch import ProducerBatch, RecordMetadata
 from odradek.clients.producer.delivery import OffsetRange, RowsDelivery
 from odradek.common.arguments import function
 from odradek.common.errors import KafkaTimeoutError
-from odradek.common.habits import with_absent
+from odradek.common.habits import missing_method
 from odradek.runtime.hosts.outcome_future import OutcomeFuture
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ class SendingClient(Protocol):
         """Somebody waits without a call; gives the seconds that a call would wait."""
 
 
-@with_absent
 class RecordFuture(OutcomeFuture[RecordMetadata]):
     """The outcome of one `send()`.
 
@@ -67,6 +66,11 @@ class RecordFuture(OutcomeFuture[RecordMetadata]):
         self._batch = batch
         self._index = index
         self._timestamp_ms = timestamp_ms
+
+    if not TYPE_CHECKING:  # a checker of types goes on to refuse names that aren't there
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_method(self, name)
 
     def done(self) -> bool:
         """Whether the outcome is there."""
