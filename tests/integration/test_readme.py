@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,8 +31,24 @@ def snippets() -> dict[str, str]:
     return dict(found)
 
 
+@cache
+def has_the_printed_port() -> bool:
+    """Whether it is this process of pytest that may take it, until its end: another one would find
+    it free, too, until brokers listen there.
+    """
+    name = f"odradek-printed-port-{os.getuid()}.lock"
+    lock = os.open(Path(tempfile.gettempdir()) / name, os.O_CREAT | os.O_RDWR)
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    os.close(lock)
+    return False
+
+
 def printed_port() -> int:
     """The printed port where it is free, else any."""
+    if not has_the_printed_port():
+        return 0
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
