@@ -33,12 +33,7 @@ from odradek.network.dial_governor import DialGovernor
 from odradek.network.dial_policy import DialPolicy
 from odradek.network.effects import AnyRequest, Close, IncomingResponse, OutgoingRequest, Send
 from odradek.network.engine import Engine
-from odradek.network.failures import (
-    as_error,
-    ended_in_handshake,
-    ended_unexplained,
-    in_words,
-)
+from odradek.network.failures import as_error, ended_in_handshake, ended_unexplained, in_words
 from odradek.network.flow import START, Completion, Flow, Signal
 from odradek.network.frame_buffers import FrameBuffers
 from odradek.network.handshake import begin, begin_again, opened, silent_refusal

@@ -193,8 +193,8 @@ def _repeated(value: str | int, kind: Any, count: int) -> Any:
 
 
 FEW = 1024
-"""Batches of fewer rows are made by the kernel in one piece. In larger ones a column keeps no
-other's memory alive."""
+"""Batches of fewer rows, with little in them, are made by the kernel in one piece. In larger ones a
+column keeps no other's memory alive."""
 
 
 class _Constants:

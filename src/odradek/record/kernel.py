@@ -113,6 +113,7 @@ VIEW = cython.declare(int64_t, 16)
 LARGEST_VIEWED = cython.declare(int64_t, 0x7FFFFFFF)
 HEADER_COST = cython.declare(int64_t, COST_OF_A_HEADER)
 MOST_LENT = cython.declare(int64_t, 1 << 15)
+MOST_TOGETHER = cython.declare(int64_t, 1 << 18)
 
 # ---------------------------------------------------------------- memory
 
@@ -1856,17 +1857,21 @@ def hold(lent: Lent, buffer, least: int64_t) -> Bytes:
 
 
 @cython.cfunc
-def hold_binary(lent: Lent, index: cython.int, column, stop: int64_t) -> cython.int:
-    """Keep the buffers of keys or values up to a row."""
+def hold_binary(lent: Lent, index: cython.int, column, stop: int64_t) -> cython.bint:
+    """Keep the buffers of keys or values up to a row; False where they are large: who keeps another
+    column must not keep these.
+    """
     ends: Bytes = hold(lent, column.offsets, 4 * (stop + 1))
     last: int64_t = cython.cast(cython.pointer(int32_t), ends)[stop]
     lent.buffers[index][1] = ends
     lent.buffers[index][2] = hold(lent, column.data, last)
+    if lent.view[lent.views - 1].len > MOST_TOGETHER:
+        return False
     lent.column[index].n_buffers = 3
     if column.validity is not None:
         lent.buffers[index][0] = hold(lent, column.validity, (stop + 7) // 8)
         lent.column[index].null_count = -1  # Arrow counts them when somebody asks
-    return 0
+    return True
 
 
 @cython.final
@@ -1893,8 +1898,9 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
     """Make a record batch of some columns, each named by a letter in `wanted`: `k`ey, `v`alue,
     `t`opic, `p`artition, `o`ffset, `m`oment (the timestamp) and `y` for its type.
 
-    None where pyarrow has to make it: of nothing, of views, of buffers that aren't the kernel's, of
-    a time that microseconds can't hold. A column of the batch keeps all of it alive.
+    None where pyarrow has to make it: of nothing, of views, of buffers that aren't the kernel's or
+    have over 256 KiB, of a time that microseconds can't hold. A column of the batch keeps all of it
+    alive.
     """
     made: ArrowBatch = ArrowBatch()
     count: int64_t = columns.count
@@ -1952,9 +1958,8 @@ def arrow_batch(columns, wanted: bytes, topic: str, partition: int32_t):
         numbers = cython.cast(cython.pointer(int32_t), here)
         if letter == ord("k") or letter == ord("v"):
             payload = columns.keys if letter == ord("k") else columns.values
-            if payload is None:
+            if payload is None or not hold_binary(lent, index, payload, stop):
                 return None
-            hold_binary(lent, index, payload, stop)
             column.offset = start
         elif letter == ord("o"):
             lent.buffers[index][1] = hold(lent, columns.offsets, 8 * stop)

@@ -21,6 +21,7 @@ from odradek.clients.admin.reachability import (
 )
 from odradek.clients.admin.users import ClientQuotaEntity
 from odradek.clients.descriptions import authorized_operations
+from odradek.clients.explain.causes import CLOSES, HALF_DEAD
 from odradek.common.config import ADMIN, Config
 from odradek.common.errors import KafkaError, KafkaTimeoutError
 from odradek.common.types import TopicPartition
@@ -169,6 +170,22 @@ def test_what_was_not_asked_for_says_how_to_ask() -> None:
     assert steps["topics"].detail == "2 there, with 53 partitions, Kafka's own among them"
     assert (steps["rights"].state, steps["rights"].detail) == ("-", "looked at with --topic")
     assert (steps["group"].state, steps["group"].detail) == ("-", "looked at with --group")
+
+
+def test_topics_that_were_named_are_counted_as_such() -> None:
+    seen = Seen(PICTURE, None, Examination(WELL, None), "PLAINTEXT", topics_named=True)
+    steps = {step.step: step for step in checks(seen, [])}
+    assert steps["topics"].detail == "0 of those named are there, with 0 partitions"
+
+
+@pytest.mark.parametrize(("meaning", "state"), [(CLOSES.meaning, "-"), (HALF_DEAD.meaning, "ok")])
+def test_no_protocol_is_good_of_which_nothing_was_heard(meaning: str, state: str) -> None:
+    (start,) = PICTURE.addresses
+    failed = replace(start, stage="broker", meaning=meaning)
+    seen = Seen(replace(PICTURE, addresses=(failed,)), None, None, "PLAINTEXT")
+    steps = {step.step: step for step in checks(seen, [])}
+    assert steps["Kafka's protocol"].state == state
+    assert (steps["answers"].state, steps["answers"].detail) == ("wrong", meaning)
 
 
 def test_rights_that_brokers_do_not_tell() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.common.events import KINDS, EventLog
-from odradek.common.outage import CALM, FIRST_SPACING, LONGEST_SPACING, Spacing
+from odradek.common.outage import CALM, FIRST_SPACING, LONGEST_SPACING, Spacing, named
 from odradek.common.outage_log import QUIET, TOLD_IN_FULL, OutageLog
 
 BROKERS = ("b1:9092", "b2:9092", "b3:9092")
@@ -358,3 +358,7 @@ def test_spacing() -> None:
     assert spacing.allows(times[-1] + CALM + 1)
     assert FIRST_SPACING == 5
     assert not math.isinf(LONGEST_SPACING)
+
+
+def test_a_reason_that_is_a_sentence_ends_once() -> None:
+    assert named({"h:1": "TlsError: it ended.", "i:2": "it ended"}) == "it ended: h:1, i:2"

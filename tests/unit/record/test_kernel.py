@@ -363,6 +363,7 @@ def test_what_pyarrow_has_to_make_is_left_to_it() -> None:
     late: list[Row] = [(0, 1 << 62, 0, b"k", b"v", ())]
     views = kernel.decode(batches(9), start_offset=0, layout="binary_view").columns
     bare = kernel.decode(batches(9), start_offset=0, want_key=False).columns
+    large: list[Row] = [(n, 1, 0, b"k", bytes(1 << 17), ()) for n in range(3)]
     others = RecordColumns(
         *(2, array("q", [1, 2]), array("q", [1, 2]), b"\0\0"),
         *(BinaryColumn(array("i", [0, 1, 2]), b"kk"), BinaryColumn(array("i", [0, 1, 2]), b"vv")),
@@ -371,6 +372,7 @@ def test_what_pyarrow_has_to_make_is_left_to_it() -> None:
     for left, letters in (
         (columns.slice(3, 3), b"o"),
         (kernel.decode(memoryview(encode(late)), start_offset=0).columns, b"om"),
+        (kernel.decode(memoryview(encode(large)), start_offset=0).columns, b"kv"),
         *((views, b"v"), (bare, b"k"), (others, b"kv")),
     ):
         before = kernel.pool_state().lent

@@ -85,7 +85,7 @@ class ConsumerCore(AssignedConsumer):
         nothing_waits, every = self._queue.empty, self._every
         callbacks = () if group is None else group.callbacks.waiting
         try:
-            for taken in range(1, most + 1):  # noqa: B007  # it is told in the end
+            while taken < most:
                 if self._overdue or self._closed or callbacks or not nothing_waits():
                     return
                 if every is not None and monotonic() >= self._commit_at:
@@ -93,6 +93,7 @@ class ConsumerCore(AssignedConsumer):
                 message = next(found, None)
                 if message is None:
                     return
+                taken += 1
                 if group is not None:
                     group.given.append(clock())
                 self._last = message._record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import pickle
@@ -71,6 +72,15 @@ async def by_getone(consumer: Any) -> list[int]:
 async def by_getmany(consumer: Any) -> list[int]:
     found = await consumer.getmany(timeout_ms=1000)
     return [record.value for run in found.values() for record in run]
+
+
+@pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
+def test_who_reads_before_start_is_told_to_start(ask: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        with pytest.raises(ours.errors.IllegalStateError, match="call await start\\(\\) first"):
+            await ask(ours.AIOKafkaConsumer("t", bootstrap_servers="127.0.0.1:1"))
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("ask", [by_getone, by_getmany], ids=lambda ask: ask.__name__)
